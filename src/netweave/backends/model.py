@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 INLINE_BYTES = 1024
 """Arrays up to this size stay in the model, where shape inference sees them (axes, shapes, pads)."""
 
+MIN_FED_BYTES = 1 << 20
+"""Arrays from this size on can be inputs of the model instead; each costs a look-up in each run."""
+
+_FED = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16})
+"""Element types of these: a quantised operator may ask for integers that are stored."""
+
 _BY_REFERENCE = frozenset(
     {
         ir.DataType.FLOAT,
@@ -47,14 +53,21 @@ class SegmentModel:
     Attributes:
         content: The serialised model.
         arrays: Arrays of the initializers that the model only names, by name.
+        fed: Arrays of the initializers that are inputs of the model, by name.
     """
 
     content: bytes
     arrays: dict[str, np.ndarray]
+    fed: dict[str, np.ndarray]
 
 
 def build_model(
-    segment: Segment, model: ir.Model, opsets: Mapping[str, int], *, by_reference: bool
+    segment: Segment,
+    model: ir.Model,
+    opsets: Mapping[str, int],
+    *,
+    by_reference: bool,
+    feeds_weights: bool = False,
 ) -> SegmentModel:
     """Write a segment as a model of its own.
 
@@ -63,6 +76,7 @@ def build_model(
         model: The model that they belong to, for its functions.
         opsets: Opset versions by domain, without domains that the runtime does not know.
         by_reference: Leave large arrays out of the model, which then only names them.
+        feeds_weights: Make inputs of the largest of them.
     """
     proto = onnx.ModelProto(ir_version=min(model.ir_version, 10))
     for domain, version in opsets.items():
@@ -78,11 +92,31 @@ def build_model(
     for value in segment.outputs:
         proto.graph.output.add(name=value.name or "")
     arrays: dict[str, np.ndarray] = {}
+    fed: dict[str, np.ndarray] = {}
     for value in segment.initializers:
+        if feeds_weights and _is_fed(value):
+            fed[value.name or ""] = _write_fed(proto.graph, value)
+            continue
         array = _write_initializer(proto.graph, value, by_reference=by_reference)
         if array is not None:
             arrays[value.name or ""] = array
-    return SegmentModel(proto.SerializeToString(), arrays)
+    return SegmentModel(proto.SerializeToString(), arrays, fed)
+
+
+def _is_fed(value: ir.Value) -> bool:
+    tensor = value.const_value
+    return tensor is not None and tensor.nbytes >= MIN_FED_BYTES and tensor.dtype in _FED
+
+
+def _write_fed(graph: onnx.GraphProto, value: ir.Value) -> np.ndarray:
+    """Write an initializer as an input of its sizes, and return its array."""
+    tensor = value.const_value
+    assert tensor is not None
+    kind = graph.input.add(name=value.name or "").type.tensor_type
+    kind.elem_type = int(tensor.dtype)
+    for size in tensor.shape.numpy():
+        kind.shape.dim.add(dim_value=size)
+    return np.asarray(tensor.numpy(), order="C")
 
 
 def _write_type(info: onnx.ValueInfoProto, value: ir.Value) -> None:

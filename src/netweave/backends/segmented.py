@@ -41,12 +41,14 @@ class Runtime:
         takes: Whether it computes a node, and rightly.
         start: Makes a segment ready from its model and the names of its inputs and outputs.
         by_reference: Whether large arrays go beside the model; see ``build_model``.
+        feeds_weights: Whether the largest of them are fed in each run; likewise.
         max_nodes: Most nodes in a segment, for a runtime whose start grows faster than they do.
     """
 
     takes: Callable[[ir.Node], bool]
     start: Callable[[SegmentModel, tuple[str, ...], tuple[str, ...]], Step]
     by_reference: bool = False
+    feeds_weights: bool = False
     max_nodes: int | None = None
 
 
@@ -114,7 +116,13 @@ def _steps(
         if segment.native:
             yield starting.submit(
                 runtime.start,
-                build_model(segment, graph.model, opsets, by_reference=runtime.by_reference),
+                build_model(
+                    segment,
+                    graph.model,
+                    opsets,
+                    by_reference=runtime.by_reference,
+                    feeds_weights=runtime.feeds_weights,
+                ),
                 tuple(value.name or "" for value in segment.inputs),
                 tuple(value.name or "" for value in segment.outputs),
             )

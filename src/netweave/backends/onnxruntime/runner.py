@@ -54,6 +54,7 @@ def runtime(graph: Graph, settings: RunSettings) -> Runtime:
         takes=lambda node: node.domain != DOMAIN,
         start=partial(start, places=_places(graph), settings=settings),
         by_reference=True,
+        feeds_weights=SESSIONS[settings.purpose].feeds_weights,
         max_nodes=SESSIONS[settings.purpose].max_nodes,
     )
 

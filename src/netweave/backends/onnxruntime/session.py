@@ -31,6 +31,10 @@ class SessionSettings:
         plans_memory: Whether buffers are planned ahead: starting a session takes time that is quadratic in
             the values of unknown size, and each run saves its allocations.
         prepacks: Whether weights are kept a second time in the order that kernels read them in.
+        pools_memory: Whether freed memory stays with the session for its next tensors. As long as one tensor
+            lives, so does the pool that it comes from, which grows by doubling.
+        feeds_weights: Whether large arrays are inputs of the session: its start copies what it holds itself.
+            Merging nodes needs them to be held.
         spins: Whether threads wait awake between the operators of a run.
         max_nodes: Most nodes in a session where none are merged, since starting one takes time that grows
             faster than its nodes; None for any number.
@@ -39,6 +43,8 @@ class SessionSettings:
     level: ort.GraphOptimizationLevel
     plans_memory: bool
     prepacks: bool
+    pools_memory: bool
+    feeds_weights: bool
     spins: bool
     max_nodes: int | None
 
@@ -48,6 +54,8 @@ SESSIONS = {
         ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
         plans_memory=False,
         prepacks=False,
+        pools_memory=False,
+        feeds_weights=True,
         spins=False,  # idle threads of every live session would spin, and comparing starts hundreds
         max_nodes=1000,
     ),
@@ -55,6 +63,8 @@ SESSIONS = {
         ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
         plans_memory=True,
         prepacks=True,
+        pools_memory=True,
+        feeds_weights=False,
         spins=True,
         max_nodes=None,
     ),
@@ -72,6 +82,7 @@ class Session:
         session: The runtime's own session.
         places: Where each node stands, for a message, given its name.
         inputs: Names of the values that it is fed.
+        weights: Arrays that it is fed in each run.
         outputs: Names of the values that it gives back.
     """
 
@@ -79,6 +90,7 @@ class Session:
     places: Callable[[str], str]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    weights: dict[str, np.ndarray]
 
     def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs by name.
@@ -87,7 +99,9 @@ class Session:
             RunError: The runtime cannot compute them; the message names the layer and is its own.
         """
         try:
-            made = self.session.run(list(self.outputs), {name: values[name] for name in self.inputs})
+            made = self.session.run(
+                list(self.outputs), {**self.weights, **{name: values[name] for name in self.inputs}}
+            )
         except Exception as error:  # the runtime's errors have no base of their own
             raise RunError(_explained(error, self.places)) from error
         return dict(zip(self.outputs, made, strict=True))
@@ -121,7 +135,7 @@ def start(
         session = ort.InferenceSession(model.content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's errors have no base of their own
         raise RunError(f"ONNX Runtime rejects the net: {_reason(error)}") from error
-    return Session(session, places, inputs, outputs)
+    return Session(session, places, inputs, outputs, model.fed)
 
 
 def _options(settings: SessionSettings, num_threads: int) -> Any:
@@ -134,6 +148,7 @@ def _options(settings: SessionSettings, num_threads: int) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
     options.enable_mem_reuse = settings.plans_memory
     options.enable_mem_pattern = settings.plans_memory
+    options.enable_cpu_mem_arena = settings.pools_memory
     options.add_session_config_entry("session.disable_prepacking", str(int(not settings.prepacks)))
     return options
 
