@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 LOCAL_TOLERANCE = 1e-4
@@ -26,6 +28,9 @@ normalisation, a product and a division, stays far below.
 FACTOR_TOLERANCE = 1e-4
 """Largest difference of equal factors: quotients of weights, which round more than the weights."""
 
+MAX_AT_ONCE = 1 << 22
+"""Elements of weights that are held against each other at once: what is made of them takes memory, too."""
+
 
 def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarray:
     """Return which elements of two stored arrays differ by more than rounding; NaN differs from all.
@@ -38,12 +43,30 @@ def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarr
     >>> differing(np.array([100.0, 1.0]), np.array([100.0001, 1.1])).tolist()
     [False, True]
     """
+    parts = _parts(a)
+    bounds = [WEIGHT_TOLERANCE * _largest(a[part], b[part], by_row=by_row) for part in parts]
+    if not by_row:
+        bounds = [np.max(bounds, axis=0)] * len(parts)
+    different: np.ndarray = np.empty(a.shape, bool)
+    for part, bound in zip(parts, bounds, strict=True):
+        different[part] = ~(np.abs(a[part] - b[part]) <= bound)
+    return different
+
+
+def _parts(x: np.ndarray) -> list[Any]:
+    """Return indices of an array that take a bounded number of elements each, along axis 0."""
+    if x.size <= MAX_AT_ONCE or x.ndim == 0:
+        return [...]
+    step = max(1, MAX_AT_ONCE * len(x) // x.size)
+    return [slice(start, start + step) for start in range(0, len(x), step)]
+
+
+def _largest(a: np.ndarray, b: np.ndarray, *, by_row: bool) -> np.ndarray:
     axes = tuple(range(1, a.ndim)) if by_row else None
-    largest = np.maximum(
+    largest: np.ndarray = np.maximum(
         np.abs(a).max(axis=axes, keepdims=True, initial=0), np.abs(b).max(axis=axes, keepdims=True, initial=0)
     )
-    different: np.ndarray = ~(np.abs(a - b) <= WEIGHT_TOLERANCE * largest)
-    return different
+    return largest
 
 
 def relative_error(a: np.ndarray, b: np.ndarray) -> float:

@@ -199,7 +199,7 @@ def _dense(case: Case, node_a: ir.Node, node_b: ir.Node, b: np.ndarray) -> np.nd
     if filters is None or filters.ndim != 2 or filters.size != b.size:
         return None
     order = column_order(case, node_a, node_b)
-    if order is not None and len(order) == filters.shape[1]:
+    if order is not None and len(order) == filters.shape[1] and (order != np.arange(len(order))).any():
         filters = filters[:, order]
     wanted = as_stored(node_b, filters)
     return wanted if wanted.shape == b.shape else None
