@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from netweave.comparison.execution import probes
 from netweave.comparison.execution.unit_scale import LEAST_VARIANCE, SETTLED, keep_unit_scale
+from netweave.comparison.execution.value_store import ValueStore
 from netweave.comparison.signals import Signals, comparable
 from netweave.graph import Graph, GraphBuilder, Parameter
 from netweave.graph.parameters import drawn
@@ -57,7 +58,7 @@ class Net:
 
 def scaled(graph: Graph) -> tuple[Signals, dict[str, np.ndarray]]:
     signals = Signals.of(comparable(graph))
-    keep_unit_scale(signals, SIZES, frozenset(graph.parameters))
+    keep_unit_scale(signals, SIZES, frozenset(graph.parameters), ValueStore())
     probe = probes.draw(signals.graph, SIZES, seed=0)
     return signals, probes.run_tapped(signals.graph, probe, signals.names)
 
@@ -114,7 +115,7 @@ def test_arrays_that_are_not_drawn_stay() -> None:
     graph = net.finish()
     signals = Signals.of(comparable(graph))
     before = {name: v.const_value.numpy() for name, v in signals.graph.model.graph.initializers.items()}
-    keep_unit_scale(signals, SIZES, frozenset({"b1_1"}))
+    keep_unit_scale(signals, SIZES, frozenset({"b1_1"}), ValueStore())
     after = {name: v.const_value.numpy() for name, v in signals.graph.model.graph.initializers.items()}
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     assert changed == {"b1_1"}

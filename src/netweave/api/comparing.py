@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -13,9 +14,10 @@ from netweave.api.arguments import check_arrays, check_count, check_shapes, chec
 from netweave.api.arrays import load_arrays
 from netweave.api.image_pair import ImagePair
 from netweave.api.nets import load
-from netweave.comparison import LOCAL_TOLERANCE, NUM_SAMPLES, OUTPUT_TOLERANCE, Matrix
+from netweave.comparison import LOCAL_TOLERANCE, NUM_SAMPLES, OUTPUT_TOLERANCE, READING, Matrix
 from netweave.errors import SourceError, UsageError
 from netweave.graph import Graph, known_shape
+from netweave.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +78,7 @@ def compare(
     seed: int = 0,
     num_samples: int = NUM_SAMPLES,
     keep_values: bool = False,
+    memory: int | str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     progress: Progress | None = None,
     **options: Unpack[ReadOptions],
@@ -98,17 +101,23 @@ def compare(
         num_samples: Samples that are drawn where the nets leave the batch open, >= 1. The first is noise, the
             second a smooth image, the third noise of the size of pixels, and further ones are noise.
         keep_values: Keep what each group of layers computes in both nets, for the page: see ``Group.values``.
+        memory: What the process may take of the memory, with both nets: bytes, or a size such as ``1GB``. Of
+            what the nets compute, a part is held, and the rest computed again where it is needed. By default
+            half of what is free, and no more than makes a comparison faster.
         input_shapes: Input sizes by name, for both nets; see ``load_all``.
         progress: Called with each step as it starts, in words.
         options: As for ``load``.
 
     Raises:
         SourceError: The files cannot be read.
-        UsageError: There is no such layer, or the probe or the sizes do not fit.
+        UsageError: There is no such layer, the probe or the sizes do not fit, or the memory is too little.
         RunError: A net cannot be run.
     """
+    memory = _memory(memory)
     shown = ImagePair.of(image, preprocess_a, preprocess_b, probe)
+    start = time.perf_counter()
     graphs = load_all([a, b], input_shapes=input_shapes, progress=progress, **options)
+    reading = time.perf_counter() - start
     tolerance = check_tolerance(tolerance)
     compared = comparison.compare(
         *graphs,
@@ -119,8 +128,10 @@ def compare(
         seed=check_count(seed, "seed", least=0),
         num_samples=check_count(num_samples, "num_samples", least=1),
         keep_values=keep_values,
+        memory=memory,
         progress=progress,
     )
+    compared = replace(compared, seconds={READING: reading, **compared.seconds})
     return compared if shown is None else shown.added_to(compared, *graphs, tolerance=tolerance)
 
 
@@ -136,6 +147,7 @@ def compare_all(
     preprocess_b: Preprocessing | str | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
     keep_values: bool = False,
+    memory: int | str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     progress: Progress | None = None,
     **options: Unpack[ReadOptions],
@@ -153,21 +165,25 @@ def compare_all(
         preprocess_b: How the second one is.
         tolerance: Largest relative error of an output treated as equal, > 0.
         keep_values: As for ``compare``.
+        memory: As for ``compare``.
         input_shapes: Input sizes by name, for all nets.
         progress: Called with each step as it starts.
         options: As for ``load``.
 
     Raises:
         SourceError: The files cannot be read.
-        UsageError: There is no such layer, or the probe or the sizes do not fit.
+        UsageError: There is no such layer, the probe or the sizes do not fit, or the memory is too little.
         RunError: A net cannot be run.
     """
+    memory = _memory(memory)
     named = [net if isinstance(net, tuple) else (_name(net), net) for net in nets]
     tolerance = check_tolerance(tolerance)
     if image is not None and len(named) > 2:
         raise UsageError("an image with its preprocessing is for two nets; of more, compare two at a time")
     shown = ImagePair.of(image, preprocess_a, preprocess_b, probe)
+    start = time.perf_counter()
     graphs = load_all([net for _, net in named], input_shapes=input_shapes, progress=progress, **options)
+    reading = time.perf_counter() - start
     if compare_two is not None:
         warnings.warn(
             "compare_all compares by itself; give it the options of compare", DeprecationWarning, stacklevel=2
@@ -186,8 +202,11 @@ def compare_all(
             probe=_probe(probe, a) if shown is None else shown.input_of_a(a),
             tolerance=tolerance,
             keep_values=keep_values,
+            memory=memory,
             progress=progress,
         )
+        if (i, j) == (0, 1):
+            compared = replace(compared, seconds={READING: reading, **compared.seconds})
         pairs[i, j] = compared if shown is None else shown.added_to(compared, a, b, tolerance=tolerance)
     return Matrix(tuple(name for name, _ in named), pairs)
 
@@ -204,8 +223,7 @@ def bisect(
 ) -> Divergence:
     """Find the first layer at which two nets diverge on one input, by binary search.
 
-    Both nets are run several times with one tensor kept at a time, for nets whose tensors do not fit into
-    memory together, as ``compare`` needs them.
+    Both nets are run several times, with one tensor kept at a time.
 
     Args:
         a: The first net: a Graph, or files as for ``load``.
@@ -335,6 +353,18 @@ def _only_sizes(graph: Graph) -> tuple[int, ...] | None:
     declared = graph.declared.get(str(value.name)) or known_shape(value) or ()
     sizes = (declared[0] or 1, *declared[1:]) if declared else ()
     return tuple(size for size in sizes if size) if sizes and all(sizes) else None
+
+
+def _memory(memory: int | str | None) -> int | None:
+    """Return a limit in bytes.
+
+    Raises:
+        UsageError: It is no size.
+    """
+    num_bytes = None if memory is None else parse_bytes(memory)
+    if num_bytes is not None and num_bytes <= 0:
+        raise UsageError(f"memory is {memory!r}, expected a size such as 1GB or 512MB")
+    return num_bytes
 
 
 def _probe(probe: Probe | None, a: Graph) -> Mapping[str, np.ndarray] | None:

@@ -53,6 +53,7 @@ def fix_port(
     *,
     findings: Iterable[Finding] | None = None,
     overwrite: bool = False,
+    memory: int | str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     **options: Unpack[ReadOptions],
 ) -> FixedPort:
@@ -65,6 +66,7 @@ def fix_port(
         target: The file to write; the files of the nets stay as they are.
         findings: As for ``mend``.
         overwrite: Replace the file if it is there.
+        memory: As for ``compare``.
         input_shapes: As for ``compare``.
         options: As for ``load``.
 
@@ -93,6 +95,7 @@ def fix_port(
         again = compare(
             a,
             _renamed(b, file, target, comparison.b.files),
+            memory=memory,
             input_shapes=input_shapes,
             **options,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from netweave.errors import UsageError
         "netweave compare a.prototxt b-symbol.json --html found.html",
         "netweave compare a.prototxt b-symbol.json c.onnx",
         "netweave compare net.prototxt port.py --fix mended.py",
+        "netweave compare a.prototxt b.onnx --memory 1GB --profile",
         "netweave compare a.prototxt b.onnx --image cat.jpg --preprocess-a caffe --preprocess-b torchvision",
     ],
 )
@@ -48,6 +50,13 @@ from netweave.errors import UsageError
     metavar="FILE",
     help="Also write B with the proposed fixes applied to FILE, and compare A with it; see 'netweave fix'.",
 )
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="What the process may take of the memory (1GB, 512MB): values that do not fit are computed again. "
+    "By default half of what is free.",
+)
+@click.option("--profile", is_flag=True, help="Also show where the time went, and the peak of the memory.")
 @json_option
 @html_option
 @functools.partial(reads_nets, several=True)
@@ -62,6 +71,8 @@ def compare(
     preprocess_b: str | None,
     tolerance: float | None,
     fix_file: str | None,
+    memory: str | None,
+    profile: bool,
     json_file: str | None,
     html_file: str | None,
     reading: dict[str, Any],
@@ -77,8 +88,9 @@ def compare(
     """
     from netweave import api
     from netweave.cli.compare_view import show_comparison, show_matrix
-    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.console import PlainConsole, output_console, working, write_json
     from netweave.cli.fix_view import show_fixed
+    from netweave.cli.profile_view import show_profile
 
     if len(nets) < 2:
         raise UsageError("two nets or more are compared: netweave compare A B")
@@ -97,6 +109,7 @@ def compare(
             preprocess_b=preprocess_b,
             tolerance=tolerance or api.OUTPUT_TOLERANCE,
             keep_values=bool(html_file),
+            memory=memory,
             progress=status.update,
             **reading,
         )
@@ -109,6 +122,13 @@ def compare(
         show_comparison(output_console(), comparison, everything=everything)
     elif json_file != "-":
         show_matrix(output_console(), matrix)
+    status_of_all = matrix.exit_status
+    seconds = matrix.seconds
     if fix_file:
-        return show_fixed(api.fix_port(nets[0], nets[1], comparison, fix_file, **reading))
-    return matrix.exit_status
+        start = time.perf_counter()
+        fixed = api.fix_port(nets[0], nets[1], comparison, fix_file, memory=memory, **reading)
+        status_of_all = show_fixed(fixed)
+        seconds["apply fixes, compare again"] = time.perf_counter() - start
+    if profile:
+        show_profile(output_console() if json_file != "-" else PlainConsole(stderr=True), seconds)
+    return status_of_all

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from netweave.cli.net_view import heading
 from netweave.cli.side_by_side import shown_groups, side_by_side
-from netweave.comparison import Evidence, Status, Verdict
+from netweave.comparison import READING, Evidence, Status, Verdict
 from netweave.graph import Graph
 from netweave.graph.wording import ratio_text
 
@@ -184,7 +184,8 @@ def _tally(comparison: Comparison) -> Text:
         f"evidence: {_counted(evidence, Evidence)}",
     ]
     if comparison.seconds:
-        lines.append(f"compared in {sum(comparison.seconds.values()):.1f} s")
+        comparing = sum(taken for stage, taken in comparison.seconds.items() if stage != READING)
+        lines.append(f"compared in {comparing:.1f} s")
     return Text("\n".join(lines), style="dim")
 
 

@@ -139,7 +139,7 @@ def assess(
     with log.stage("align"):
         extend(run, pair.seeds)
     with log.stage("judge"):
-        judge = Judge(run.alignment, pair.completion)
+        judge = Judge(run.alignment, pair.completion, log.clock)
         groups: Sequence[Group] = judge.groups()
     if pair.completion.weights_copied:
         _note_folded(run.alignment, log)

@@ -1,6 +1,6 @@
 """The first layer at which two nets diverge on one input, without holding all their tensors.
 
-``compare`` taps every signal of both nets at once. Here the nets are aligned by weights and structure alone,
+``compare`` looks at every signal of both nets. Here the nets are aligned by weights and structure alone,
 and a binary search runs them with one tensor tapped at a time: about log2 of the number of layers runs.
 """
 
@@ -27,6 +27,7 @@ from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.side import Side
 from netweave.comparison.signals import comparable
 from netweave.comparison.size_search import check_probe
+from netweave.comparison.values import HeldValues
 from netweave.errors import UsageError
 from netweave.graph import known_shape
 
@@ -214,4 +215,4 @@ def _resized(side: Side, sizes: Sizes) -> Side:
         shape = known_shape(value)
         if shape is not None and None not in shape[1:]:
             standins[name] = np.broadcast_to(np.float32(0), tuple(size or 1 for size in shape))
-    return side.with_graph(graph).with_tensors(standins)
+    return side.with_graph(graph).with_tensors(HeldValues(standins))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from netweave.comparison.execution.pair_run import PairRun
+    from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.missing_weights import Weights
     from netweave.comparison.side import Side
     from netweave.graph import Graph
@@ -51,7 +52,11 @@ def redrawn(net: Graph, weights: tuple[Weights, Weights]) -> Graph | None:
 
 
 def complete_weights(
-    a: Side, b: Side, inputs: Sequence[tuple[str, str]], weights: tuple[Weights, Weights]
+    a: Side,
+    b: Side,
+    inputs: Sequence[tuple[str, str]],
+    weights: tuple[Weights, Weights],
+    store: ValueStore,
 ) -> Completion:
     """Give each net, in place, what it came without: from the other one; A's own are drawn if B has none.
 
@@ -60,22 +65,23 @@ def complete_weights(
         b: The second net, likewise.
         inputs: Which input of A belongs to which of B.
         weights: Those of both nets. What is present stays, since it is compared.
+        store: Holds what the nets compute on the way.
     """
     of_a, of_b = weights
     if of_a.missing and of_b.missing:
         mappings = input_candidates(a.signals, b.signals, inputs, [])[0].mappings
         _read_once(a)
-        keep_unit_scale(a.signals, declared_sizes(a.graph, b.graph, mappings), of_a.missing)
+        keep_unit_scale(a.signals, declared_sizes(a.graph, b.graph, mappings), of_a.missing, store)
     to_a = to_b = Copied(0, frozenset())
     if of_b.missing:
         _read_once(a)
-        copied = copy_weights(a, b, inputs, missing=of_b.missing, drawn=of_a.missing)
+        copied = copy_weights(a, b, inputs, store, missing=of_b.missing, drawn=of_a.missing)
         if copied is None:
             return _completion(a, b, weights, weights_copied=False)
         to_b = copied
     if of_a.missing and (of_b.present or not of_b.missing):
         _read_once(b)
-        copied = copy_weights(b, a, inputs, missing=of_a.missing, given=of_b.present)
+        copied = copy_weights(b, a, inputs, store, missing=of_a.missing, given=of_b.present)
         if copied is None:
             return _completion(a, b, weights, weights_copied=False)
         to_a = copied
@@ -115,6 +121,7 @@ def copy_weights(
     source: Side,
     target: Side,
     inputs: Sequence[tuple[str, str]],
+    store: ValueStore,
     *,
     missing: AbstractSet[str] | None = None,
     given: AbstractSet[str] | None = None,
@@ -126,6 +133,7 @@ def copy_weights(
         source: The net whose arrays are copied.
         target: The net that is given them.
         inputs: Which input of A belongs to which of B.
+        store: Holds what the nets compute on the way.
         missing: Keys of the parameters to fill, as in ``copy_arrays``.
         given: Keys of the parameters that may be copied, likewise.
         drawn: Keys of those that are drawn, likewise.
@@ -134,7 +142,7 @@ def copy_weights(
         What was copied; None if the nets take no common size.
     """
     a, b = (source, target) if source.is_a else (target, source)
-    run = _first_run(a, b, inputs)
+    run = _first_run(a, b, inputs, store)
     if run is None:
         return None
     Extension(run.alignment).run()
@@ -143,14 +151,16 @@ def copy_weights(
     return copy_arrays(originals, target=target, orders=orders, missing=missing, given=given, drawn=drawn)
 
 
-def _first_run(a: Side, b: Side, inputs: Sequence[tuple[str, str]]) -> PairRun | None:
+def _first_run(a: Side, b: Side, inputs: Sequence[tuple[str, str]], store: ValueStore) -> PairRun | None:
     """Run both nets under the first mapping of the inputs that they take."""
     failure: RunError | None = None
     resizer = Resizer()
     for candidate in input_candidates(a.signals, b.signals, inputs, []):
         try:
             sizes = declared_sizes(a.graph, b.graph, candidate.mappings)
-            run = PairRunner(a, b, sizes, resizer).run(replace(candidate, orientation=""))
+            run = PairRunner(a, b, sizes, resizer, store).run(replace(candidate, orientation=""))
+            if run is not None:
+                run.run_all()
         except RunError as error:
             failure = failure or error
             continue

@@ -96,13 +96,14 @@ def _runs(
         try:
             with log.stage("run"):
                 run = runner.run(candidate)
+            if run is None:
+                continue
+            with log.stage("match values"):  # which looks up all values, and so runs all of a large net
+                match_values(run.alignment)
         except RunError as error:
             failures.append(error)
             continue
-        if run is not None:
-            with log.stage("match values"):
-                match_values(run.alignment)
-            yield run
+        yield run
 
 
 def _is_enough(run: PairRun, tolerance: float) -> bool:
@@ -124,7 +125,7 @@ def _unexplained(run: PairRun, seeds: NodePairs, tolerance: float, log: StageLog
     with log.stage("align"):
         extend(run, seeds)
     with log.stage("judge"):
-        num_wrong = Judge(run.alignment).num_wrong()
+        num_wrong = Judge(run.alignment, clock=log.clock).num_wrong()
     return not outputs_agree(run, tolerance), num_wrong, *run.candidate.preference
 
 

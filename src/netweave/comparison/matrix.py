@@ -39,6 +39,15 @@ class Matrix:
         """0 if all are equal, 1 if any two differ, else 3 if any is not decidable, else 4."""
         return max((c.exit_status for c in self.pairs.values()), key=(0, 4, 3, 1).index, default=0)
 
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time of each stage over all pairs, by name."""
+        seconds: dict[str, float] = {}
+        for pair in self.pairs.values():
+            for stage, taken in pair.seconds.items():
+                seconds[stage] = seconds.get(stage, 0.0) + taken
+        return seconds
+
     def to_json(self) -> dict[str, Any]:
         """Return names and pairs as JSON values."""
         pairs = [{"a": i, "b": j, **comparison.to_json()} for (i, j), comparison in self.pairs.items()]

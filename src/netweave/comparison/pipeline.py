@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.probes import NUM_SAMPLES
+from netweave.comparison.execution.value_store import ValueStore
 from netweave.comparison.layer_range import cut_layer_range
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.precision import compare_precisions
@@ -40,6 +42,7 @@ def compare(
     seed: int = 0,
     num_samples: int = NUM_SAMPLES,
     keep_values: bool = False,
+    memory: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare two nets: are they the same, and if not, where and why?
@@ -55,10 +58,12 @@ def compare(
         seed: What the inputs are drawn by.
         num_samples: Samples that are drawn where the nets leave the batch open, >= 1.
         keep_values: Keep the values of each group, to be shown (``Group.values``).
+        memory: Bytes that this process may take, with the nets; None for half of what is free, and no more
+            than is useful.
         progress: Called with the name of each stage as it begins.
 
     Raises:
-        UsageError: There is no such layer, or the probe does not fit.
+        UsageError: There is no such layer, the probe does not fit, or the memory is too little.
         RunError: A net cannot be run at all.
     """
     log = StageLog() if progress is None else StageLog(progress)
@@ -75,45 +80,58 @@ def compare(
     # Nets that overflow are compared like others: what is not finite is judged where it matters. And graphs
     # are cycles of nodes and values, of which none dies on the way.
     with np.errstate(all="ignore"), collector_at_rest():
-        exact = partial(_compare_exactly, settings=settings, log=log, first=first, last=last)
+        store = ValueStore(MemoryBudget.of(memory, a, b), log.clock)
+        exact = partial(_compare_exactly, settings=settings, log=log, store=store, first=first, last=last)
         rounded = compare_precisions(a, b, exact, probe=probe, tolerance=tolerance, seed=seed, log=log)
         return exact(a, b) if rounded is None else rounded
 
 
 def _compare_exactly(
-    a: Graph, b: Graph, *, settings: Settings, log: StageLog, first: str | None, last: str | None
+    a: Graph,
+    b: Graph,
+    *,
+    settings: Settings,
+    log: StageLog,
+    store: ValueStore,
+    first: str | None,
+    last: str | None,
 ) -> Comparison:
     """Compare two nets, or a range of their layers, up to float32 rounding."""
     if first is None and last is None:
-        return _compare_branches(a, b, settings, log)
+        return _compare_branches(a, b, settings, log, store)
     whole_settings = Settings(settings.tolerance, seed=settings.seed, num_samples=settings.num_samples)
-    whole = _compare(a, b, comparable, whole_settings, log)
+    whole = _compare(a, b, comparable, whole_settings, log, store)
     parts = cut_layer_range(comparable(a), comparable(b), whole, first=first, last=last)
-    return _compare(*parts, comparable, settings, StageLog(log.progress))
+    return _compare(*parts, comparable, settings, StageLog(log.progress, log.clock), store)
 
 
-def _compare_branches(a: Graph, b: Graph, settings: Settings, log: StageLog) -> Comparison:
+def _compare_branches(a: Graph, b: Graph, settings: Settings, log: StageLog, store: ValueStore) -> Comparison:
     """Compare two nets; if they differ and one has branches, once more branch by branch, which tells more.
 
     There they may be equal, too: branches whose slices stand in another order are not joined in both
     (decision 0110).
     """
     form = ComparableForm()
-    comparison = _compare(a, b, form, settings, log)
+    comparison = _compare(a, b, form, settings, log, store)
     if comparison.same_structure or not form.branchings:
         return comparison
-    again = StageLog(log.progress, log.seconds)
-    closer = _compare(a, b, partial(branched, branchings=form.branchings), settings, again)
+    again = StageLog(log.progress, log.clock)
+    closer = _compare(a, b, partial(branched, branchings=form.branchings), settings, again, store)
     return comparison if closer.verdict is Verdict.UNDECIDED else closer
 
 
 def _compare(
-    a: Graph, b: Graph, form: Callable[[Graph], Graph], settings: Settings, log: StageLog
+    a: Graph,
+    b: Graph,
+    form: Callable[[Graph], Graph],
+    settings: Settings,
+    log: StageLog,
+    store: ValueStore,
 ) -> Comparison:
     """Compare two nets in one form."""
     try:
-        pair = prepare(a, b, form, log)
-        return assess_sizes(pair, settings, log).comparison(log)
+        pair = prepare(a, b, form, log, store)
+        return assess_sizes(pair, settings, log, store).comparison(log)
     except NotComparableError as reason:
         sentence = f"not decidable: {reason}"
         return Comparison(a, b, Verdict.UNDECIDED, sentence, notes=tuple(log.notes), seconds=log.seconds)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from netweave.comparison.execution.input_candidates import InputCandidate
+    from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.input_choice import NodePairs
     from netweave.comparison.joined_outputs import JoinedOutput
     from netweave.comparison.stage_log import StageLog
@@ -52,7 +53,9 @@ class PreparedPair:
     joining: str = ""
 
 
-def prepare(a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog) -> PreparedPair:
+def prepare(
+    a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog, store: ValueStore
+) -> PreparedPair:
     """Bring two nets into the form that is compared, give them weights, and find how their inputs correspond.
 
     Args:
@@ -60,6 +63,7 @@ def prepare(a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog) -
         b: The second net.
         form: Makes a copy of a net in the form that is compared.
         log: Takes times and notes.
+        store: Holds what nets compute that are run for the sake of their weights.
 
     Raises:
         NotComparableError: A net computes nothing, or the inputs cannot be paired.
@@ -87,7 +91,7 @@ def prepare(a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog) -
             drawn = redrawn(a, weights)
             if drawn is not None:
                 side_a = replace(side_a, signals=Signals.of(form_a(drawn)))
-            completion = complete_weights(side_a, side_b, inputs, weights)
+            completion = complete_weights(side_a, side_b, inputs, weights, store)
         for note in completion.notes:
             log.note(note)
     with log.stage("match weights"):

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.signals import Signals
+from netweave.comparison.values import HeldValues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    import numpy as np
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import SignalPair
+    from netweave.comparison.values import SignalValues
     from netweave.graph import Graph
 
 
@@ -25,8 +26,9 @@ class Side:
         name: ``A`` for the net that is taken for right, ``B`` for its port.
         source: The net as it was read.
         signals: Its signals, in the form and at the sizes that are compared.
-        tensors: What it computed on the probe, by signal: nothing before it is run, and its inputs alone if
-            it cannot be run.
+        tensors: What it computes on the probe, by signal: nothing before it is run, and its inputs alone if
+            it cannot be run. A large one may be computed when it is looked up, so ask for its shape alone
+            where that is enough, and for tensors in the order of the net.
         pairs: Pairs of an alignment by this side's signal; the alignment adds to it.
         partners: The other side's node by ``id`` of this side's; likewise.
     """
@@ -34,7 +36,7 @@ class Side:
     name: str
     source: Graph
     signals: Signals
-    tensors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    tensors: SignalValues = field(default_factory=lambda: HeldValues({}))
     pairs: dict[str, SignalPair] = field(default_factory=dict)
     partners: dict[int, ir.Node] = field(default_factory=dict)
 
@@ -62,8 +64,8 @@ class Side:
         """Return the side with another form of its net, at other sizes for instance."""
         return self if graph is self.graph else replace(self, signals=Signals.of(graph))
 
-    def with_tensors(self, tensors: Mapping[str, np.ndarray]) -> Side:
-        """Return the side with what its net computed; what it is paired with stays shared."""
+    def with_tensors(self, tensors: SignalValues) -> Side:
+        """Return the side with what its net computes; what it is paired with stays shared."""
         return replace(self, tensors=tensors)
 
     def unpaired(self) -> Side:

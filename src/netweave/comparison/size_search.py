@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.execution.pair_run import PairRun
+    from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.prepare import PreparedPair
     from netweave.comparison.stage_log import StageLog
 
@@ -61,20 +62,21 @@ class Settings:
     keep_values: bool = False
 
 
-def assess_sizes(pair: PreparedPair, settings: Settings, log: StageLog) -> Assessment:
+def assess_sizes(pair: PreparedPair, settings: Settings, log: StageLog, store: ValueStore) -> Assessment:
     """Run a pair at one size after another, and return what was found.
 
     Args:
         pair: The pair.
         settings: What the caller chose.
         log: Takes times and notes.
+        store: Holds what the nets compute.
 
     Raises:
         RunError: A net cannot be run at any size that both take.
         UsageError: The probe does not fit.
         NotComparableError: The nets take no common size.
     """
-    return _Search(pair, settings, log).run()
+    return _Search(pair, settings, log, store).run()
 
 
 def check_probe(probe: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
@@ -95,6 +97,7 @@ class _Search:
     pair: PreparedPair
     settings: Settings
     log: StageLog
+    store: ValueStore
     resizer: Resizer = field(default_factory=Resizer)
     failures: dict[SizeKey, RunError] = field(default_factory=dict)
     """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
@@ -136,7 +139,7 @@ class _Search:
         probe, tolerance = self.settings.probe, self.settings.tolerance
         with self.log.stage("run"):
             drawn_by = self.settings.seed + seed
-            runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer, probe=probe, seed=drawn_by)
+            runner = self._runner(sizes, probe=probe, seed=drawn_by)
         try:
             run = run_best(runner, candidates, self.pair.seeds, tolerance=tolerance, log=self.log)
         except RunError as error:
@@ -146,6 +149,17 @@ class _Search:
         if run is None:
             return None
         return self._judged(run)
+
+    def _runner(
+        self,
+        sizes: Sizes,
+        *,
+        tapped: bool = True,
+        probe: Mapping[str, np.ndarray] | None = None,
+        seed: int = 0,
+    ) -> PairRunner:
+        a, b = self.pair.a, self.pair.b
+        return PairRunner(a, b, sizes, self.resizer, self.store, tapped=tapped, probe=probe, seed=seed)
 
     def _judged(self, run: PairRun) -> Assessment:
         keeps = self.settings.keep_values
@@ -158,8 +172,7 @@ class _Search:
         """
         with self.log.stage("check another size"):
             drawn_by = self.settings.seed + seed
-            runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer, tapped=False, seed=drawn_by)
-            run = runner.run(assessment.candidate)
+            run = self._runner(sizes, tapped=False, seed=drawn_by).run(assessment.candidate)
             return assessment if run is None else assessment.on_another_probe(run)
 
     def _on_more_inputs(self, assessment: Assessment, sizes: Sequence[Sizes]) -> Assessment:
@@ -173,8 +186,7 @@ class _Search:
 
     def _without_b(self, sizes: Sizes) -> Assessment:
         """Assess with A alone run: B takes no size that A takes, but its layers can be tested one by one."""
-        runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer)
-        run = runner.run(self.pair.candidates[0], without_b=True)
+        run = self._runner(sizes).run(self.pair.candidates[0], without_b=True)
         if run is None:
             raise NotComparableError("there is no input size on which both nets can be run")
         own = ", ".join(f"{value.name} {value_summary(value)}" for value in self.pair.b.source.inputs)

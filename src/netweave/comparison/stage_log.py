@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from netweave.comparison.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,21 +22,25 @@ class StageLog:
 
     Attributes:
         progress: Called with the name of each stage as it begins.
-        seconds: Time of each stage, by name.
+        clock: Takes the time of the stages.
         notes: What the reader of the result should know, one sentence each.
     """
 
     progress: Progress = field(default=lambda stage: None)
-    seconds: dict[str, float] = field(default_factory=dict)
+    clock: Stopwatch = field(default_factory=Stopwatch)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time of each stage, by name."""
+        return self.clock.seconds
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Take the time of a stage; of one that begins again, add it up."""
+        """Announce a stage, and take its time."""
         self.progress(name)
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        with self.clock.time(name):
+            yield
 
     def note(self, text: str) -> None:
         """Note a sentence, once: several runs may have the same to say."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from netweave.comparison.align.unique_arrays import copy_unique_arrays
 from netweave.comparison.copied_weights import copy_weights
 from netweave.comparison.execution.input_mapping import pair_inputs
+from netweave.comparison.execution.memory_budget import MemoryBudget
+from netweave.comparison.execution.value_store import ValueStore
 from netweave.comparison.names import list_names
 from netweave.comparison.packed import unpacked
 from netweave.comparison.pipeline import compare
@@ -94,7 +96,8 @@ def _transferred(net: Graph, port: Graph) -> tuple[dict[str, np.ndarray], list[s
     values = stored_values(b.graph)
     before = {value: value.const_value for value in b.graph.model.graph.initializers.values()}
     pairs = pair_inputs(a.signals, b.signals)
-    if pairs is None or copy_weights(a, b, pairs) is None:
+    store = ValueStore(MemoryBudget.of(None, net, port))
+    if pairs is None or copy_weights(a, b, pairs, store) is None:
         inputs = [", ".join(f"{v.name} {value_summary(v)}" for v in graph.inputs) for graph in (net, port)]
         raise UsageError(
             f"the weights of {_file(net)} cannot be transferred to {_file(port)}: the "

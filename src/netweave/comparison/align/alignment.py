@@ -13,6 +13,7 @@ from netweave.comparison.layout.tensors import solve_layout
 from netweave.comparison.metric import LOCAL_TOLERANCE
 from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.signals import family_of
+from netweave.comparison.values import HeldValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,13 +74,10 @@ class Alignment:
         """Return the other one of the two nets."""
         return self.b if side.is_a else self.a
 
-    def with_tensors(
-        self, a: Mapping[str, np.ndarray] | None = None, b: Mapping[str, np.ndarray] | None = None
-    ) -> Alignment:
-        """Return the same pairs, seen with other tensors of a side."""
+    def with_tensors_of_a(self, arrays: Mapping[str, np.ndarray]) -> Alignment:
+        """Return the same pairs, seen with other tensors in the place of some of A's."""
         seen = copy(self)
-        seen.a = self.a if a is None else self.a.with_tensors(a)
-        seen.b = self.b if b is None else self.b.with_tensors(b)
+        seen.a = self.a.with_tensors(HeldValues(arrays, behind=self.a.tensors))
         return seen
 
     def pair_signals(self, pair: SignalPair) -> bool:
@@ -134,7 +132,7 @@ def match_values(alignment: Alignment) -> None:
     one made by the same kind of node and not yet taken goes first.
     """
     a, b = alignment.a, alignment.b
-    index = SketchIndex.of({name: a.tensors[name] for name in a.signals.names})
+    index = SketchIndex.of((name, a.tensors[name]) for name in a.signals.names)
     for name_b in b.signals.names:
         if name_b in b.pairs or name_b not in b.tensors:
             continue

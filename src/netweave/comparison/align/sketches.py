@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
 SKETCH_TOLERANCE = 1e-3
 """Largest difference of two sketches of the same values.
@@ -52,10 +52,10 @@ class SketchIndex:
     _keys: dict[int, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tensors: Mapping[str, np.ndarray]) -> SketchIndex:
-        """Sketch tensors by name."""
+    def of(cls, tensors: Iterable[tuple[str, np.ndarray]]) -> SketchIndex:
+        """Sketch tensors with their names; one after another, so that they need not be there together."""
         index = cls()
-        for name, x in tensors.items():
+        for name, x in tensors:
             sketched = sketch(x)
             if sketched is not None:
                 index._rows[x.size].append((float(sketched[0]), name, sketched))

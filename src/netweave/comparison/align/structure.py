@@ -244,8 +244,8 @@ def _producer_key(side: Side, signal: str) -> tuple[str, tuple[int, ...]]:
 
 def _size(side: Side, signal: str) -> tuple[int, ...]:
     """Return the sizes of a tensor in no order, since the nets may have other layouts, and without ones."""
-    x = side.tensors.get(signal)
-    return () if x is None else tuple(sorted(size for size in x.shape[1:] if size != 1))
+    shape = side.tensors.shape_of(signal)
+    return () if shape is None else tuple(sorted(size for size in shape[1:] if size != 1))
 
 
 def _key(side: Side, node: ir.Node, detail: int) -> Hashable:

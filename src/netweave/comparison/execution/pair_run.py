@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.output_order import counterpart, in_order, is_moved
 from netweave.comparison.execution import probes
+from netweave.comparison.execution.tapped_values import TappedValues
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
 from netweave.comparison.layout.words import describe_output
 from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
 from netweave.comparison.result.comparison import Evidence, TensorMapping
 from netweave.comparison.result.output_pair import OutputPair
+from netweave.comparison.values import HeldValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.execution.sizes import Resizer, Sizes
+    from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.side import Side
+    from netweave.comparison.values import SignalValues
 
 OTHER_SEED = 100
 """Draws the inputs of a second run, away from the seeds 0 to 4 that comparisons run on."""
@@ -35,12 +39,14 @@ class PairRun:
         candidate: How A's inputs became B's.
         alignment: Pairs of signals, the inputs to begin with; its sides hold what the nets computed.
         text: The probe in words.
+        store: Holds what both nets computed.
         is_extended: Whether the alignment has grown by structure already.
     """
 
     candidate: InputCandidate
     alignment: Alignment
     text: str
+    store: ValueStore
     is_extended: bool = False
 
     @property
@@ -65,14 +71,24 @@ class PairRun:
         """How many signals of B besides its inputs hold the values of one of A's."""
         return len(self.a.pairs) - len(self.candidate.mappings)
 
-    def other_runs(self) -> list[Mapping[str, np.ndarray]]:
+    def run_all(self) -> None:
+        """Run what is only run when it is looked up, so that what cannot be run is known, and all shapes are.
+
+        Raises:
+            RunError: A net cannot be run.
+        """
+        for side in self.alignment.sides:
+            for name in side.signals.names:
+                side.tensors.shape_of(name)
+
+    def other_runs(self) -> list[SignalValues]:
         """Return A's tensors on other inputs, if the probe has one sample, to show what depends on it."""
         inputs = [str(value.name) for value in self.a.graph.inputs]
         sizes = {name: self.a.tensors[name].shape for name in inputs}
         if any(size and size[0] > 1 for size in sizes.values()):
             return []
         probe = probes.draw(self.a.graph, sizes, seed=OTHER_SEED)
-        return [probes.run_tapped(self.a.graph, probe, self.a.signals.names)]
+        return [TappedValues(self.a.graph, probe, self.a.signals.names, self.store, stage="run A")]
 
     def outputs(
         self, known: Mapping[str, str] | None = None, *, tolerance: float = OUTPUT_TOLERANCE
@@ -127,6 +143,7 @@ class PairRunner:
         b: The second net.
         sizes: Sizes of A's inputs.
         resizer: Resizes the nets.
+        store: Holds what they compute.
         tapped: Whether every signal is wanted, and not the outputs alone.
         probe: A's inputs of these sizes; drawn if there are none.
         seed: Seed of the draw.
@@ -138,15 +155,17 @@ class PairRunner:
         b: Side,
         sizes: Sizes,
         resizer: Resizer,
+        store: ValueStore,
         *,
         tapped: bool = True,
         probe: Mapping[str, np.ndarray] | None = None,
         seed: int = 0,
     ) -> None:
-        self._a = resizer.resized(a, sizes)
         self._b = b
         self._sizes = sizes
         self._resizer = resizer
+        self._store = store
+        self._a = self._resized(a, sizes)
         self._tapped = tapped
         self._given = probe
         self._seed = seed
@@ -160,24 +179,27 @@ class PairRunner:
             without_b: Leave B unrun, for a net that takes no size that A takes.
 
         Raises:
-            RunError: A net takes the size as far as shapes are known, and does not run.
+            RunError: A net takes the size as far as shapes are known, and does not run. Of a large net, that
+                may show when its values are looked up.
         """
         if self._a is None:
             return None
         sizes_b = {mapping.b: mapping.sizes_of_b(self._sizes[mapping.a]) for mapping in candidate.mappings}
-        b = self._b if without_b else self._resizer.resized(self._b, sizes_b)
+        b = self._b if without_b else self._resized(self._b, sizes_b)
         if b is None:
             return None
         probe = self._run_a(self._a)
         inputs = [mapping.tensor_mapping(probe.inputs[mapping.a].shape) for mapping in candidate.mappings]
-        tensors_b: Mapping[str, np.ndarray]
-        tensors_b = {mapping.b: mapping.apply(probe.inputs[mapping.a]) for mapping in inputs}
-        if not without_b:
-            tensors_b = probes.run_tapped(b.graph, probes.Probe(tensors_b, ""), self._taps(b))
+        inputs_b = {mapping.b: mapping.apply(probe.inputs[mapping.a]) for mapping in inputs}
+        tensors_b = HeldValues(inputs_b) if without_b else self._run(b, probes.Probe(inputs_b, ""))
         alignment = Alignment(self._a, b.with_tensors(tensors_b), orientation=candidate.orientation)
         for mapping in inputs:
             alignment.pair_signals(SignalPair(mapping.a, mapping.b, Evidence.VALUES, mapping, 0.0))
-        return PairRun(candidate, alignment, probe.text)
+        return PairRun(candidate, alignment, probe.text, self._store)
+
+    def _resized(self, side: Side, sizes: Sizes) -> Side | None:
+        with self._store.clock.time("infer shapes"):
+            return self._resizer.resized(side, sizes)
 
     def _run_a(self, a: Side) -> probes.Probe:
         if self._probe is None:
@@ -186,9 +208,10 @@ class PairRunner:
                 if self._given is None
                 else probes.given({name: x for name, x in self._given.items() if name in self._sizes})
             )
-            self._a = replace(a, tensors=probes.run_tapped(a.graph, probe, self._taps(a)))
+            self._a = a.with_tensors(self._run(a, probe))
             self._probe = probe  # last: a run that failed leaves none
         return self._probe
 
-    def _taps(self, side: Side) -> list[str]:
-        return side.signals.names if self._tapped else []
+    def _run(self, side: Side, probe: probes.Probe) -> TappedValues:
+        taps = side.signals.names if self._tapped else []
+        return TappedValues(side.graph, probe, taps, self._store, stage=f"run {side.name}")

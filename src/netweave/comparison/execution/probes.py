@@ -168,15 +168,25 @@ def _num_rows(value: ir.Value) -> int:
     return 2
 
 
+def inputs_of(graph: Graph, probe: Probe) -> dict[str, np.ndarray]:
+    """Return the inputs of a net from a probe.
+
+    Raises:
+        RunError: One is missing.
+    """
+    given = {name: np.asarray(x) for name, x in probe.inputs.items()}
+    missing = [str(value.name) for value in graph.inputs if str(value.name) not in given]
+    if missing:
+        raise RunError(f"net {graph.name!r}: the probe has no arrays for its inputs {', '.join(missing)}")
+    return given
+
+
 def run_tapped(graph: Graph, probe: Probe, taps: Sequence[str]) -> dict[str, np.ndarray]:
     """Run a net and return its outputs and taps by name, the inputs among them.
 
     Raises:
         RunError: The net cannot be run.
     """
-    given = {name: np.asarray(x) for name, x in probe.inputs.items()}
-    missing = [str(value.name) for value in graph.inputs if str(value.name) not in given]
-    if missing:
-        raise RunError(f"net {graph.name!r}: the probe has no arrays for its inputs {', '.join(missing)}")
+    given = inputs_of(graph, probe)
     computed = prepare(graph, taps=[name for name in taps if name not in given]).run(given)
     return {**given, **computed}

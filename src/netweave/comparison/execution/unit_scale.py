@@ -15,6 +15,7 @@ import numpy as np
 from netweave.comparison.align.chains import chain_from
 from netweave.comparison.align.copy_arrays import FILTERED, set_values
 from netweave.comparison.execution import probes
+from netweave.comparison.execution.tapped_values import TappedValues
 from netweave.comparison.signals import Signals, constants_of
 from netweave.errors import RunError
 from netweave.graph.parameters import source_keys
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     import onnx_ir as ir
+
+    from netweave.comparison.execution.value_store import ValueStore
+    from netweave.comparison.values import SignalValues
 
 MAX_ROUNDS = 6
 """So many runs at most; two are enough unless a tensor overflows."""
@@ -53,13 +57,16 @@ SUMS = frozenset({"Add", "Sub", "Sum", "Mean", "Concat", "Max", "Min"})
 """Operators whose output is as large as the larger of their inputs, or their sum."""
 
 
-def keep_unit_scale(signals: Signals, sizes: Mapping[str, Sequence[int]], keys: AbstractSet[str]) -> None:
+def keep_unit_scale(
+    signals: Signals, sizes: Mapping[str, Sequence[int]], keys: AbstractSet[str], store: ValueStore
+) -> None:
     """Scale the drawn weights of a net, in place; a net that does not run is left as it is.
 
     Args:
         signals: The net.
         sizes: Sizes of its inputs, by name.
         keys: Keys of the parameters whose values are drawn.
+        store: Holds what the net computes.
     """
     _draw_factors(signals, keys)
     _draw_variances(signals, keys)
@@ -70,10 +77,9 @@ def keep_unit_scale(signals: Signals, sizes: Mapping[str, Sequence[int]], keys: 
         fitted = Signals.of(graph)
         probe = probes.draw(graph, sizes, seed=0)
         try:
-            tensors = probes.run_tapped(graph, probe, fitted.names)
+            factors = _factors(fitted, TappedValues(graph, probe, fitted.names, store), keys)
         except RunError:
             return  # the comparison itself says why
-        factors = _factors(fitted, tensors, keys)
         if not factors:
             return
         weights = signals.graph.model.graph.initializers
@@ -128,7 +134,7 @@ def _key(value: ir.Value, keys: AbstractSet[str]) -> str | None:
     return sources[0] if len(sources) == 1 and sources[0] in keys else None
 
 
-def _factors(signals: Signals, tensors: Mapping[str, np.ndarray], keys: AbstractSet[str]) -> dict[str, float]:
+def _factors(signals: Signals, tensors: SignalValues, keys: AbstractSet[str]) -> dict[str, float]:
     """Return what to multiply weights by, by the initializer's name; nothing if all outputs have unit scale.
 
     One run tells the factors of all filters: those before are taken into account.
@@ -153,7 +159,7 @@ def _factors(signals: Signals, tensors: Mapping[str, np.ndarray], keys: Abstract
 
 
 def _expected(
-    node: ir.Node, reads: Sequence[str], tensors: Mapping[str, np.ndarray], growth: Mapping[str, float]
+    node: ir.Node, reads: Sequence[str], tensors: SignalValues, growth: Mapping[str, float]
 ) -> float:
     """Return how many times larger a node's output will be when its inputs are."""
     grown = [growth.get(name, 1.0) for name in reads]

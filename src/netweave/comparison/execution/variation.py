@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.signals import Signals
+    from netweave.comparison.values import SignalValues
 
 LEAST_VARIATION = 10 * OUTPUT_TOLERANCE
 """A tensor that varies by less than this, relative to its rms, agrees with almost any (decision 0128)."""
@@ -40,7 +41,7 @@ class Variation:
         runs: Its tensors by signal, of one run or several on other inputs.
     """
 
-    def __init__(self, signals: Signals, runs: Sequence[Mapping[str, np.ndarray]]) -> None:
+    def __init__(self, signals: Signals, runs: Sequence[SignalValues | Mapping[str, np.ndarray]]) -> None:
         self._signals = signals
         self._runs = runs
         self._flaws: dict[str, str] = {}

@@ -7,7 +7,6 @@ that hides it, and layers that see nothing but constants are tested on drawn inp
 
 from __future__ import annotations
 
-from collections import ChainMap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -192,14 +191,13 @@ class _DrawnInputTester:
         """Return isolated tests on drawn inputs, and whether the outputs depend on them."""
         alignment = self._judge.alignment
         runs = []
-        tests = []
+        tests: list[IsolatedTest] = []
         for seed, scale in enumerate(SCALES):
             try:
                 tensors = _on_drawn(alignment.a, draft, seed=seed, scale=scale)
             except NetweaveError:
                 return [], False
-            seen = alignment.with_tensors(a=ChainMap(tensors, dict(alignment.a.tensors)))
-            tests += IsolatedTester(seen).run([draft])
+            tests += IsolatedTester(alignment.with_tensors_of_a(tensors)).run([draft])
             runs.append(tensors)
         flaws = Variation(alignment.a.signals, runs)
         return tests, not all(flaws.flaw(name) for name, _ in draft.outputs)
@@ -221,7 +219,7 @@ def _on_drawn(a: Side, draft: Draft, *, seed: int, scale: float) -> dict[str, np
     names = [name_a for name_a, _ in draft.outputs]
     builder = SubgraphBuilder(a.signals)
     read = a.signals.reads_from_outside(draft.nodes_a)
-    shapes = {name: a.tensors[name].shape for name in read if name in a.tensors}
+    shapes = {name: shape for name in read if (shape := a.tensors.shape_of(name)) is not None}
     fed = builder.add(draft.nodes_a, names, shapes, prefix="")
     feeds = {name: _drawn_like(a.tensors[name], generator, scale) for name in fed if name in a.tensors}
     computed = prepare(builder.finish()).run(feeds)

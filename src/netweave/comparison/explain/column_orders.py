@@ -40,10 +40,12 @@ def column_orders(alignment: Alignment, *, target: Side) -> dict[str, np.ndarray
         if node_b is None or DENSE.isdisjoint({node_a.op_type, node_b.op_type}):
             continue
         name_a, name_b = flattened(a.signals, node_a), flattened(b.signals, node_b)
-        if name_a is None or name_b is None or name_a not in a.tensors or name_b not in b.tensors:
+        if name_a is None or name_b is None:
             continue
-        shape = a.tensors[name_a].shape
-        layouts = candidate_layouts(shape, b.tensors[name_b].shape, alignment.hints())
+        shape, shape_b = a.tensors.shape_of(name_a), b.tensors.shape_of(name_b)
+        if shape is None or shape_b is None:
+            continue
+        layouts = candidate_layouts(shape, shape_b, alignment.hints())
         case = Case(
             a.signals,
             b.signals,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
@@ -18,7 +19,7 @@ from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Sizes = tuple[int, ...]
 
 MAX_TOGETHER = 1500
-"""Groups in one run; what they make is held in memory together."""
+"""Most groups in one run."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -80,13 +81,39 @@ class IsolatedTester:
         self._alignment = alignment
         self._a, self._b = alignment.sides
 
-    def run(self, drafts: Sequence[Draft]) -> list[IsolatedTest]:
-        """Test groups, many in one run; those in a run that fails again in two halves."""
-        tests = [self._feed(draft) for draft in drafts]
-        ready = [(d, t) for d, t in zip(drafts, tests, strict=True) if not t.reason]
-        for start in range(0, len(ready), MAX_TOGETHER):
-            self._run(ready[start : start + MAX_TOGETHER])
-        return tests
+    def run(self, drafts: Sequence[Draft]) -> Iterator[IsolatedTest]:
+        """Yield the test of each group, in order: many are run at once, those of a failed run in two halves.
+
+        A test holds tensors, so use one before the next is asked for: they need not all be there together.
+        """
+        for batch in self._batches(drafts):
+            tests = [self._feed(draft) for draft in batch]
+            ready = [(d, t) for d, t in zip(batch, tests, strict=True) if not t.reason]
+            if ready:
+                self._run(ready)
+            yield from tests
+
+    def _batches(self, drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+        """Yield groups that are tested in one run: as many as there may be tensors of at once."""
+        limit = self._a.tensors.working_bytes
+        batch: list[Draft] = []
+        filled = 0
+        for draft in drafts:
+            size = 0 if limit is None else self._num_bytes(draft)
+            if batch and (len(batch) == MAX_TOGETHER or (limit is not None and filled + size > limit)):
+                yield batch
+                batch, filled = [], 0
+            batch.append(draft)
+            filled += size
+        if batch:
+            yield batch
+
+    def _num_bytes(self, draft: Draft) -> int:
+        """Return about how many bytes a test holds: what B's nodes read and make, and what A's make."""
+        read = self._a.signals.reads_from_outside(draft.nodes_a)
+        names = [*read, *(name for name, _ in draft.outputs for _ in range(2))]
+        shapes = [self._a.tensors.shape_of(name) for name in names]
+        return 4 * sum(prod(shape) for shape in shapes if shape is not None)
 
     def run_alone(self, nodes: Sequence[ir.Node], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Run nodes that only B has on A's values of what they read.
@@ -212,8 +239,8 @@ class IsolatedTester:
         pair = self._b.pairs.get(name_b)
         if pair is not None and pair.a == name_a and pair.change is not None:
             return pair.change
-        known = self._b.tensors.get(name_b)
-        return self._likely(self._a.tensors[name_a].shape, None if known is None else known.shape)
+        shape_a = self._a.tensors.shape_of(name_a)
+        return None if shape_a is None else self._likely(shape_a, self._b.tensors.shape_of(name_b))
 
     def _frontier(self, draft: Draft, test: IsolatedTest) -> list[tuple[str | None, str]]:
         """Return (signal of A, signal of B) for everything that B's nodes read from outside.

@@ -18,6 +18,7 @@ from netweave.comparison.explain.pass_through import is_pass_through
 from netweave.comparison.layout.words import describe
 from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
 from netweave.comparison.result.comparison import Evidence, Finding, Group, Status, TensorMapping
+from netweave.comparison.stopwatch import Stopwatch
 from netweave.graph import layer_keys
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ class Judge:
     Attributes:
         alignment: Pairs of signals and nodes, and what both nets computed.
         completion: What the nets were given in the place of weights that they came without.
+        clock: Takes the time of tests and of explaining.
         drafts: The groups before they were judged, in the order of ``groups``.
     """
 
     alignment: Alignment
     completion: Completion = field(default_factory=Completion)
+    clock: Stopwatch = field(default_factory=Stopwatch)
     drafts: list[Draft] = field(default_factory=list)
     _num_unexplained: int = 0
     _moved: dict[int, str] = field(default_factory=dict)
@@ -62,12 +65,19 @@ class Judge:
         self._moved = find_moved(self.alignment, drafts)
         self._misplaced = misplaced_outputs(self.alignment)
         doubtful = [draft for draft in drafts if draft.is_pair and not self._has_equal_values(draft)]
-        tests = dict(zip(map(id, doubtful), IsolatedTester(self.alignment).run(doubtful), strict=True))
-        return [self._group(draft, tests.get(id(draft))) for draft in drafts]
+        tests = IsolatedTester(self.alignment).run(doubtful)
+        tested = {id(draft) for draft in doubtful}
+        groups = []
+        for draft in drafts:
+            with self.clock.time("test layers"):
+                test = next(tests) if id(draft) in tested else None
+            groups.append(self._group(draft, test))
+        return groups
 
     def explain(self, draft: Draft, test: IsolatedTest) -> Finding:
         """Return what is wrong with a group that failed an isolated test."""
-        return Explainer(self.alignment, self.completion).explain(draft, test)
+        with self.clock.time("explain"):
+            return Explainer(self.alignment, self.completion).explain(draft, test)
 
     def _has_equal_values(self, draft: Draft) -> bool:
         pairs = self.alignment.a.pairs

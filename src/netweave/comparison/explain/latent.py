@@ -44,7 +44,7 @@ def latent_finding(alignment: Alignment, draft: Draft) -> Finding | None:
         nodes_b=tuple(draft.nodes_b),
         orientation=alignment.orientation,
         changes={pair.b: pair.change for pair in read if pair.change is not None},
-        shapes_a={pair.a: a.tensors[pair.a].shape for pair in read},
+        shapes_a={pair.a: shape for pair in read if (shape := a.tensors.shape_of(pair.a)) is not None},
     )
     proposals = [p for propose in (attribute_mismatches, constant_mismatches) for p in propose(case)]
     if not proposals:

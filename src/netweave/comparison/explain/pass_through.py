@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.side import Side
+    from netweave.comparison.values import SignalValues
 
     Run = Callable[[Sequence[ir.Node], Sequence[str]], Mapping[str, np.ndarray]]
 
@@ -33,10 +34,10 @@ def is_pass_through(side: Side, nodes: Sequence[ir.Node], run: Run) -> bool | No
     if len(read) != 1:
         return False
     (source,) = read
-    tensors = side.tensors
-    if not {source, *left} <= tensors.keys():
+    tensors: SignalValues | Mapping[str, np.ndarray] = side.tensors
+    if not all(name in tensors for name in (source, *left)):
         tensors = run(nodes, left)
-    if not {source, *left} <= tensors.keys():
+    if not all(name in tensors for name in (source, *left)):
         return None
     x = tensors[source]
     return all(

@@ -203,6 +203,9 @@ class Precision:
         return f"{self.text} with these scales" if "int" in self.text else self.text
 
 
+READING = "read"
+"""The stage in which both nets are read, before they are compared."""
+
 EQUAL_VERDICTS = frozenset({Verdict.IDENTICAL, Verdict.EQUAL, Verdict.LATENT})
 
 
@@ -222,7 +225,7 @@ class Comparison:
         precision: What rounding costs, where one net is rounded to fewer bits than the other; None otherwise.
         probes: What the nets were run on, in words (``data 1x3x24x31, noise``).
         notes: What else the reader should know, one sentence each.
-        seconds: Time of each stage, by name.
+        seconds: Time of each stage, by name; they do not overlap. The nets' reading is ``READING``.
     """
 
     a: Graph | NetRecord

@@ -56,8 +56,8 @@ class Pairing:
 
     def run(self) -> None:
         """Find pairs: large arrays first, since they show the layout that small ones leave open."""
-        index = SketchIndex.of({array.key: array.values for array in self.b})
         by_key = {array.key: array for array in self.b}
+        index = SketchIndex.of((key, array.values) for key, array in by_key.items())
         for array in sorted(self.a, key=lambda array: -array.values.size):
             self._pair(array, [by_key[key] for key in index.like(array.values)], by_values=True)
         for array in self.a:

@@ -1,0 +1,130 @@
+"""What a net computes on a probe, slice by slice, as it is asked for (decision 0186)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.backends import prepare
+from netweave.comparison.execution import probes
+from netweave.comparison.execution.net_slices import check_budget, cut_net
+from netweave.passes.extract import Extractor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from netweave.comparison.execution.value_store import ValueStore
+    from netweave.graph import Graph
+
+
+class TappedValues(Mapping[str, np.ndarray]):
+    """The inputs, the outputs and the tapped values of a net, by name.
+
+    A net whose values fit into a share of the store is run at once. Of a larger one, a slice is run when one
+    of its values is asked for; what the store had to drop is computed again. So values are best asked for in
+    the order of the net.
+
+    Args:
+        graph: The net, with its shapes inferred.
+        probe: Its inputs.
+        taps: Names of the values to return besides the outputs.
+        store: Holds the values.
+        stage: What the time of running the net is counted as.
+
+    Raises:
+        RunError: The net cannot be run, as far as it is run at once. Otherwise a look-up raises it.
+        UsageError: The budget of the store was promised, and the net does not fit into it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        probe: probes.Probe,
+        taps: Sequence[str],
+        store: ValueStore,
+        *,
+        stage: str = "run a net",
+    ) -> None:
+        self._stage = stage
+        self._graph = graph
+        self._store = store
+        self._inputs = probes.inputs_of(graph, probe)
+        self._given = dict(self._inputs)
+        names = [*(str(value.name) for value in graph.outputs), *taps]
+        values = {name: value for name, value in graph.find(names).items() if name not in self._given}
+        for name, value in values.items():
+            if value.producer() is None and value.const_value is not None:
+                self._given[name] = value.const_value.numpy()
+        wanted = {name: value for name, value in values.items() if name not in self._given}
+        batch = next((x.shape[0] for x in self._given.values() if x.ndim), 1)
+        if store.budget is not None:
+            check_budget(graph, wanted, batch=batch, budget=store.budget)
+        self._slices = cut_net(graph, wanted, batch=batch, max_bytes=store.share_bytes)
+        self._slice_of = {name: i for i, part in enumerate(self._slices) for name in part.outputs}
+        self._wanted = tuple(wanted)
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._parts: dict[int, Graph] = {}
+        self._extractor: Extractor | None = None
+        self._number = store.register(self, len(self._slices))
+        if len(self._slices) == 1:
+            self._compute(0)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self:
+            raise KeyError(name)
+        return self._value(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given or name in self._slice_of
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._given, *self._wanted))
+
+    def __len__(self) -> int:
+        return len(self._given) + len(self._wanted)
+
+    @property
+    def working_bytes(self) -> int | None:
+        """Bytes that a caller may hold besides; None for any number."""
+        return self._store.share_bytes
+
+    def shape_of(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a value; None if there is none of the name."""
+        if name in self._given:
+            return self._given[name].shape
+        if name not in self._slice_of:
+            return None
+        if name not in self._shapes:
+            self._compute(self._slice_of[name])
+        return self._shapes[name]
+
+    def _value(self, name: str) -> np.ndarray:
+        if name in self._given:
+            return self._given[name]
+        index = self._slice_of[name]
+        held = self._store.get(self._number, index, name)
+        return self._compute(index)[name] if held is None else held
+
+    def _compute(self, index: int) -> dict[str, np.ndarray]:
+        """Run a slice, and those before it that it needs and of which nothing is held."""
+        part = self._slices[index]
+        is_whole = len(self._slices) == 1
+        inputs = self._inputs if is_whole else {name: self._value(name) for name in part.inputs}
+        self._store.make_room(part.num_bytes)
+        with self._store.clock.time(self._stage):
+            computed = prepare(self._graph_of(index), taps=part.outputs).run(inputs)
+        made = {name: computed[name] for name in part.outputs}
+        self._shapes.update((name, x.shape) for name, x in made.items())
+        self._store.put(self._number, index, made, part.boundary)
+        return made
+
+    def _graph_of(self, index: int) -> Graph:
+        if len(self._slices) == 1:
+            return self._graph
+        if index not in self._parts:
+            part = self._slices[index]
+            self._extractor = self._extractor or Extractor(self._graph)
+            self._parts[index] = self._extractor.extract(inputs=part.inputs, outputs=part.outputs)
+        return self._parts[index]

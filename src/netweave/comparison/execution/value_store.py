@@ -1,0 +1,132 @@
+"""What is held of the values of all runs of a comparison: as much as a limit allows (decision 0186)."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from netweave.comparison.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from netweave.comparison.execution.memory_budget import MemoryBudget
+
+SLICE_SHARE = 4
+"""A net is computed in slices of at most this part of the limit, so that A's, B's and what is made of them
+fit together."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is held of one run.
+
+    Attributes:
+        num_slices: Slices of the net.
+        position: The slice that was looked at last.
+        slices: Values by slice and name, but for those that later slices read.
+        boundary: Values that later slices read, likewise.
+    """
+
+    num_slices: int
+    position: int = 0
+    slices: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
+    boundary: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
+
+    def distance(self, index: int) -> float:
+        """Return when a slice is looked at again, in passes: they go through the net in its order."""
+        return (index - self.position) % self.num_slices / self.num_slices
+
+
+class ValueStore:
+    """Tensors of several runs within one limit; what is looked at again last makes room for others.
+
+    Values that later slices of a run read go after all others: what follows can be computed again from them,
+    and not from the inputs of the net.
+
+    Args:
+        budget: What the comparison may take; None for any amount.
+        clock: Takes the times of running nets.
+
+    Attributes:
+        budget: What the comparison may take.
+        clock: Takes the times of running nets.
+        num_bytes: What is held now.
+        peak_bytes: The most that was held or reserved at once.
+    """
+
+    def __init__(self, budget: MemoryBudget | None = None, clock: Stopwatch | None = None) -> None:
+        self.budget = budget
+        self.clock = clock or Stopwatch()
+        self.max_bytes = None if budget is None else budget.value_bytes
+        self.num_bytes = 0
+        self.peak_bytes = 0
+        self._runs: dict[int, _Run] = {}
+        self._numbers = itertools.count()
+
+    @property
+    def share_bytes(self) -> int | None:
+        """Most bytes of one slice of a net, and of what is made of its values at once."""
+        return None if self.max_bytes is None else max(self.max_bytes // SLICE_SHARE, 1)
+
+    def register(self, run: object, num_slices: int) -> int:
+        """Return a number for a run; what is held of it goes when the run is dropped."""
+        number = next(self._numbers)
+        self._runs[number] = _Run(num_slices)
+        weakref.finalize(run, self._forget, number)
+        return number
+
+    def get(self, run: int, index: int, name: str) -> np.ndarray | None:
+        """Return a tensor of a slice of a run; None if it is not held."""
+        of_run = self._runs[run]
+        of_run.position = index
+        for held in (of_run.slices, of_run.boundary):
+            if name in held.get(index, ()):
+                return held[index][name]
+        return None
+
+    def put(self, run: int, index: int, tensors: Mapping[str, np.ndarray], boundary: frozenset[str]) -> None:
+        """Hold what a slice of a run computed; others make room for it.
+
+        Args:
+            run: The number of the run.
+            index: The slice.
+            tensors: Its tensors by signal.
+            boundary: Which of them later slices read.
+        """
+        of_run = self._runs[run]
+        of_run.position = index
+        for held in (of_run.slices, of_run.boundary):
+            self.num_bytes -= _size(held.pop(index, {}))
+        self.make_room(_size(tensors))
+        of_run.slices[index] = {name: x for name, x in tensors.items() if name not in boundary}
+        of_run.boundary[index] = {name: x for name, x in tensors.items() if name in boundary}
+        self.num_bytes += _size(tensors)
+
+    def make_room(self, num_bytes: int) -> None:
+        """Drop tensors until so many bytes fit besides, as far as there are any."""
+        while self.max_bytes is not None and self.num_bytes + num_bytes > self.max_bytes and self._drop():
+            pass
+        self.peak_bytes = max(self.peak_bytes, self.num_bytes + num_bytes)
+
+    def _drop(self) -> bool:
+        """Drop the slice that is looked at again last, boundaries after all others; say if there was one."""
+        for kind in ("slices", "boundary"):
+            held = [(run, index) for run in self._runs.values() for index in getattr(run, kind)]
+            if held:
+                run, index = max(held, key=lambda row: row[0].distance(row[1]))
+                self.num_bytes -= _size(getattr(run, kind).pop(index))
+                return True
+        return False
+
+    def _forget(self, run: int) -> None:
+        dropped = self._runs.pop(run)
+        self.num_bytes -= sum(map(_size, (*dropped.slices.values(), *dropped.boundary.values())))
+
+
+def _size(tensors: Mapping[str, np.ndarray]) -> int:
+    return sum(x.nbytes for x in tensors.values())
