@@ -1,0 +1,1 @@
+"""Time and memory of comparing nets of everyday sizes."""

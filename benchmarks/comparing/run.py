@@ -1,0 +1,191 @@
+"""Time and peak memory of ``netweave compare`` and ``convert`` on everyday nets, before and after, in turns.
+
+::
+
+    python -m benchmarks.comparing.run --before OTHER_CHECKOUT --runs 2 --out benchmarks/comparing/result.json
+
+Each net is written twice, as two people would (``writer.py``), with drawn weights: once as the same net, once
+with one output channel of one filter negated. Every comparison and conversion is a process of its own; in
+each round every checkout runs once, one after the other. Written are medians of whole processes, start of
+Python and reading included, and the largest resident memory, which counts mapped files as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.comparing.nets import NETS
+from benchmarks.comparing.writer import NetWriter
+from benchmarks.scale.generate import pair_names, write_pair
+
+ROOT = Path(__file__).parents[2]
+
+SCALE = "the scale pair"
+"""Two nets of 5,786 and 7,850 nodes, of which the second lacks blocks (``benchmarks/scale``)."""
+
+SCALE_BLOCKS = 360, 5
+
+DAMAGED = 7
+"""Number of the filter that is damaged."""
+
+LIMIT = "1GB"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One command that is measured.
+
+    Attributes:
+        name: What it is.
+        command: Arguments of ``netweave``.
+        status: The exit status that is right.
+        is_new: Whether checkouts of before do not know it.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    status: int
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one command took."""
+
+    seconds: float
+    peak_mb: float
+
+
+def write_net(name: str, folder: Path) -> tuple[Path, Path, Path]:
+    """Write a net, the same in another manner, and this one with a damaged filter; return the files."""
+    paths = tuple(folder / f"{name}-{kind}.onnx" for kind in ("net", "port", "damaged"))
+    for path, writer in zip(
+        paths, (NetWriter(False), NetWriter(True), NetWriter(True, DAMAGED)), strict=True
+    ):
+        if not path.is_file():
+            inputs, outputs = NETS[name](writer)
+            writer.save(path, inputs, outputs)
+    return paths[0], paths[1], paths[2]
+
+
+def tasks_of(name: str, folder: Path) -> list[Task]:
+    """Return what is measured of a net; its files are written if they are not there yet."""
+    if name == SCALE:
+        files = tuple(folder / stem for stem in pair_names(*SCALE_BLOCKS))
+        if not all(file.is_file() for file in files):
+            files = write_pair(folder, blocks=SCALE_BLOCKS[0], removed=SCALE_BLOCKS[1])
+        return [Task("compare, different", ("compare", *map(str, files)), 1)]
+    net, port, damaged = map(str, write_net(name, folder))
+    has_filters = name != "BERT-base"
+    tasks = [Task("compare, equal", ("compare", net, port), 0)]
+    if has_filters and name != "Swin-T":
+        tasks.append(Task("compare, damaged", ("compare", net, damaged), 1))
+    tasks.append(
+        Task(f"compare, equal, --memory {LIMIT}", ("compare", net, port, "--memory", LIMIT), 0, True)
+    )
+    target = str(folder / f"{name}-converted.onnx")
+    tasks.append(Task("convert to ONNX", ("convert", net, target), 0))
+    return tasks
+
+
+def run(checkout: Path, task: Task) -> Measured:
+    """Run a command with the code of a checkout.
+
+    Raises:
+        RuntimeError: It ends with another status than is right.
+    """
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
+        command = [sys.executable, "-m", "netweave", *task.command]
+        start = time.perf_counter()
+        child = subprocess.Popen(command, stdout=out, stderr=complaints, env=environment)
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != task.status:
+            complaints.seek(0)
+            said = complaints.read().decode().strip()[-500:]
+            raise RuntimeError(
+                f"netweave {' '.join(task.command)}: {child.returncode}, expected {task.status}: {said}"
+            )
+    return Measured(seconds, usage.ru_maxrss / 1024)
+
+
+def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> list[dict[str, Any]]:
+    """Return a row for each task of a net."""
+    rows = []
+    for task in tasks_of(name, folder):
+        known = {label: path for label, path in checkouts.items() if label == "now" or not task.is_new}
+        found: dict[str, list[Measured]] = {label: [] for label in known}
+        problem = ""
+        for _ in range(runs):
+            for label, path in known.items():
+                try:
+                    found[label].append(run(path, task))
+                except RuntimeError as error:
+                    problem = str(error)
+        row: dict[str, Any] = {"net": name, "task": task.name}
+        for label, measured in found.items():
+            if measured:
+                row[label] = {
+                    "seconds": round(statistics.median(one.seconds for one in measured), 2),
+                    "peak_mb": round(max(one.peak_mb for one in measured)),
+                }
+        rows.append(row | ({"problem": problem} if problem else {}))
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a table."""
+    lines = [
+        "| net | | before | now | before, MB | now, MB |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        before, now = row.get("before", {}), row.get("now", {})
+        cells = [f"{one['seconds']:.1f} s" if one else "" for one in (before, now)]
+        cells += [f"{one['peak_mb']:,}" if one else "" for one in (before, now)]
+        lines.append(f"| {row['net']} | {row['task']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure all nets; print and write what they took."""
+    parser = argparse.ArgumentParser(description="Time and memory of comparing and converting.")
+    parser.add_argument("--before", type=Path, help="another checkout, which runs in turns with this one")
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--net", action="append", choices=[*NETS, SCALE], help="these nets alone")
+    parser.add_argument("--folder", type=Path, help="keeps the nets for the next time")
+    parser.add_argument("--out", type=Path, help="adds the rows to those in this file, as JSON")
+    asked = parser.parse_args()
+    checkouts = ({"before": asked.before.resolve()} if asked.before else {}) | {"now": ROOT}
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = asked.folder or Path(temporary)
+        for name in asked.net or [*NETS, SCALE]:
+            rows += measure(name, folder, checkouts, asked.runs)
+    if asked.out:
+        known = json.loads(asked.out.read_text())["rows"] if asked.out.is_file() else []
+        names = {row["net"] for row in rows}
+        rows = [row for row in known if row["net"] not in names] + rows
+        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+        asked.out.write_text(
+            json.dumps({"machine": machine, "runs": asked.runs, "rows": rows}, indent=1) + "\n"
+        )
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
