@@ -7,7 +7,8 @@
 Each net is written twice, as two people would (``writer.py``), with drawn weights: once as the same net, once
 with one output channel of one filter negated. Every comparison and conversion is a process of its own; in
 each round every checkout runs once, one after the other. Written are medians of whole processes, start of
-Python and reading included, and the largest resident memory, which counts mapped files as well.
+Python and reading included, their processor time, which other programs disturb less, and the largest resident
+memory, which counts mapped files as well.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Measured:
     """What one command took."""
 
     seconds: float
+    cpu_seconds: float
     peak_mb: float
 
 
@@ -119,7 +121,7 @@ def run(checkout: Path, task: Task) -> Measured:
             raise RuntimeError(
                 f"netweave {' '.join(task.command)}: {child.returncode}, expected {task.status}: {said}"
             )
-    return Measured(seconds, usage.ru_maxrss / 1024)
+    return Measured(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> list[dict[str, Any]]:
@@ -140,6 +142,7 @@ def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> l
             if measured:
                 row[label] = {
                     "seconds": round(statistics.median(one.seconds for one in measured), 2),
+                    "cpu_seconds": round(statistics.median(one.cpu_seconds for one in measured), 2),
                     "peak_mb": round(max(one.peak_mb for one in measured)),
                 }
         rows.append(row | ({"problem": problem} if problem else {}))
@@ -150,12 +153,13 @@ def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> l
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a table."""
     lines = [
-        "| net | | before | now | before, MB | now, MB |",
-        "|---|---|---|---|---|---|",
+        "| net | | before | now | before, CPU | now, CPU | before, MB | now, MB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         before, now = row.get("before", {}), row.get("now", {})
         cells = [f"{one['seconds']:.1f} s" if one else "" for one in (before, now)]
+        cells += [f"{one['cpu_seconds']:.1f} s" if one else "" for one in (before, now)]
         cells += [f"{one['peak_mb']:,}" if one else "" for one in (before, now)]
         lines.append(f"| {row['net']} | {row['task']} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -171,20 +175,24 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="adds the rows to those in this file, as JSON")
     asked = parser.parse_args()
     checkouts = ({"before": asked.before.resolve()} if asked.before else {}) | {"now": ROOT}
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary)
         for name in asked.net or [*NETS, SCALE]:
             rows += measure(name, folder, checkouts, asked.runs)
-    if asked.out:
-        known = json.loads(asked.out.read_text())["rows"] if asked.out.is_file() else []
-        names = {row["net"] for row in rows}
-        rows = [row for row in known if row["net"] not in names] + rows
-        machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-        asked.out.write_text(
-            json.dumps({"machine": machine, "runs": asked.runs, "rows": rows}, indent=1) + "\n"
-        )
+            if asked.out:
+                rows = write(asked.out, rows, asked.runs)
     print(table(rows))
+
+
+def write(path: Path, rows: list[dict[str, Any]], runs: int) -> list[dict[str, Any]]:
+    """Write rows after those that a file has of other nets, and return all."""
+    known = json.loads(path.read_text())["rows"] if path.is_file() else []
+    names = {row["net"] for row in rows}
+    rows = [row for row in known if row["net"] not in names] + rows
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    path.write_text(json.dumps({"machine": machine, "runs": runs, "rows": rows}, indent=1) + "\n")
+    return rows
 
 
 if __name__ == "__main__":

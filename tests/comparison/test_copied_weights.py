@@ -9,6 +9,7 @@ import pytest
 
 from netweave.comparison.copied_weights import copy_weights
 from netweave.comparison.execution.input_mapping import pair_inputs
+from netweave.comparison.execution.value_store import ValueStore
 from netweave.comparison.side import Side
 from netweave.comparison.signals import comparable
 from netweave.graph import GraphBuilder, Layer, Parameter
@@ -24,7 +25,8 @@ def copied(form: Form, missing: frozenset[str] = KEYS, given: frozenset[str] | N
     a = Side.of("A", build(Form(file="a.net")), comparable)
     b = Side.of("B", without(build(form), *missing), comparable)
     before = arrays_of(b)
-    report = copy_weights(a, b, pair_inputs(a.signals, b.signals) or [], missing=missing, given=given)
+    pairs = pair_inputs(a.signals, b.signals) or []
+    report = copy_weights(a, b, pairs, ValueStore(), missing=missing, given=given)
     assert report is not None
     return arrays_of(a), before, arrays_of(b), report
 
@@ -90,7 +92,8 @@ def test_a_factor_of_the_definition_stays() -> None:
 
     a = Side.of("A", scaled(0.5, "a.net"), comparable)
     b = Side.of("B", without(scaled(0.7, "b.net")), comparable)
-    report = copy_weights(a, b, pair_inputs(a.signals, b.signals) or [], missing=frozenset({"conv"}))
+    pairs = pair_inputs(a.signals, b.signals) or []
+    report = copy_weights(a, b, pairs, ValueStore(), missing=frozenset({"conv"}))
     assert report is not None
     assert report.filled == {"conv"}
     (factor,) = (

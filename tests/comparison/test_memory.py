@@ -126,6 +126,18 @@ def test_what_is_held_stays_within_the_limit(live):
     assert live.peak <= LIMIT + LARGEST < total  # what a slice reads is in use while it runs
 
 
+def test_a_net_of_more_slices_than_python_may_nest_calls():
+    """Its last value is asked for first."""
+    builder = GraphBuilder("deep", format="onnx")
+    x = builder.input("data", (1, 8))
+    for _ in range(1500):
+        x = builder.add("Neg", [x])
+    graph = probes.resized(builder.finish([x]), {"data": (1, 8)})
+    probe = probes.draw(graph, {"data": (1, 8)}, seed=1)
+    values = TappedValues(graph, probe, Signals.of(graph).names, store_of(4 * 32))
+    np.testing.assert_array_equal(values[x.name], probe.inputs["data"])
+
+
 def test_what_a_run_holds_goes_with_it(live):
     graph = probes.resized(comparable(build()), SIZES)
     signals, probe = Signals.of(graph), probes.draw(graph, SIZES, seed=1)

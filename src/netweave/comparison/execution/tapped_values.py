@@ -15,6 +15,7 @@ from netweave.passes.extract import Extractor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from netweave.comparison.execution.net_slices import NetSlice
     from netweave.comparison.execution.value_store import ValueStore
     from netweave.graph import Graph
 
@@ -67,7 +68,7 @@ class TappedValues(Mapping[str, np.ndarray]):
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._parts: dict[int, Graph] = {}
         self._extractor: Extractor | None = None
-        self._number = store.register(self, len(self._slices))
+        self._number = store.register(self, _last_readers(self._slices))
         if len(self._slices) == 1:
             self._compute(0)
 
@@ -108,7 +109,24 @@ class TappedValues(Mapping[str, np.ndarray]):
         return self._compute(index)[name] if held is None else held
 
     def _compute(self, index: int) -> dict[str, np.ndarray]:
-        """Run a slice, and those before it that it needs and of which nothing is held."""
+        """Run a slice, and those before it whose values it needs and which are not held."""
+        for earlier in self._missing_before(index):
+            self._run(earlier)
+        return self._run(index)
+
+    def _missing_before(self, index: int) -> list[int]:
+        missing: set[int] = set()
+        todo = [index]
+        while todo:
+            for name in self._slices[todo.pop()].inputs:
+                before = self._slice_of.get(name)
+                if before is None or before in missing or self._store.holds(self._number, before, name):
+                    continue
+                missing.add(before)
+                todo.append(before)
+        return sorted(missing)
+
+    def _run(self, index: int) -> dict[str, np.ndarray]:
         part = self._slices[index]
         is_whole = len(self._slices) == 1
         inputs = self._inputs if is_whole else {name: self._value(name) for name in part.inputs}
@@ -128,3 +146,14 @@ class TappedValues(Mapping[str, np.ndarray]):
             self._extractor = self._extractor or Extractor(self._graph)
             self._parts[index] = self._extractor.extract(inputs=part.inputs, outputs=part.outputs)
         return self._parts[index]
+
+
+def _last_readers(slices: Sequence[NetSlice]) -> list[int]:
+    """Return, by slice, the last one that reads one of its values; itself if none does."""
+    maker = {name: index for index, part in enumerate(slices) for name in part.boundary}
+    last = list(range(len(slices)))
+    for index, part in enumerate(slices):
+        for name in part.inputs:
+            if name in maker:
+                last[maker[name]] = index
+    return last

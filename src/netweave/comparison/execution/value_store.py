@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from netweave.comparison.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -26,20 +26,22 @@ class _Run:
     """What is held of one run.
 
     Attributes:
-        num_slices: Slices of the net.
+        last_readers: By slice of the net, the last slice that reads one of its values.
         position: The slice that was looked at last.
         slices: Values by slice and name, but for those that later slices read.
         boundary: Values that later slices read, likewise.
     """
 
-    num_slices: int
+    last_readers: Sequence[int]
     position: int = 0
     slices: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
     boundary: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
 
-    def distance(self, index: int) -> float:
+    def distance(self, index: int, *, of_boundary: bool) -> float:
         """Return when a slice is looked at again, in passes: they go through the net in its order."""
-        return (index - self.position) % self.num_slices / self.num_slices
+        if of_boundary and index <= self.position <= self.last_readers[index]:
+            return 0.0
+        return (index - self.position) % len(self.last_readers) / len(self.last_readers)
 
 
 class ValueStore:
@@ -73,12 +75,22 @@ class ValueStore:
         """Most bytes of one slice of a net, and of what is made of its values at once."""
         return None if self.max_bytes is None else max(self.max_bytes // SLICE_SHARE, 1)
 
-    def register(self, run: object, num_slices: int) -> int:
-        """Return a number for a run; what is held of it goes when the run is dropped."""
+    def register(self, run: object, last_readers: Sequence[int]) -> int:
+        """Return a number for a run; what is held of it goes when the run is dropped.
+
+        Args:
+            run: The run.
+            last_readers: By slice of its net, the last slice that reads one of its values.
+        """
         number = next(self._numbers)
-        self._runs[number] = _Run(num_slices)
+        self._runs[number] = _Run(last_readers)
         weakref.finalize(run, self._forget, number)
         return number
+
+    def holds(self, run: int, index: int, name: str) -> bool:
+        """Whether a tensor of a slice of a run is held."""
+        of_run = self._runs[run]
+        return any(name in held.get(index, ()) for held in (of_run.slices, of_run.boundary))
 
     def get(self, run: int, index: int, name: str) -> np.ndarray | None:
         """Return a tensor of a slice of a run; None if it is not held."""
@@ -115,13 +127,14 @@ class ValueStore:
 
     def _drop(self) -> bool:
         """Drop the slice that is looked at again last, boundaries after all others; say if there was one."""
-        for kind in ("slices", "boundary"):
-            held = [(run, index) for run in self._runs.values() for index in getattr(run, kind)]
-            if held:
-                run, index = max(held, key=lambda row: row[0].distance(row[1]))
-                self.num_bytes -= _size(getattr(run, kind).pop(index))
-                return True
-        return False
+        runs = list(self._runs.values())
+        plain = [(run.distance(i, of_boundary=False), run.slices, i) for run in runs for i in run.slices]
+        rest = [(run.distance(i, of_boundary=True), run.boundary, i) for run in runs for i in run.boundary]
+        if not plain and not rest:
+            return False
+        _, held, index = max(plain or rest, key=lambda row: row[0])
+        self.num_bytes -= _size(held.pop(index))
+        return True
 
     def _forget(self, run: int) -> None:
         dropped = self._runs.pop(run)
