@@ -2,9 +2,9 @@
 
     python -m benchmarks.ports CHECKOUTS --tensorflow PYTHON --mxnet PYTHON
 
-``CHECKOUTS`` holds the repositories at the commits of ``pairs.json`` as ``OWNER+NAME``; a pair of which one is
-not there is left out. What is prepared and the copies that fixes change are kept in ``build/ports``.
-``--state NAME`` writes the figures under that name in ``result.json``, beside those of other states of the code.
+``CHECKOUTS`` holds the repositories at the commits of ``pairs.json`` as ``OWNER+NAME``; a pair of which one
+is not there is left out. What is prepared and the copies that fixes change are kept in ``build/ports``.
+``--state NAME`` writes the figures under that name in ``result.json``, beside those of other states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ RESULT = FOLDER / "result.json"
 
 def main() -> None:
     """Compare all pairs, or some, and write down what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("checkouts", type=Path, help="where the repositories are")
     parser.add_argument("--tensorflow", help="an interpreter with TensorFlow, Keras 3 and tf_keras")
     parser.add_argument("--mxnet", help="an interpreter with MXNet")
@@ -88,6 +90,8 @@ def settings_of(pair: Pair, arguments: argparse.Namespace, build: Path) -> dict[
         if word == "--input-shape":
             name, _, sizes = next(words).partition("=")
             shapes[name] = [int(size) for size in sizes.split("x")]
+        elif word == "--trust":
+            options["trust"] = True
         else:
             options[word.removeprefix("--").replace("-", "_")] = next(words)
     return {
@@ -103,7 +107,7 @@ def settings_of(pair: Pair, arguments: argparse.Namespace, build: Path) -> dict[
 def _named(net: str, folder: Path, build: Path) -> str:
     """Return how Netweave is given a net: each file with its folder."""
     files = net.split(",", 1) if net.endswith((".caffemodel", ".pt")) else [net]
-    return ",".join(f.format(build=build) if f.startswith("{build}") else f"{folder}/{f}" for f in files)
+    return ",".join(f.format(build=build) if f.startswith("{") else f"{folder}/{f}" for f in files)
 
 
 def row_of(pair: Pair, steps: list[dict[str, Any]]) -> dict[str, Any]:

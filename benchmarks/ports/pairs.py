@@ -61,7 +61,7 @@ class Pair:
         port: The port.
         weights: ``trained`` if both came with their weights, ``drawn`` if Netweave drew them.
         differences: How they truly differ.
-        prepare: How a net that is code of another framework was saved (``prepare.py``); None if it need not be.
+        prepare: How a net that is code of another framework is saved (``prepare.py``); None if it is not.
         options: Options of ``netweave compare``.
         note: What else must be known about the pair.
     """

@@ -1,8 +1,8 @@
 """Saves nets that are code of another framework, with that framework, for Netweave to read.
 
-The code of a pair (``prepare`` in ``pairs.json``) is ours: it imports the net from the checkout and saves it in
-the folder ``build``. Nothing of the repositories is changed, but that files of Python 2 that divide integers
-are copied with its division written out.
+The code of a pair (``prepare`` in ``pairs.json``) is ours: it imports the net from the checkout and saves it
+in the folder ``build``. Nothing of the repositories is changed; files of Python 2 that divide integers are
+copied with its division written out.
 """
 
 from __future__ import annotations
@@ -11,33 +11,37 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from benchmarks.ports.pairs import Pair
 
 LIMIT_S = 300
 
 KERAS_2 = '''
-import importlib.machinery, sys, types
+import importlib, sys, types, unittest.mock
 import tf_keras
 from tf_keras.applications import imagenet_utils
+def given_or_default(shape, default_size=224, **rest):
+    return shape or (default_size, default_size, 3)
 NAMES = {}
 for module in (tf_keras.layers, tf_keras.utils, tf_keras.initializers, tf_keras.models):
     NAMES.update({name: getattr(module, name) for name in dir(module) if not name.startswith("_")})
 NAMES.update(random_normal=tf_keras.initializers.RandomNormal, constant=tf_keras.initializers.Constant,
              get_source_inputs=tf_keras.utils.get_source_inputs, layer_utils=types.SimpleNamespace(),
-             _obtain_input_shape=imagenet_utils.obtain_input_shape, warnings=None,
+             _obtain_input_shape=given_or_default, Layer=tf_keras.layers.Layer,
              decode_predictions=imagenet_utils.decode_predictions, image=tf_keras.preprocessing.image,
              preprocess_input=imagenet_utils.preprocess_input, InputSpec=tf_keras.layers.InputSpec)
-OLD = """keras.layers.convolutional keras.layers.pooling keras.layers.core keras.layers.normalization keras.layers.merge
-keras.layers.advanced_activations keras.engine keras.engine.topology keras.utils.data_utils keras.utils.layer_utils
-keras.initializers keras.applications.imagenet_utils keras_applications.imagenet_utils keras_applications""".split()
-for name in ("", ".layers", ".models", ".regularizers", ".backend", ".utils", ".applications", ".preprocessing",
-             ".optimizers", ".callbacks", ".losses", ".applications.vgg16", ".preprocessing.image"):
+OLD = """keras.layers.convolutional keras.layers.pooling keras.layers.core keras.layers.normalization
+keras.layers.merge keras.layers.advanced_activations keras.engine keras.engine.topology keras.utils.data_utils
+keras.utils.layer_utils keras.initializers keras.applications.imagenet_utils keras_applications
+keras_applications.imagenet_utils""".split()
+for name in ("", ".layers", ".models", ".regularizers", ".backend", ".utils", ".applications",
+             ".preprocessing", ".optimizers", ".callbacks", ".losses", ".applications.vgg16",
+             ".preprocessing.image"):
     module = tf_keras
     for part in name.split(".")[1:]:
         module = getattr(module, part)
@@ -49,20 +53,24 @@ for name in OLD:
     module.__path__ = []
     sys.modules[name] = module
 tf_keras.utils.layer_utils = NAMES["layer_utils"]
+tf_keras.layers.warnings = importlib.import_module("warnings")
+for name in ("PIL", "PIL.Image", "cv2", "matplotlib", "matplotlib.colors"):  # for drawing boxes
+    sys.modules[name] = unittest.mock.MagicMock()
 import tensorflow
 tensorflow.keras = tf_keras
 '''
 """Lets code for Keras 2 and its old modules run on ``tf_keras``."""
 
-FREEZE = '''
+FREEZE = """
 def freeze(model, path, shape):
     import tensorflow as tf
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
     function = tf.function(lambda x: model(x, training=False))
-    frozen = convert_variables_to_constants_v2(function.get_concrete_function(tf.TensorSpec(shape, tf.float32)))
+    concrete = function.get_concrete_function(tf.TensorSpec(shape, tf.float32))
+    frozen = convert_variables_to_constants_v2(concrete)
     with open(path, "wb") as file:
         file.write(frozen.graph.as_graph_def().SerializeToString())
-'''
+"""
 
 
 class PrepareError(Exception):

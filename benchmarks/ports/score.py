@@ -62,7 +62,7 @@ def score(pair: Pair, steps: list[Row]) -> Score:
             result.explained += min(difference.count, right)
             result.applicable += 0 if pair.saved_port else difference.count
             result.fixed += min(difference.count, _num_fixed(difference, own, steps))
-        result.wrong += [_line(f) for f in own if f["mismatch"] not in difference.mismatch]
+        result.wrong += [_line(f) for f in own if not _is_right(difference, f)]
     for finding in findings:
         if described[id(finding)] is None:
             result.wrong.append(_line(finding))
@@ -76,8 +76,13 @@ def score(pair: Pair, steps: list[Row]) -> Score:
 def _difference(pair: Pair, finding: Row) -> Difference | None:
     """Return the difference that a finding is about: one with its mismatch, or else one at its layer."""
     there = [difference for difference in pair.differences if _is_at(difference, finding)]
-    named = [difference for difference in there if finding["mismatch"] in difference.mismatch]
+    named = [difference for difference in there if _is_right(difference, finding)]
     return (named or there or [None])[0]
+
+
+def _is_right(difference: Difference, finding: Row) -> bool:
+    """Whether a finding names nothing but mismatches that describe the difference; it may name several."""
+    return set((finding["mismatch"] or "unexplained").split(" + ")) <= set(difference.mismatch)
 
 
 def _is_at(difference: Difference, finding: Row) -> bool:
@@ -90,7 +95,7 @@ def _num_fixed(difference: Difference, own: list[Row], steps: list[Row]) -> int:
     if len(steps) < 2 or "findings" not in steps[1]:
         return 0
     again = {(f["layer_a"], f["layer_b"]) for f in steps[1]["findings"] if not f["latent"]}
-    applied = [f for f in steps[0].get("applied", []) if f["mismatch"] in difference.mismatch]
+    applied = [f for f in steps[0].get("applied", []) if _is_right(difference, f)]
     names = {(f["layer_a"], f["layer_b"]) for f in own}
     return sum((f["layer_a"], f["layer_b"]) in names - again for f in applied)
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.ports.steps SETTINGS.json RESULT.json
 
-It runs in a process of its own, for a time limit and for the memory. The settings are the two nets, the reading
-options, and the folders that a fix may change: those of a copy of the port.
+It runs in a process of its own, for a time limit and for the memory. The settings are the two nets, the
+reading options, and the folder that a fix may change: a copy of the port.
 """
 
 from __future__ import annotations

@@ -56,3 +56,26 @@ def test_first_values_that_are_the_other_net_s_weights_are_weights():
     found = netweave.compare(build(), first(build(Form(changed={"fc": ((3, 5), 0.5)}))))
     assert not found.sentence.startswith(COPIED)
     assert [finding.mismatch for finding in found.findings] == ["weights"]
+
+
+def as_saved(graph):
+    """A graph as a file gives it, which does not say whether anybody trained it."""
+    graph.parameters = {key: replace(p, initial=False) for key, p in graph.parameters.items()}
+    return graph
+
+
+def test_a_file_that_nobody_trained_is_compared_by_structure():
+    """A model that Keras saves as soon as it is made holds values for all arrays, and they say nothing."""
+    saved = as_saved(fresh(Form(prefix="b")))
+    found = netweave.compare(build(), saved)
+    assert found.verdict is Verdict.STRUCTURE
+    assert found.notes[0] == "B was never trained: its biases and normalisations have their first values"
+    wrong = netweave.compare(build(), as_saved(fresh(Form(prefix="b", eps=0.1))))
+    assert [finding.mismatch for finding in wrong.findings] == ["epsilon"]
+
+
+def test_one_value_that_training_moved_makes_weights_of_all():
+    moved = as_saved(fresh(Form(prefix="b")))
+    found = netweave.compare(build(), with_arrays(moved, {"bmean": np.full(8, 1e-4, np.float32)}))
+    assert found.verdict is Verdict.DIFFERENT
+    assert "weights" in {finding.mismatch for finding in found.findings}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,6 +87,13 @@ def test_the_order_of_what_is_joined_is_told_where_it_is_joined():
     )
 
 
+def without_weights(module):
+    """Return a port as its code makes it, which nobody trained."""
+    graph = load(module)
+    graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
+    return graph
+
+
 def with_slopes(module, source):
     """Give a module another one's weights but its own slopes."""
     state = {**source.state_dict(), "act.weight": module.act.weight}
@@ -100,6 +109,23 @@ def test_slopes_that_are_shared_in_one_net_alone_are_told(shared):
     finding = the_one(right, ported)
     assert (finding.mismatch, finding.layer_b) == ("slope-sharing", "act")
     assert finding.fix == ("num_parameters=1" if shared == "A" else "num_parameters=16")
+
+
+def test_slopes_that_are_shared_are_told_of_a_port_without_weights():
+    """No slopes that the port could be given make up for their number."""
+    right = drawn(Small(slopes=16))
+    for ported, fix in ((Small(slopes=1), "num_parameters=16"), (Small(slopes=16), "")):
+        found = compare(load(right), without_weights(ported))
+        assert [(f.mismatch, f.fix) for f in effective(found)] == ([("slope-sharing", fix)] if fix else [])
+
+
+def test_a_bias_that_a_port_without_weights_lacks_is_a_setting():
+    """What the port's own file must say is all; there are no values to be given."""
+    ported = Small()
+    ported.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+    (finding,) = effective(compare(load(drawn(Small())), without_weights(ported)))
+    assert (finding.mismatch, finding.fix) == ("missing-bias", "bias=True")
+    assert [(edit.name, edit.value) for edit in finding.edits] == [("bias", "True")]
 
 
 def test_equal_slopes_for_each_channel_are_no_difference():

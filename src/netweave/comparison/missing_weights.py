@@ -53,7 +53,8 @@ def find_weights(a: Side, b: Side) -> tuple[Weights, Weights]:
         b: The second net.
     """
     nets = a.source, b.source
-    if all(net.loaded and not net.initial for net in nets):
+    never_trained = [looks_untrained(net) for net in nets]
+    if all(net.loaded and not net.initial for net in nets) and not any(never_trained):
         first, second = (Weights(frozenset(net.parameters), frozenset(), frozenset()) for net in nets)
         return first, second
     used = [_used_arrays(net) for net in nets]
@@ -61,7 +62,10 @@ def find_weights(a: Side, b: Side) -> tuple[Weights, Weights]:
         {key for key in keys if not net.parameters[key].loaded} for net, keys in zip(nets, used, strict=True)
     ]
     missing = absent
-    drawn = [_first_values(net, keys) for net, keys in zip(nets, used, strict=True)]
+    drawn = [
+        {key for key in keys if net.parameters[key].loaded} if fresh else _first_values(net, keys)
+        for net, keys, fresh in zip(nets, used, never_trained, strict=True)
+    ]
     if any(drawn) and not _have_common_arrays((a, b), absent):
         missing = [never | first for never, first in zip(absent, drawn, strict=True)]
     first, second = (
@@ -69,6 +73,39 @@ def find_weights(a: Side, b: Side) -> tuple[Weights, Weights]:
         for keys, lost, never in zip(used, missing, absent, strict=True)
     )
     return first, second
+
+
+FIRST_VALUES = {
+    "bias": frozenset({0.0, 1.0}),  # Keras and TensorFlow begin with 1 for the forget gate
+    "beta": frozenset({0.0}),
+    "mean": frozenset({0.0}),
+    "gamma": frozenset({1.0}),
+    "variance": frozenset({1.0}),
+}
+"""Values that frameworks give arrays before training, by role; of weights and slopes there are too many."""
+
+
+def looks_untrained(net: Graph) -> bool:
+    """Whether a net's biases and normalisations are all as frameworks make them: its file was never trained.
+
+    Training leaves no bias of a net at exactly 0, and no running mean. A net that has neither says nothing.
+
+    Args:
+        net: The net.
+    """
+    known = {
+        key: FIRST_VALUES[parameter.role]
+        for key, parameter in net.parameters.items()
+        if parameter.loaded and parameter.role in FIRST_VALUES
+    }
+    if not any(0.0 in first for first in known.values()):
+        return False
+    values = stored_values(net)
+    return all(
+        first.issuperset(np.unique(values_of(value)).tolist())
+        for key, first in known.items()
+        for value in values.get(key, ())
+    )
 
 
 def nodes_with(signals: Signals, keys: Collection[str]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from netweave.comparison.copied_weights import complete_weights, redrawn
 from netweave.comparison.execution.input_candidates import input_candidates
 from netweave.comparison.execution.input_mapping import pair_inputs
 from netweave.comparison.joined_outputs import find_joined_outputs, part_outputs
-from netweave.comparison.missing_weights import find_weights
+from netweave.comparison.missing_weights import find_weights, looks_untrained
 from netweave.comparison.side import Side
 from netweave.comparison.signals import Signals
 
@@ -85,6 +85,9 @@ def prepare(
         counts = len(side_a.graph.inputs), len(side_b.graph.inputs)
         raise NotComparableError(f"A has {counts[0]} inputs and B has {counts[1]}; they cannot be paired")
     weights = find_weights(side_a, side_b)
+    for side, of_net in zip((side_a, side_b), weights, strict=True):
+        if of_net.missing and not side.source.initial and looks_untrained(side.source):
+            log.note(f"{side.name} was never trained: its biases and normalisations have their first values")
     completion = Completion()
     if any(of_net.missing for of_net in weights):
         with log.stage("copy weights"):

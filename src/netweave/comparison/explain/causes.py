@@ -12,6 +12,7 @@ from netweave.comparison.explain.findings import finding_at, where
 from netweave.comparison.explain.incompatible import other_filters, other_operators, shape_mismatch
 from netweave.comparison.explain.known_mismatches import KNOWN_MISMATCHES, Case, Proposal
 from netweave.comparison.explain.known_mismatches.order import in_order_of_a, reordered, unchanged
+from netweave.comparison.explain.wording import bias_setting
 from netweave.comparison.layout.tensors import solve_layout
 from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
 from netweave.comparison.signals import constants_of
@@ -40,6 +41,9 @@ MAX_CHANGES = 6
 
 OF_WEIGHTS = frozenset({"weights", "bn-scale-factor", "fix-gamma"})
 """Mismatches that give a layer other values and leave its settings as they are."""
+
+OF_SIZES = frozenset({"slope-sharing"})
+"""Mismatches of how many numbers an array holds: no values that it came without make up for them."""
 
 OF_WINDOWS = frozenset({"padding", "stride", "dilation"})
 """Mismatches that go with the window of filters."""
@@ -90,7 +94,7 @@ class Explainer:
         A bias may be anywhere in a chain of filters and scalings, so while some of the chain have no values,
         other values are no difference.
         """
-        if proposal.array is None:
+        if proposal.array is None or proposal.mismatch in OF_SIZES:
             return False
         a, b = self.alignment.sides
         own = self._is_unfilled(a, proposal.node_a, proposal.array)
@@ -110,6 +114,7 @@ class Explainer:
         if before is not None:
             return self._finding(test, [before[1]], before[0])
         fills, proposals = self._proposals(case)
+        proposals = [self._in_settings(proposal) for proposal in proposals]
         tried = [(self._error_with(draft, test, [*fills, proposal]), proposal) for proposal in proposals]
         best = min(tried, key=_unlikeliness, default=None)
         if best is not None and best[0] <= LOCAL_TOLERANCE:
@@ -118,6 +123,14 @@ class Explainer:
         if together is not None:
             return self._finding(test, *together)
         return self._unexplained(draft, test, proposals)
+
+    def _in_settings(self, proposal: Proposal) -> Proposal:
+        """Return a proposal about a bias as the setting that it is where B came without weights."""
+        if proposal.mismatch != "missing-bias" or proposal.node_b.name not in self.completion.b.borrowing:
+            return proposal
+        bias = constants_of(proposal.node_a).get(2)  # zeros that no array stands behind are none
+        fix = bias_setting(self.b.graph.format, has_bias=bias is not None and bool(source_keys(bias)))
+        return replace(proposal, fix=fix) if fix else proposal
 
     def _case(self, draft: Draft, test: IsolatedTest) -> Case:
         shapes = {source: test.feeds[name].shape for name, source in test.sources.items()}

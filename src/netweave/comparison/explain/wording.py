@@ -216,6 +216,18 @@ def slope_setting(format: str, count: int, *, shared: bool) -> str:  # noqa: A00
     )
 
 
+def bias_setting(format: str, *, has_bias: bool) -> str:  # noqa: A002
+    """Return how the files of a format say that a convolution or dense layer has a bias; empty if unknown."""
+    known = {
+        "pytorch": f"bias={has_bias}",
+        "keras": f"use_bias={has_bias}",
+        "chainer": f"nobias={not has_bias}",
+        "mxnet": f"no_bias={not has_bias}",
+        "caffe": f"bias_term: {str(has_bias).lower()}",
+    }
+    return known.get(format, "")
+
+
 def resize_setting(format: str, node: ir.Node, names: AbstractSet[str]) -> str:  # noqa: A002
     """Return how the files of a format say how a node resizes images, as far as it differs."""
     values = {**default_attributes("Resize"), **attributes_of(node)}
