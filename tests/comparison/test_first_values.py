@@ -58,9 +58,15 @@ def test_first_values_that_are_the_other_net_s_weights_are_weights():
     assert [finding.mismatch for finding in found.findings] == ["weights"]
 
 
+ROLES = {"gamma": "gamma", "beta": "beta", "mean": "mean", "var": "variance"}
+
+
 def as_saved(graph):
-    """A graph as a file gives it, which does not say whether anybody trained it."""
-    graph.parameters = {key: replace(p, initial=False) for key, p in graph.parameters.items()}
+    """A graph as a file gives it, which says what its arrays are, and not whether anybody trained them."""
+    graph.parameters = {
+        key: replace(p, initial=False, role=ROLES.get(key.removeprefix("b"), "weight"))
+        for key, p in graph.parameters.items()
+    }
     return graph
 
 

@@ -14,6 +14,9 @@ from netweave.comparison.joined_outputs import find_joined_outputs, part_outputs
 from netweave.comparison.missing_weights import find_weights, looks_untrained
 from netweave.comparison.side import Side
 from netweave.comparison.signals import Signals
+from netweave.passes.cut_splits import cut_splits, num_splits
+from netweave.passes.rewrite import chain
+from netweave.passes.spread_activations import num_behind_concats, spread_activations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.input_choice import NodePairs
     from netweave.comparison.joined_outputs import JoinedOutput
+    from netweave.comparison.missing_weights import Weights
     from netweave.comparison.stage_log import StageLog
     from netweave.graph import Graph
+    from netweave.passes.rewrite import Pass
 
 
 class NotComparableError(Exception):
@@ -69,10 +74,7 @@ def prepare(
         NotComparableError: A net computes nothing, or the inputs cannot be paired.
     """
     with log.stage("normalise"):
-        side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
-        if len(side_a.graph.inputs) != len(side_b.graph.inputs):
-            form = _reading_all(form)
-            side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
+        side_a, side_b, form = _formed(a, b, form)
         joining, joined = _find_joined(side_a, side_b)
         form_a = _in_parts(form, joined) if joining == "A" else form
         side_a = Side.of("A", a, form_a) if joining == "A" else side_a
@@ -85,9 +87,8 @@ def prepare(
         counts = len(side_a.graph.inputs), len(side_b.graph.inputs)
         raise NotComparableError(f"A has {counts[0]} inputs and B has {counts[1]}; they cannot be paired")
     weights = find_weights(side_a, side_b)
-    for side, of_net in zip((side_a, side_b), weights, strict=True):
-        if of_net.missing and not side.source.initial and looks_untrained(side.source):
-            log.note(f"{side.name} was never trained: its biases and normalisations have their first values")
+    for note in _never_trained(side_a, side_b, weights):
+        log.note(note)
     completion = Completion()
     if any(of_net.missing for of_net in weights):
         with log.stage("copy weights"):
@@ -101,6 +102,45 @@ def prepare(
         seeds = match_weights(side_a.signals.nodes, side_b.signals.nodes)
         candidates = input_candidates(side_a.signals, side_b.signals, inputs, seeds)
     return PreparedPair(side_a, side_b, seeds, candidates, completion, joined, joining)
+
+
+def _formed(
+    a: Graph, b: Graph, form: Callable[[Graph], Graph]
+) -> tuple[Side, Side, Callable[[Graph], Graph]]:
+    """Return two nets in the form that they are compared in, and that form."""
+    side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
+    passes = _forms_to_share(side_a.graph, side_b.graph)
+    if passes:
+        form = _after(form, passes)
+        side_a, side_b = (
+            replace(side, signals=Signals.of(chain(*passes)(side.graph))) for side in (side_a, side_b)
+        )
+    if len(side_a.graph.inputs) != len(side_b.graph.inputs):
+        form = _reading_all(form)
+        side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
+    return side_a, side_b, form
+
+
+def _never_trained(a: Side, b: Side, weights: tuple[Weights, Weights]) -> list[str]:
+    """Say which net's weights are not compared though its file holds some."""
+    return [
+        f"{side.name} was never trained: its biases and normalisations have their first values"
+        for side, of_net in zip((a, b), weights, strict=True)
+        if of_net.missing and not side.source.initial and looks_untrained(side.source)
+    ]
+
+
+def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
+    """Return passes that write alike what only one of two nets writes in a way of its own.
+
+    Nets that both write it so stay as they are: a form with more nodes tells less of what is wrong.
+    """
+    counts = ((cut_splits, num_splits), (spread_activations, num_behind_concats))
+    return [pass_ for pass_, count in counts if count(a) != count(b)]
+
+
+def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:
+    return lambda graph: chain(*passes)(form(graph))
 
 
 def _reading_all(form: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:

@@ -20,7 +20,7 @@ from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.signals import Signals, family_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import onnx_ir as ir
 
@@ -94,13 +94,18 @@ class Extension:
             self.seed(producer_a, producer_b, Evidence.STRUCTURE)
 
     def _readers(self, name_a: str, name_b: str) -> tuple[list[ir.Node], list[ir.Node]]:
-        """Return the unpaired readers of two signals; behind a padding, where only one net has one."""
+        """Return the unpaired readers of two signals; behind what only one net does first.
+
+        That is padding, and of an input of the net what brings its values into a range.
+        """
         readers_a, readers_b = _free_readers(self._a, name_a), _free_readers(self._b, name_b)
-        pads_a, pads_b = (any(node.op_type == "Pad" for node in nodes) for nodes in (readers_a, readers_b))
-        if pads_a and not pads_b:
-            readers_a = _behind_pads(self._a.signals, readers_a)
-        if pads_b and not pads_a:
-            readers_b = _behind_pads(self._b.signals, readers_b)
+        is_input = name_a not in self._a.signals.producer and name_b not in self._b.signals.producer
+        for is_first in (_is_pad, *([_is_scaling] if is_input else [])):
+            first_a, first_b = any(map(is_first, readers_a)), any(map(is_first, readers_b))
+            if first_a and not first_b:
+                readers_a = _behind(self._a.signals, readers_a, is_first)
+            if first_b and not first_a:
+                readers_b = _behind(self._b.signals, readers_b, is_first)
         return readers_a, readers_b
 
     def _around(self, node_a: ir.Node, node_b: ir.Node) -> None:
@@ -224,11 +229,20 @@ def _free_readers(side: Side, signal: str) -> list[ir.Node]:
     return [node for node in side.signals.consumers.get(signal, ()) if not side.is_paired(node)]
 
 
-def _behind_pads(signals: Signals, nodes: Sequence[ir.Node]) -> list[ir.Node]:
-    """Return nodes with the readers of a padding in its place."""
-    return [
-        reader for node in nodes for reader in (signals.readers_of(node) if node.op_type == "Pad" else [node])
-    ]
+def _behind(signals: Signals, nodes: Sequence[ir.Node], is_first: Callable[[ir.Node], bool]) -> list[ir.Node]:
+    """Return nodes with the readers of some kind of them in their place, however many follow one another."""
+    behind: list[ir.Node] = []
+    for node in nodes:
+        behind += _behind(signals, signals.readers_of(node), is_first) if is_first(node) else [node]
+    return behind
+
+
+def _is_pad(node: ir.Node) -> bool:
+    return node.op_type == "Pad"
+
+
+def _is_scaling(node: ir.Node) -> bool:
+    return node.op_type in {"Add", "Sub", "Mul", "Div"} and family_of(node) == "affine"
 
 
 def _dense(nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> list[tuple[ir.Node, ir.Node]]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
+from netweave.comparison.explain.known_mismatches.same_windows import (
+    rounding_with_same_windows,
+    take_same_windows,
+)
 from netweave.comparison.explain.wording import in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.graph import attributes_of, default_attributes, known_shape
@@ -59,6 +63,9 @@ ROUNDED = {
 }
 
 SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "output_padding"})
+WINDOWS = frozenset({"pads", "rounding"})
+"""Settings of a pooling that say together how many windows there are."""
+
 OWN = frozenset({"group"})
 """Attributes that have a mismatch of their own."""
 IGNORED = frozenset({"auto_pad", "storage_order", "momentum", "training_mode", "output_shape"})
@@ -76,7 +83,11 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
     for node_a, node_b in case.pairs():
         if node_a.op_type != node_b.op_type or node_a.op_type in ELSEWHERE:
             continue
-        for name, (value_a, value_b) in differences(node_a, node_b, orientation=case.orientation).items():
+        different = differences(node_a, node_b, orientation=case.orientation)
+        if (proposal := _rounding(case, node_a, node_b)) is not None and different.keys() <= WINDOWS:
+            yield proposal
+            continue
+        for name, (value_a, value_b) in different.items():
             if name in OWN:
                 continue
             yield Proposal(
@@ -87,6 +98,26 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
                 node_b=node_b,
                 change=set_attribute(node_b.name, name, value_a),
             )
+
+
+def _rounding(case: Case, node_a: ir.Node, node_b: ir.Node) -> Proposal | None:
+    """Propose to round otherwise, where A pads behind the image instead and no padding of B's does that."""
+    if node_a.op_type != "MaxPool" or node_b.op_type != "MaxPool" or case.orientation:
+        return None
+    values_a, values_b = canonical(node_a), canonical(node_b)
+    rounding = rounding_with_same_windows(values_a, values_b)
+    if not rounding:
+        return None
+    pads = in_words("pads", values_a["pads"])
+    return Proposal(
+        mismatch=MISMATCH_OF["rounding"],
+        cause=f"padding is {pads} in A, which makes as many windows as rounding {ROUNDED[rounding]}; "
+        f"the output size is rounded {ROUNDED.get(values_b['rounding'], values_b['rounding'])} in B",
+        fix=setting(case.b.graph.format, node_b, "rounding", rounding),
+        node_a=node_a,
+        node_b=node_b,
+        change=set_attribute(node_b.name, "rounding", rounding),
+    )
 
 
 def mismatch_key(op_type: str, name: str) -> str:
@@ -116,6 +147,8 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
         different.pop("rounding", None)  # a step of one leaves nothing to round
     if node_a.op_type in {"Conv", "ConvTranspose"}:
         different.pop("kernel_shape", None)
+    if node_a.op_type == "MaxPool" and different.keys() & WINDOWS and take_same_windows(values_a, values_b):
+        different = {name: row for name, row in different.items() if name not in WINDOWS}
     if node_a.op_type == "Resize":
         different = {n: row for n, row in different.items() if _says_something(n, values_a["mode"])}
     return different
