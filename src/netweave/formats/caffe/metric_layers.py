@@ -32,6 +32,32 @@ LOSSES = frozenset(
 """Types of losses, and of what only losses read, that are known by name and not read."""
 
 
+def without_unlabelled(specs: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
+    """Return a net's layers but for accuracies of labels that nothing brings, and a note on each of these.
+
+    Whoever makes a net for prediction from one for training cuts off the data and often leaves the accuracy,
+    which Caffe refuses.
+
+    Args:
+        specs: The layers, in the order of the file.
+    """
+    made = {blob for spec in specs for blob in spec["top"]}
+    left_out = [spec for spec in specs if spec["type"] == "Accuracy" and not made.issuperset(spec["bottom"])]
+    rest = [spec for spec in specs if spec not in left_out]
+    if not left_out or not rest or any(set(spec["bottom"]) & _tops(left_out) for spec in rest):
+        return list(specs), ()
+    return rest, tuple(
+        f"layer {spec['name']!r} (Accuracy) reads "
+        f"{', '.join(repr(blob) for blob in spec['bottom'] if blob not in made)}, which no layer makes; "
+        "it is left out"
+        for spec in left_out
+    )
+
+
+def _tops(specs: Sequence[Message]) -> set[str]:
+    return {blob for spec in specs for blob in spec["top"]}
+
+
 def without_losses(specs: Sequence[Message], phase: str) -> tuple[list[Message], tuple[str, ...]]:
     """Return a net's layers but for losses that are not supported, and a note on each of these.
 

@@ -10,7 +10,7 @@ from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.context import CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
-from netweave.formats.caffe.metric_layers import without_losses, without_measures
+from netweave.formats.caffe.metric_layers import without_losses, without_measures, without_unlabelled
 from netweave.formats.caffe.parameters import Blobs
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.unsupported import OTHERS
@@ -45,8 +45,9 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     place = str(source.net)
     state = net_state(net, source)
     specs, losses = without_losses(included(net, state, place=place), state.phase)
+    specs, unlabelled = without_unlabelled(specs)
     specs, notes, measured = without_measures(specs)
-    notes = (*losses, *notes, *_quantised(specs))
+    notes = (*losses, *unlabelled, *notes, *_quantised(specs))
     if not specs:
         raise ReadError(f"no layer is part of the net in phase {state.phase}", place=place)
     _refuse_unknown(specs, place)
