@@ -9,6 +9,7 @@ import netweave
 from netweave.graph import GraphBuilder
 from netweave.passes.cut_splits import cut_splits, num_splits
 from netweave.passes.spread_activations import num_behind_concats, spread_activations
+from netweave.passes.two_term_sums import two_term_sums
 
 X = np.random.default_rng(1).standard_normal((2, 6, 4, 5)).astype(np.float32)
 
@@ -68,3 +69,12 @@ def test_a_concatenation_that_others_read_stays():
     joined = builder.add("Concat", [x, x], {"axis": 1}, outputs="joined")
     graph = builder.finish([builder.add("Relu", [joined], outputs="y"), joined])
     assert op_types(spread_activations(graph)) == ["Concat", "Relu"]
+
+
+@pytest.mark.parametrize(("num_terms", "op_type"), [(2, "Add"), (3, "Sum")])
+def test_a_sum_of_two_terms_is_an_addition(num_terms, op_type):
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", X.shape)
+    graph = two_term_sums(builder.finish([builder.add("Sum", [x] * num_terms, outputs="y")]))
+    assert op_types(graph) == [op_type]
+    np.testing.assert_array_equal(run(graph)["y"], num_terms * X)

@@ -14,6 +14,7 @@ from netweave.graph import infer_shapes, known_shape
 from netweave.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
 from netweave.passes.scaffolding import has_scaffolding, see_through
 from netweave.passes.spread import Branchings, find_branchings, spread_groups
+from netweave.passes.two_term_sums import two_term_sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,6 +106,7 @@ def _settled(graph: Graph) -> Graph:
         fold.edit(graph)
     compose.edit(graph)
     flatten_concats.edit(graph)
+    two_term_sums.edit(graph)
     return graph
 
 

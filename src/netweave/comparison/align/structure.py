@@ -54,6 +54,7 @@ class Extension:
         self._signals: deque[tuple[str, str]] = deque()
         self._nodes: deque[tuple[ir.Node, ir.Node]] = deque()
         self._contexts = Contexts(alignment.a.signals, alignment.b.signals)
+        self._depths_a, self._depths_b = _depths(self._a.signals), _depths(self._b.signals)
 
     def run(self) -> None:
         """Grow along edges: where filters and sizes agree, then one of them, then the kind; fill the gaps.
@@ -119,8 +120,9 @@ class Extension:
         if len(ins_a) != len(ins_b):
             return
         if len(ins_a) > 1 and node_a.op_type in COMMUTATIVE:
-            ins_a.sort(key=lambda s: _producer_key(self._a, s))
-            ins_b.sort(key=lambda s: _producer_key(self._b, s))
+            # a block and the shortcut around it may look the same; the shortcut is nearer the inputs
+            ins_a.sort(key=lambda s: (_producer_key(self._a, s), self._depths_a.get(s, 0)))
+            ins_b.sort(key=lambda s: (_producer_key(self._b, s), self._depths_b.get(s, 0)))
         for in_a, in_b in zip(ins_a, ins_b, strict=True):
             if _producer_key(self._a, in_a) == _producer_key(self._b, in_b):
                 self._pair_signals(in_a, in_b)
@@ -249,6 +251,15 @@ def _dense(nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> list[tuple
     """Return the one pair of a dense layer and a convolution that stands for it."""
     pairs = [(a, b) for a in nodes_a for b in nodes_b if family_of(a) != family_of(b) and stand_in(a, b)]
     return pairs if len(pairs) == 1 else []
+
+
+def _depths(signals: Signals) -> dict[str, int]:
+    """Return how many nodes lie on the longest way from an input to each signal."""
+    depths: dict[str, int] = {}
+    for node in signals.nodes:
+        depth = 1 + max((depths.get(name, 0) for name in signals.inputs_of(node)), default=0)
+        depths.update(dict.fromkeys(signals.outputs_of(node), depth))
+    return depths
 
 
 def _producer_key(side: Side, signal: str) -> tuple[str, tuple[int, ...]]:
