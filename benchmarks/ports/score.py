@@ -52,7 +52,7 @@ def score(pair: Pair, steps: list[Row]) -> Score:
     for difference in pair.differences:
         own = [finding for finding in findings if described[id(finding)] is difference]
         located = min(difference.count, len(own))
-        right = sum(finding["mismatch"] in difference.mismatch for finding in own)
+        right = sum(_is_right(difference, finding) for finding in own)
         if difference.without_effect:
             result.latent_true += difference.count
             result.latent_found += located
