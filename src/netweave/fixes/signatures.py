@@ -26,6 +26,7 @@ _ROWS: dict[str, str] = {
     "LocalResponseNorm": "size alpha beta k",
     "Linear": "in_features out_features bias",
     "LeakyReLU": "negative_slope inplace",
+    "PReLU": "num_parameters init",
     "ELU": "alpha inplace",
     "Softmax": "dim",
     "LogSoftmax": "dim",

@@ -107,9 +107,24 @@ def _cast(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _expand(rewriter: Rewriter, node: ir.Node) -> None:
-    source = node.inputs[0]
-    if source is not None and source.shape is not None and source.shape == node.outputs[0].shape:
+    """What is as large already, and what its readers broadcast by themselves, need not be expanded."""
+    source, expanded = node.inputs[0], node.outputs[0]
+    if source is None or source.shape is None or expanded.shape is None:
+        return
+    readers = [use.node for use in expanded.uses()]
+    is_broadcast = len(source.shape) == len(expanded.shape) and not expanded.is_graph_output()
+    if source.shape == expanded.shape or (
+        is_broadcast and readers and all(_broadcasts(reader, expanded) for reader in readers)
+    ):
         rewriter.bypass(node, source)
+
+
+def _broadcasts(node: ir.Node, value: ir.Value) -> bool:
+    """Whether a node makes, of a value and of another operand, what is as large as the other operand."""
+    if node.domain or node.op_type not in {"Add", "Sub", "Mul", "Div", "Max", "Min"} or len(node.inputs) != 2:
+        return False
+    other = node.inputs[1] if node.inputs[0] is value else node.inputs[0]
+    return other is not value and other is not None and other.shape == value.shape
 
 
 def _conv(rewriter: Rewriter, node: ir.Node) -> None:

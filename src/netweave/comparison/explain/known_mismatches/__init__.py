@@ -6,7 +6,7 @@ inputs and reported only if B's nodes then do what A's do. Where nothing differs
 """
 
 from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
-from netweave.comparison.explain.known_mismatches.constants import constant_mismatches
+from netweave.comparison.explain.known_mismatches.constants import bias_mismatches, constant_mismatches
 from netweave.comparison.explain.known_mismatches.folded import folded_mismatches
 from netweave.comparison.explain.known_mismatches.functions import function_mismatches
 from netweave.comparison.explain.known_mismatches.gates import gate_mismatches
@@ -27,6 +27,7 @@ KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     group_mismatches,
     gate_mismatches,
     constant_mismatches,
+    bias_mismatches,
     folded_mismatches,
     scaling_behind_mismatches,
     input_order_mismatches,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.comparison.align.weights import filters_of
+from netweave.comparison.align.weights import filters_of, stand_in
 from netweave.comparison.explain.known_mismatches.filters import DENSE, in_input_order, say_filters
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.known_mismatches.resizing import same_size
@@ -45,6 +45,19 @@ def constant_mismatches(case: Case) -> Iterator[Proposal]:
         ):
             yield from _node_mismatches(case, node_a, node_b)
             yield from _superfluous(node_a, node_b)
+
+
+def bias_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose A's bias where a dense layer stands for a convolution of one pixel, or the other way round."""
+    if len(case.nodes_a) != 1 or len(case.nodes_b) != 1:
+        return
+    (node_a,), (node_b,) = case.nodes_a, case.nodes_b
+    if {node_a.op_type, node_b.op_type} != {"Conv", "Gemm"} or not stand_in(node_a, node_b):
+        return
+    array = _numpy(bias) if (bias := constants_of(node_a).get(2)) is not None else None
+    if array is not None and array.ndim == 1:
+        yield from _missing(node_a, node_b, 2, array)
+    yield from _superfluous(node_a, node_b)
 
 
 def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Proposal]:
