@@ -17,6 +17,11 @@ A message reads ``place: what was found, what was expected; what to do``. The co
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 __all__ = [
     "CodeError",
     "NetweaveError",
@@ -77,15 +82,25 @@ class SourceError(NetweaveError):
         message: What was found, what was expected, and what to do.
         place: Where: ``file``, ``file:line`` or ``file: layer 'name'``.
         open_inputs: The inputs whose sizes are nowhere given, if that is what is wrong.
+        open_shapes: What the file says of their sizes, where it says some: None for an open size, and for an
+            input of which not even the number of axes is known.
     """
 
-    def __init__(self, message: str, *, place: str | None = None, open_inputs: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        place: str | None = None,
+        open_inputs: tuple[str, ...] = (),
+        open_shapes: Mapping[str, tuple[int | None, ...] | None] | None = None,
+    ) -> None:
         place = place if place is None else shortened(place, MAX_PLACE)
         message = shortened(message, MAX_MESSAGE - MAX_PLACE)
         super().__init__(f"{place}: {message}" if place else message)
         self.place = place
         self.message = message
         self.open_inputs = open_inputs
+        self.open_shapes = dict(open_shapes or {})
 
 
 class ReadError(SourceError):

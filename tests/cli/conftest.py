@@ -76,8 +76,10 @@ def loads_small_net(monkeypatch, small_net):
         return small_net
 
     import netweave.api.comparing
+    import netweave.api.inspecting
 
     monkeypatch.setattr(sys.modules["netweave.api"], "load", load)
     monkeypatch.setattr(netweave.api.comparing, "load", load)
+    monkeypatch.setattr(netweave.api.inspecting, "load", load)
     assert netweave.api.load is load
     return asked

@@ -12,6 +12,7 @@ from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.fixing import FixedPort, fix_port, mend
 from netweave.api.gains import gain_of
 from netweave.api.images import image_input
+from netweave.api.inspecting import load_for_inspection
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.models import History, Module
 from netweave.api.nets import convert_and_verify, load, run, save, to_inference
@@ -87,6 +88,7 @@ __all__ = [
     "load",
     "load_all",
     "load_arrays",
+    "load_for_inspection",
     "load_for_timing",
     "load_job",
     "load_parts",

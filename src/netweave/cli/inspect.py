@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import Any
 
 import click
 
 from netweave.cli.options import NET, Command, html_option, json_option, reads_nets
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from netweave.graph import Graph
 
 
 @click.command(cls=Command, examples=["netweave inspect deploy.prototxt --input-shape data=1x3x227x227"])
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
 )
 @json_option
 @html_option
-@reads_nets
+@functools.partial(reads_nets, several=True)
 def inspect(
     net: str,
     nodes: bool,
@@ -38,20 +34,18 @@ def inspect(
     batch: int,
     json_file: str | None,
     html_file: str | None,
-    load: Callable[[str], Graph],
+    reading: dict[str, Any],
 ) -> None:
     """Show the layers of NET: settings, shapes, parameters and multiply-adds.
 
-    NET is FILE or FILE,WEIGHTS.
+    NET is FILE or FILE,WEIGHTS. Sizes that the file leaves to its data are shown as letters.
     """
-    graph = load(net)
-    if inference:
-        from netweave import api
+    from netweave import api
+    from netweave.cli.console import output_console, working
 
-        graph = api.to_inference(graph)
+    with working(f"reading {net}"):
+        graph = api.load_for_inspection(net, inference=inference, **reading)
     if html_file:
-        from netweave import api
-
         api.save_page(graph, html_file)
     if json_file:
         from netweave.cli.console import write_json
@@ -59,7 +53,6 @@ def inspect(
 
         write_json(graph_to_json(graph, batch=batch), json_file)
     if json_file != "-":
-        from netweave.cli.console import output_console
         from netweave.cli.net_view import show_net
 
         show_net(output_console(), graph, nodes=nodes, batch=batch)

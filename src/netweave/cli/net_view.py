@@ -70,7 +70,7 @@ def show_net(console: Console, graph: Graph, *, nodes: bool, batch: int) -> None
         settings=Text(),
         inputs=(),
         outputs=(),
-        parameters=f"{graph.num_parameters:,}",
+        parameters=_parameters_text(cost),
         multiply_adds=_cost_text(cost),
     )
     console.print(_fitting(console, noun, rows, totals))
@@ -132,26 +132,35 @@ def _layer_row(row: LayerSummary) -> Row:
         settings=settings_text(row.layer.settings),
         inputs=_shapes(row.inputs),
         outputs=_shapes(row.outputs),
-        parameters=f"{row.cost.parameters:,}" if row.cost.parameters else "",
+        parameters=_parameters_text(row.cost) if row.cost.parameters else "",
         multiply_adds=_cost_text(row.cost),
     )
 
 
+def _parameters_text(cost: Cost) -> str:
+    return f"{'>= ' if cost.has_open_parameters else ''}{cost.parameters:,}"
+
+
 def _node_row(row: NodeSummary) -> Row:
     stored = sum(prod(_known(value)) for value in row.stored)
+    is_open = any(None in _sizes(value) for value in row.stored)
     return Row(
         name=row.name,
         type=row.operator,
         settings=settings_text(row.attributes),
         inputs=_shapes(row.inputs),
         outputs=_shapes(row.outputs),
-        parameters=f"{stored:,}" if stored else "",
+        parameters=f"{'>= ' if is_open else ''}{stored:,}" if stored else "",
         multiply_adds=_cost_text(row.cost),
     )
 
 
+def _sizes(value: ValueSummary) -> list[int | None]:
+    return [dim if isinstance(dim, int) else None for dim in value.dims or ()]
+
+
 def _known(value: ValueSummary) -> list[int]:
-    return [dim for dim in value.dims or () if isinstance(dim, int)]
+    return [size for size in _sizes(value) if size is not None]
 
 
 def _shapes(values: Sequence[ValueSummary]) -> tuple[str, ...]:
@@ -254,6 +263,8 @@ def _weights(graph: Graph) -> Text:
     if not graph.parameters:
         return Text("none")
     size = f"{bytes_text(4 * graph.num_parameters)} in {len(graph.parameters):,} arrays"
+    if any(parameter.open_axes for parameter in graph.parameters.values()):
+        size = f">= {size}"
     if graph.loaded and graph.initial:
         first = sum(parameter.initial for parameter in graph.parameters.values())
         return Text(f"{size}; {first:,} of them hold first values, which nobody trained", style="yellow")

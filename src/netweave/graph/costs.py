@@ -24,13 +24,16 @@ class Cost:
         multiply_adds: Multiplications followed by an addition, for the given batch.
         activation_bytes: Bytes of the outputs, for the given batch.
         parameters: Stored elements, whatever the batch.
-        exact: False if a size was unknown, so that the numbers are lower bounds.
+        exact: False if a size was unknown, so that the numbers but for the parameters are lower bounds.
+        has_open_parameters: Whether the size of a stored array is unknown, so that their number is a lower
+            bound.
     """
 
     multiply_adds: int = 0
     activation_bytes: int = 0
     parameters: int = 0
     exact: bool = True
+    has_open_parameters: bool = False
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -38,6 +41,7 @@ class Cost:
             self.activation_bytes + other.activation_bytes,
             self.parameters + other.parameters,
             self.exact and other.exact,
+            self.has_open_parameters or other.has_open_parameters,
         )
 
 
@@ -80,8 +84,12 @@ def layer_costs(graph: Graph, *, batch: int = 1, node_costs: Sequence[Cost] | No
         node_costs: The costs of its nodes, if they are known.
     """
     sizes = {key: parameter.size for key, parameter in graph.parameters.items()}
+    of_open = {key for key, parameter in graph.parameters.items() if parameter.open_axes}
     costs = {
-        key: Cost(parameters=sum(sizes.get(name, 0) for name in layer.parameters))
+        key: Cost(
+            parameters=sum(sizes.get(name, 0) for name in layer.parameters),
+            has_open_parameters=not of_open.isdisjoint(layer.parameters),
+        )
         for key, layer in graph.layers.items()
     }
     of_nodes = node_costs or [node_cost(node, batch=batch) for node in graph.nodes]
@@ -95,7 +103,8 @@ def layer_costs(graph: Graph, *, batch: int = 1, node_costs: Sequence[Cost] | No
 def total_cost(graph: Graph, *, batch: int = 1) -> Cost:
     """Return the costs of the whole net; a shared parameter counts once."""
     total = sum((node_cost(node, batch=batch) for node in graph.nodes), Cost())
-    return replace(total, parameters=graph.num_parameters)
+    is_open = any(parameter.open_axes for parameter in graph.parameters.values())
+    return replace(total, parameters=graph.num_parameters, has_open_parameters=is_open)
 
 
 class _UnknownSizeError(Exception):

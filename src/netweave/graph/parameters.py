@@ -36,7 +36,7 @@ class Parameter:
 
     Attributes:
         key: Unique; the source's name (``conv1_weight``) or layer and index (``conv1/0``).
-        shape: Sizes in the source's own layout.
+        shape: Sizes in the source's own layout, >= 1; 1 for those that are open.
         role: ``weight``, ``bias``, ``gamma``, ``beta``, ``mean``, ``variance``, ``slope``, ...
         loaded: Whether a file or the model's own code gave the values; otherwise they are drawn when they are
             read (see ``drawn``).
@@ -46,6 +46,8 @@ class Parameter:
         trainable: False for statistics, which no gradient changes.
         initial: Whether the values are first ones that nobody trained: the model's own code made them, or
             Netweave drew them and wrote them to a file.
+        open_axes: Axes whose size depends on an input whose sizes the file does not give; such a net can be
+            looked at and not run.
     """
 
     key: str
@@ -57,11 +59,17 @@ class Parameter:
     decay_mult: float = 1.0
     trainable: bool = True
     initial: bool = False
+    open_axes: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements; the least that it can be where a size is open."""
         return int(np.prod(self.shape, dtype=object))
+
+    @property
+    def dims(self) -> tuple[int | None, ...]:
+        """Sizes, None for those that are open."""
+        return tuple(None if axis in self.open_axes else size for axis, size in enumerate(self.shape))
 
 
 def drawn(key: str, shape: Sequence[int], role: str) -> ir.LazyTensor:

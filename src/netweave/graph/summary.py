@@ -144,7 +144,7 @@ def graph_to_json(graph: Graph, *, batch: int = 1) -> dict[str, Any]:
         "layers": [_layer_json(row) for row in layer_summaries(graph, batch=batch)],
         "nodes": [_node_json(row) for row in node_summaries(graph, batch=batch)],
         "parameters": [
-            {"key": entry.key, "shape": list(entry.shape), "role": entry.role, "loaded": entry.loaded}
+            {"key": entry.key, "shape": list(entry.dims), "role": entry.role, "loaded": entry.loaded}
             for entry in graph.parameters.values()
         ],
     }

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 Dims = Sequence[int | str | None]
 """Sizes; a symbolic one by its name, None where nothing is known of it."""
 
+OPEN_LETTERS = "CDHW"
+"""Names of sizes of an image that a file leaves open: channels, depth, height, width."""
+
 PREFIXES = ("", "k", "M", "G", "T")
 
 HOW_TO_TRAIN = (
@@ -67,12 +70,13 @@ def ratio_text(value: float) -> str:
 def dims_text(dims: Dims | None) -> str:
     """Return sizes, ``?`` for those that are not known; a formula of unknown sizes is not known either.
 
-    >>> dims_text(("N", 3, 24, None, "floor(w/2)")), dims_text(()), dims_text(None)
-    ('Nx3x24x?x?', 'scalar', '?')
+    >>> dims_text(("N", "C", 24, None, "floor(w/2)")), dims_text(()), dims_text(None)
+    ('NxCx24x?x?', 'scalar', '?')
     """
     if dims is None:
         return "?"
-    return "x".join(str(dim) if isinstance(dim, int) or dim == BATCH else "?" for dim in dims) or "scalar"
+    named = {BATCH, *OPEN_LETTERS}
+    return "x".join(str(dim) if isinstance(dim, int) or dim in named else "?" for dim in dims) or "scalar"
 
 
 def names_text(names: Iterable[str], most: int = 5) -> str:

@@ -21,12 +21,18 @@ def unknown_sizes(name: str, *, place: str, example: str = "1x224x224x3") -> Sha
     )
 
 
-def open_sizes(known: Mapping[str, str], *, place: str) -> ReadError:
+def open_sizes(
+    known: Mapping[str, str],
+    *,
+    place: str,
+    shapes: Mapping[str, tuple[int | None, ...] | None] | None = None,
+) -> ReadError:
     """Return the error for inputs of which a file gives some sizes only.
 
     Args:
         known: By the input's name, the sizes that are known, with letters and dots for others: ``NxCx32x32``.
         place: Where the first of them stands.
+        shapes: The same as numbers, as ``SourceError.open_shapes``.
     """
     return ReadError(
         f"the file does not give all sizes of {', '.join(map(repr, known))}, which depend on its data; "
@@ -34,6 +40,7 @@ def open_sizes(known: Mapping[str, str], *, place: str) -> ReadError:
         "numbers for letters and dots",
         place=place,
         open_inputs=tuple(known),
+        open_shapes=shapes,
     )
 
 

@@ -83,7 +83,7 @@ def net_json(source: Graph, shown: Graph) -> Json:
         "parameters": [
             {
                 "key": entry.key,
-                "shape": list(entry.shape),
+                "shape": list(entry.dims),
                 "role": entry.role,
                 "loaded": entry.loaded,
                 "statistics": statistics.get(entry.key),

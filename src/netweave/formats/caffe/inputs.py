@@ -48,6 +48,11 @@ Sizes = Callable[["Message", "Path"], "Sequence[Shape | None]"]
 OPEN_SIZES = {("AnnotatedData", 1, 2)}
 """Sizes that differ from batch to batch, as (type, top, axis): how many boxes the images have."""
 
+KEEPING_CHANNELS = frozenset(
+    {"BatchNorm", "Bias", "BN", "Dropout", "LRN", "MVN", "Pooling", "Power", "Scale", "Split"}
+)
+"""Types of layers between the data and the first filters that leave its channels as they are."""
+
 INPUTS: RuleTable[Sizes, Sizes] = RuleTable(lambda rule: rule)
 """The types of layers that bring data into a net, with the rule for the sizes of their tops."""
 
@@ -114,10 +119,14 @@ def _with_channels(
     """Return the sizes of images with the channels that the filters which read them have."""
     if weights is None or shape is None or len(shape) != 4 or shape[1] is not None:
         return shape
+    same_channels = {name}
     for wired in layers:
-        if type_of(wired.spec) != "Convolution" or name not in wired.bottoms:
+        kind = type_of(wired.spec)
+        if same_channels.isdisjoint(wired.bottoms):
             continue
-        filters = (weights.layer(wired.spec["name"]) or {}).get(0)
+        if kind in KEEPING_CHANNELS:
+            same_channels.update(wired.tops)
+        filters = (weights.layer(wired.spec["name"]) or {}).get(0) if kind == "Convolution" else None
         if filters is not None and len(filters.shape) == 4:
             channels = filters.shape[1] * (wired.spec["convolution_param"]["group"] or 1)
             return (shape[0], channels, *shape[2:])
@@ -267,7 +276,8 @@ def _missing(missing: Sequence[tuple[Wired, str, Shape | None]], source: Source)
         name: "x".join(str(s or c) for s, c in zip(shape, "NCHW", strict=False)) if shape else "Nx..."
         for _, name, shape in missing
     }
-    return open_sizes(known, place=_place(missing[0][0].spec, source))
+    shapes = {name: shape for _, name, shape in missing}
+    return open_sizes(known, place=_place(missing[0][0].spec, source), shapes=shapes)
 
 
 def _place(spec: Message, source: Source) -> str:
