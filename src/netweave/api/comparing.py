@@ -89,7 +89,8 @@ def compare(
         a: The first net: a Graph, or files as for ``load``.
         b: The second net, the one that a fix would change.
         first: Layer, node or value of A that the compared part starts with; its counterpart in B is found.
-        last: Layer, node or value of A that the compared part ends with.
+        last: Layer, node or value of A that the compared part ends with. What cannot be read, and all that
+            needs it, is then left out of both nets.
         probe: Inputs of A to run on, by name, or a file of them as for ``load_arrays``; drawn otherwise.
         image: An image to run on, instead of a probe; what each net is given of it is compared as well.
         preprocess_a: How A is given the image: a ``Preprocessing``, the name of a preset (``caffe``,
@@ -115,6 +116,7 @@ def compare(
     """
     memory = _memory(memory)
     shown = ImagePair.of(image, preprocess_a, preprocess_b, probe)
+    options.setdefault("partial", last is not None)
     start = time.perf_counter()
     graphs = load_all([a, b], input_shapes=input_shapes, progress=progress, **options)
     reading = time.perf_counter() - start
@@ -181,6 +183,7 @@ def compare_all(
     if image is not None and len(named) > 2:
         raise UsageError("an image with its preprocessing is for two nets; of more, compare two at a time")
     shown = ImagePair.of(image, preprocess_a, preprocess_b, probe)
+    options.setdefault("partial", last is not None)
     start = time.perf_counter()
     graphs = load_all([net for _, net in named], input_shapes=input_shapes, progress=progress, **options)
     reading = time.perf_counter() - start

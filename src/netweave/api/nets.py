@@ -49,6 +49,7 @@ class ReadOptions(TypedDict, total=False):
     around: bool
     root: str | Path | None
     config: str | Path | Mapping[str, Any] | None
+    partial: bool
 
 
 def load(
@@ -66,6 +67,7 @@ def load(
     config: str | Path | Mapping[str, Any] | None = None,
     examples: Sequence[Any] | None = None,
     likely_shapes: Sequence[Sequence[int]] = (),
+    partial: bool = False,
 ) -> Graph:
     """Read a net from its files, or from a module in memory.
 
@@ -85,6 +87,8 @@ def load(
             They are passed by name, or whole, with keys as attributes, to a factory with one argument for it.
         examples: Inputs to trace a module in memory with, in place of ``input_shapes``.
         likely_shapes: Sizes to try before the usual ones where nobody says those of the only input.
+        partial: Leave out layers that cannot be read and all that need them, and say so in a note (Caffe,
+            MXNet and ONNX).
 
     Raises:
         SourceError: The files cannot be read, contain something unknown, or do not match each other.
@@ -110,6 +114,7 @@ def load(
             root=root,
             config=config,
             likely_shapes=likely,
+            partial=partial,
         )
         return _with_checkpoint(net_alone, Path(name.weights))
     top = check_root(root)
@@ -131,6 +136,7 @@ def load(
             root=module.root if module else top,
             module=name.file if module else "",
             likely_shapes=likely,
+            partial=partial,
         )
     )
 

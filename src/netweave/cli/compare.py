@@ -27,7 +27,12 @@ from netweave.errors import UsageError
 @click.argument("nets", metavar="A B [MORE ...]", nargs=-1, required=True)
 @everything_option
 @click.option("--from", "first", metavar="LAYER", help="Compare from this layer of A on (it included).")
-@click.option("--to", "last", metavar="LAYER", help="Compare up to this layer of A (it included).")
+@click.option(
+    "--to",
+    "last",
+    metavar="LAYER",
+    help="Compare up to this layer of A (it included); what cannot be read after it is left out.",
+)
 @click.option(
     "--probe", "probe_file", metavar="FILE", help="Run on these inputs of A: .npz, or .npy for one."
 )

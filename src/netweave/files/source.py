@@ -40,6 +40,7 @@ class Source:
         root: The folder that the imports of code start from; None finds it.
         module: Name of the code as a module of an installed package or of ``root``; empty for a file.
         likely_shapes: Sizes that code whose only input has none is tried with first.
+        partial: Whether layers that cannot be read are left out, with all that need them.
     """
 
     net: Path
@@ -57,6 +58,7 @@ class Source:
     root: Path | None = None
     module: str = ""
     likely_shapes: tuple[tuple[int, ...], ...] = ()
+    partial: bool = False
 
     def head(self, num_bytes: int = 4096) -> bytes:
         """Return the first bytes of the net file.

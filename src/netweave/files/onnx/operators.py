@@ -38,8 +38,8 @@ def check_operators(model: ir.Model, *, place: str) -> None:
         )
     unknown = []
     for node in all_nodes(model.graph):
-        own = model.opset_imports.get(node.domain, 1)
-        if not _is_known(node.domain, node.op_type, own):
+        if not is_known_operator(node, model):
+            own = model.opset_imports.get(node.domain, 1)
             unknown.append(UnknownLayer(label(node, own), node.name or ""))
     refuse_unknown_layers(
         unknown,
@@ -48,6 +48,11 @@ def check_operators(model: ir.Model, *, place: str) -> None:
         advice="neither ONNX nor ONNX Runtime has them, and the file holds no functions of these names: "
         "export with standard operators",
     )
+
+
+def is_known_operator(node: ir.Node, model: ir.Model) -> bool:
+    """Whether a node's operator is known in the version that the file names."""
+    return _is_known(node.domain, node.op_type, model.opset_imports.get(node.domain, 1))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from netweave.files.onnx.batch import Batch, BatchBoundError, keep_batch, open_b
 from netweave.files.onnx.model import inline, rename_twins, to_model
 from netweave.files.onnx.operators import check_operators
 from netweave.files.onnx.opset import modernise
+from netweave.files.onnx.partial import remove_unreadable
 from netweave.files.unknown import check_input_names
 from netweave.graph import BATCH, known_shape
 
@@ -60,6 +62,7 @@ def read_model(
     rows: Callable[[ir.Model], Rows],
     *,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    partial: bool = False,
 ) -> Read:
     """Return the model of a message in opset ``OPSET``, without functions.
 
@@ -68,17 +71,19 @@ def read_model(
         path: Its file, for messages and for the arrays beside it.
         rows: Makes the layer table of the sorted model; called again if the batch cannot be freed.
         input_shapes: New sizes of inputs, by name.
+        partial: Leave out unknown operators and what needs them.
 
     Raises:
         SourceError: The model holds something unknown, or does not fit together.
         UsageError: Input sizes are given for something that is no input.
     """
+    once = functools.partial(_read, proto, path, rows, input_shapes or {}, partial=partial)
     try:
-        return _read(proto, path, rows, input_shapes or {}, free_batch=True)
+        return once(free_batch=True)
     except BatchBoundError as error:
-        read = _read(proto, path, rows, input_shapes or {}, free_batch=False)
+        read = once(free_batch=False)
         note = f"{path}: the batch size stays as declared, since {error}"
-        return Read(read.model, read.layers, read.declared, (note,))
+        return Read(read.model, read.layers, read.declared, (*read.notes, note))
 
 
 def _read(
@@ -88,12 +93,14 @@ def _read(
     input_shapes: Mapping[str, tuple[int, ...]],
     *,
     free_batch: bool,
+    partial: bool,
 ) -> Read:
     place = str(path)
     model = to_model(proto, path)
     found = rows(model)
     inline(model, place=place)
     rename_twins(model)
+    notes = remove_unreadable(model, place=place) if partial else ()
     check_operators(model, place=place)
     declared = _declared(model)
     if found.batch_is_named:
@@ -103,7 +110,7 @@ def _read(
     _resize_inputs(model, input_shapes)
     modernise(model, batch, place=place)
     batch.check_outputs(model.graph.outputs)
-    return Read(model, found.layers, declared)
+    return Read(model, found.layers, declared, notes)
 
 
 def _declared(model: ir.Model) -> dict[str, tuple[int | None, ...]]:

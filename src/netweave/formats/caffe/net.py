@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError
+from netweave.errors import ReadError, ShapeError, UnsupportedError
+from netweave.files.partial import left_out_note, split_readable
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.context import CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
@@ -42,12 +43,31 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     Raises:
         SourceError: The net is wrong, holds a layer that is not read, or does not fit its weights.
     """
+    refused: list[Message] = []
+    while True:
+        try:
+            return _build(net, source, weights, refused)
+        except _UnreadableLayerError as error:
+            refused.append(error.spec)
+
+
+class _UnreadableLayerError(Exception):
+    """A layer has settings that are not supported, in a net of which only a part is wanted."""
+
+    def __init__(self, spec: Message) -> None:
+        super().__init__()
+        self.spec = spec
+
+
+def _build(net: Message, source: Source, weights: Weights | None, refused: Sequence[Message]) -> Graph:
+    """Write a net as a Graph; where a part is enough, without the layers that were refused before."""
     place = str(source.net)
     state = net_state(net, source)
     specs, losses = without_losses(included(net, state, place=place), state.phase)
     specs, unlabelled = without_unlabelled(specs)
     specs, notes, measured = without_measures(specs)
-    notes = (*losses, *unlabelled, *notes, *_quantised(specs))
+    specs, left_out = _readable(specs, refused) if source.partial else (specs, ())
+    notes = (*losses, *unlabelled, *notes, *left_out, *_quantised(specs))
     if not specs:
         raise ReadError(f"no layer is part of the net in phase {state.phase}", place=place)
     _refuse_unknown(specs, place)
@@ -85,6 +105,18 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     return graph
 
 
+def _readable(specs: Sequence[Message], refused: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
+    """Return the layers that can be read without others before them that cannot, and a note on those."""
+    readable, rest = split_readable(
+        specs,
+        is_unknown=lambda spec: _is_unknown(spec) or any(spec is each for each in refused),
+        reads=lambda spec: spec["bottom"],
+        makes=lambda spec: spec["top"],
+    )
+    names = [spec["name"] or spec["type"] for spec in rest]
+    return readable, (left_out_note(names, noun="layer"),) if rest else ()
+
+
 def _quantised(specs: Sequence[Message]) -> list[str]:
     """Note that layers are to be run with 8 bits, which they are not here."""
     layers = [spec for spec in specs if "quantization_param" in spec]
@@ -111,6 +143,10 @@ def _made(ctx: CaffeLayer, wired: Wired, inputs: dict[str, NetInput], source: So
         return _inputs(ctx.builder, wired, inputs)
     try:
         return _written(ctx)
+    except UnsupportedError as error:
+        if not source.partial:
+            raise
+        raise _UnreadableLayerError(wired.spec) from error
     except ShapeError as error:
         stand_ins = [
             name
@@ -147,9 +183,13 @@ def _written(ctx: CaffeLayer) -> Sequence[ir.Value]:
     return found
 
 
+def _is_unknown(spec: Message) -> bool:
+    return type_of(spec) not in LAYERS and not brings_data(spec)
+
+
 def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
     """Raise one error that names every layer which is not read, or a setting that no layer has."""
-    unknown = [spec for spec in specs if type_of(spec) not in LAYERS and not brings_data(spec)]
+    unknown = [spec for spec in specs if _is_unknown(spec)]
     kinds = [type_of(spec) if spec["python_param"]["layer"] else str(spec["type"]) for spec in unknown]
     of_python = {kind for kind, spec in zip(kinds, unknown, strict=True) if spec["type"] == "Python"}
     refuse_unknown_layers(

@@ -10,6 +10,7 @@ from netweave.files.json_text import read_json
 from netweave.formats.mxnet.ndarray import is_arrays, read_arrays
 from netweave.symbol.build import build
 from netweave.symbol.document import parse_document, upgraded
+from netweave.symbol.partial import readable_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,15 +39,20 @@ def read(source: Source) -> Graph:
             place=str(source.net),
         )
     document = upgraded(parse_document(read_json(source.net), file=str(source.net)))
+    notes: tuple[str, ...] = ()
+    if source.partial:
+        document, notes = readable_part(document)
     weights = source.weights or find_weights(source.net)
     arrays = _by_bare_name(read_arrays(weights), str(weights)) if weights else None
-    return build(
+    graph = build(
         document,
         name=source.net.name.removesuffix(".json").removesuffix("-symbol"),
         input_shapes=source.input_shapes,
         arrays=arrays,
         file=str(weights or ""),
     )
+    graph.notes += notes
+    return graph
 
 
 def find_weights(net: Path) -> Path | None:

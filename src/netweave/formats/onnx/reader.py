@@ -42,7 +42,9 @@ def read(source: Source) -> Graph:
         layers = saved.layers if saved else make_layers(model, file=place)
         return Rows(layers, batch_is_named=saved is not None)
 
-    found = read_model(parse(source.net), source.net, rows, input_shapes=source.input_shapes)
+    found = read_model(
+        parse(source.net), source.net, rows, input_shapes=source.input_shapes, partial=source.partial
+    )
     if not is_as_sealed(source.net):
         found = replace(found, notes=(*found.notes, f"{place}: {CHANGED}"))
     if saved:
