@@ -23,7 +23,7 @@ USUAL_BYTES = 2_000_000_000
 More would hardly make it faster, since most values are looked up again soon or never.
 """
 
-LEAST_BYTES = 400_000_000
+LEAST_BYTES = 1_000_000_000
 """Without a limit of the caller's, values may take this much however large the weights are."""
 
 RESERVE_BYTES = 60_000_000
