@@ -11,6 +11,10 @@ from torch import nn  # noqa: E402
 
 import netweave  # noqa: E402
 from netweave.comparison import Verdict, compare  # noqa: E402
+from netweave.comparison.explain.known_mismatches.same_windows import (  # noqa: E402
+    rounding_with_same_windows,
+    take_same_windows,
+)
 from tests.comparison.torch_pairs import copied, drawn, effective, load  # noqa: E402
 
 
@@ -108,3 +112,14 @@ def test_scaling_at_the_input_is_one_layer_more_and_moves_nothing_else():
     found = compare(load(drawn(Net(scaled=False))), load(drawn(Net(scaled=True), seed=5)))
     missing = [finding for finding in found.findings if finding.mismatch == "missing-layer"]
     assert [finding.layer_a for finding in missing] == [""]
+
+
+def test_another_rounding_is_proposed_only_where_a_pads():
+    """Else it is A's rounding that B needs, which is told as that."""
+    a = {"kernel_shape": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "rounding": "ceil"}
+    behind = {**a, "pads": (0, 0, 1, 1), "rounding": "floor"}
+    floor = {**a, "rounding": "floor"}
+    assert take_same_windows(a, behind)
+    assert not take_same_windows(a, floor)
+    assert rounding_with_same_windows(behind, floor) == "ceil"
+    assert rounding_with_same_windows(a, {**behind, "pads": (0, 0, 1, 0)}) == ""

@@ -44,7 +44,7 @@ def rounding_with_same_windows(a: Mapping[str, Any], b: Mapping[str, Any]) -> st
         a: Settings of A's max pooling, as above.
         b: Those of B's.
     """
-    if a.get("pads") == b.get("pads"):
+    if a.get("pads") == b.get("pads") or not any(a.get("pads") or ()):
         return ""  # the rounding that B needs is A's
     for rounding in ("ceil", "floor"):
         if rounding != b.get("rounding") and take_same_windows(a, {**b, "rounding": rounding}):
