@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.precision import measuring
 from netweave.comparison.precision.measuring import Measurement
+from netweave.comparison.precision.pairing import pair_arrays
 from netweave.comparison.precision.ranges import fitting_range, range_faults
 from netweave.comparison.precision.reference_arrays import reference_arrays
 from netweave.comparison.precision.verdict import RoundedResult
@@ -22,8 +23,10 @@ from netweave.passes import absorb
 from netweave.passes.rounding import (
     ExplicitRounding,
     NotExplicitError,
+    choose_rectifiers,
     explicit_rounding,
     has_rounding,
+    rectifier_after,
     rounding_points,
     without_rounding,
 )
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.precision.measuring import Inputs
+    from netweave.comparison.precision.pairing import ArrayPair
     from netweave.comparison.precision.reference_arrays import ReferenceArrays
     from netweave.comparison.precision.stored_faults import StoredFault
     from netweave.comparison.result.comparison import Comparison, Group
@@ -111,8 +115,23 @@ class _RoundedPair:
         self.real = without_rounding(self.rounded.graph)
         if _num_normalisations(self.reference) > _num_normalisations(self.real):
             self.reference = absorb(self.reference)  # the quantiser had them folded
-        self.arrays = reference_arrays(self.reference, self.real, self.rounded.stored)
+        pairs = pair_arrays(self.reference, self.real)
+        self._choose_rectifiers(pairs)
+        self.arrays = reference_arrays(pairs, self.rounded.stored)
         self.real = measuring.with_arrays(self.real, self.arrays.arrays)
+
+    def _choose_rectifiers(self, pairs: Mapping[str, ArrayPair]) -> None:
+        """Let rectifiers that only ranges speak of be the reference's."""
+        products = {
+            str(pair.place.node.name): pair.reference.node for pair in pairs.values() if pair.place.is_filters
+        }
+
+        def behind(product: ir.Node) -> ir.Node | None:
+            other = products.get(str(product.name))
+            return None if other is None else rectifier_after(other)
+
+        for graph in (self.rounded.graph, self.real):
+            choose_rectifiers(graph, behind)
 
     def compare(
         self,

@@ -88,8 +88,23 @@ def stored_inputs(graph: Graph) -> Iterator[StoredInput]:
                 yield StoredInput(node, index, value)
 
 
-def pair_arrays(reference: Graph, rounded: Graph) -> dict[str, tuple[StoredInput, np.ndarray]]:
-    """Return for stored arrays of the rounded net the reference's numbers, in the rounded net's layout.
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayPair:
+    """A stored array of the rounded net, and the reference's array that it is but for rounding.
+
+    Attributes:
+        place: Where the rounded net reads its array.
+        reference: Where the reference reads its own.
+        wanted: The reference's numbers in the rounded net's layout.
+    """
+
+    place: StoredInput
+    reference: StoredInput
+    wanted: np.ndarray
+
+
+def pair_arrays(reference: Graph, rounded: Graph) -> dict[str, ArrayPair]:
+    """Return for stored arrays of the rounded net the reference's.
 
     Arrays of one role and size are paired by their cosine, the most similar first, and what is left by the
     order of the layers if it is as many on both sides.
@@ -99,15 +114,15 @@ def pair_arrays(reference: Graph, rounded: Graph) -> dict[str, tuple[StoredInput
         rounded: The net in fewer bits, its arrays as real numbers.
 
     Returns:
-        The input in the rounded net and the numbers, by initializer of the rounded net.
+        The pairs by initializer of the rounded net.
     """
     rows_a, rows_b = _by_key(reference), _by_key(rounded)
-    pairs: dict[str, tuple[StoredInput, np.ndarray]] = {}
+    pairs: dict[str, ArrayPair] = {}
     for key, of_b in rows_b.items():
         of_a = rows_a.get(key, [])
         for i, j in _match([x for _, x in of_a], [x for _, x in of_b]):
-            stored, (_, array) = of_b[j][0], of_a[i]
-            pairs[str(stored.value.name)] = (stored, stored.laid_out(array))
+            stored, (other, array) = of_b[j][0], of_a[i]
+            pairs[str(stored.value.name)] = ArrayPair(stored, other, stored.laid_out(array))
     return pairs
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.comparison.precision.pairing import pair_arrays
 from netweave.comparison.precision.stored_faults import StoredFault, stored_fault
 from netweave.passes.rounding.formats import float_bound
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.comparison.precision.pairing import StoredInput
-    from netweave.graph import Graph
+    from netweave.comparison.precision.pairing import ArrayPair, StoredInput
     from netweave.passes.rounding import StoredRounding
 
 
@@ -38,24 +36,21 @@ class ReferenceArrays:
     num_within: int = 0
 
 
-def reference_arrays(
-    reference: Graph, rounded: Graph, stored: Mapping[str, StoredRounding]
-) -> ReferenceArrays:
+def reference_arrays(pairs: Mapping[str, ArrayPair], stored: Mapping[str, StoredRounding]) -> ReferenceArrays:
     """Return the stored arrays of a rounded net without rounding, and the faults of their quantisers.
 
     Args:
-        reference: The net in full precision.
-        rounded: The rounded net without its roundings of activations.
+        pairs: Its arrays and those of the net in full precision, by initializer of the rounded net.
         stored: How its arrays are stored, by initializer.
     """
     found = ReferenceArrays()
-    pairs = pair_arrays(reference, rounded)
     scales = [
-        (str(pairs[name][0].node.name), rounding.quantiser.scale)
+        (str(pairs[name].place.node.name), rounding.quantiser.scale)
         for name, rounding in stored.items()
-        if name in pairs and rounding.quantiser is not None and pairs[name][0].is_filters
+        if name in pairs and rounding.quantiser is not None and pairs[name].place.is_filters
     ]
-    for name, (place, wanted) in pairs.items():
+    for name, pair in pairs.items():
+        place, wanted = pair.place, pair.wanted
         rounding = stored.get(name)
         if rounding is None or place.value.const_value is None:
             continue
@@ -95,13 +90,11 @@ def channel_axis(place: StoredInput) -> int:
     return 1 if node.op_type == "ConvTranspose" else 0
 
 
-def _drop_biases_of_scales(
-    found: ReferenceArrays, pairs: Mapping[str, tuple[StoredInput, np.ndarray]]
-) -> None:
+def _drop_biases_of_scales(found: ReferenceArrays, pairs: Mapping[str, ArrayPair]) -> None:
     """Leave out faults of biases whose filters have one: their scale follows from that of the filters."""
-    filters = {id(node) for name, (node, _) in found.faults.items() if pairs[name][0].is_filters}
+    filters = {id(node) for name, (node, _) in found.faults.items() if pairs[name].place.is_filters}
     for name, (node, _) in list(found.faults.items()):
-        if not pairs[name][0].is_filters and id(node) in filters:
+        if not pairs[name].place.is_filters and id(node) in filters:
             del found.faults[name]
 
 

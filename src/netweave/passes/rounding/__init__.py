@@ -8,6 +8,7 @@ from netweave.passes.rounding.explicit import (
 )
 from netweave.passes.rounding.formats import Quantiser, StoredRounding, format_name
 from netweave.passes.rounding.points import RoundingPoint, rounding_points
+from netweave.passes.rounding.rectifiers import choose_rectifiers, rectifier_after
 from netweave.passes.rounding.walk import NotExplicitError
 
 __all__ = [
@@ -16,9 +17,11 @@ __all__ = [
     "Quantiser",
     "RoundingPoint",
     "StoredRounding",
+    "choose_rectifiers",
     "explicit_rounding",
     "format_name",
     "has_rounding",
+    "rectifier_after",
     "rounding_points",
     "without_rounding",
 ]

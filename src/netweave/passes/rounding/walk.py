@@ -121,6 +121,19 @@ def array_of(value: ir.Value | None) -> np.ndarray | None:
     return None if value is None or value.const_value is None else value.const_value.numpy()
 
 
+def rank_of(value: ir.Value | None) -> int:
+    """Return the number of axes of a value; 0 if it is not known."""
+    array = array_of(value)
+    if array is not None:
+        return array.ndim
+    return len(value.shape) if value is not None and value.shape is not None else 0
+
+
+def input_at(node: ir.Node, at: int) -> ir.Value | None:
+    """Return an input of a node; None for one that is left out."""
+    return node.inputs[at] if at < len(node.inputs) else None
+
+
 def quantiser_of(
     node: ir.Node, scale: ir.Value | None, zero: ir.Value | None, *, dtype: ir.DataType, axis: int, rank: int
 ) -> Quantiser:
