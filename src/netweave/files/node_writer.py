@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -156,6 +156,10 @@ class GraphNode:
         self.attributes = attributes_of(node)
         self.layers = self.layers_of(node)
 
+    def for_node(self, node: ir.Node) -> Self:
+        """Return another node of the same graph."""
+        return type(self)(node, self.graph)
+
     def layers_of(self, node: ir.Node) -> tuple[str, ...]:
         """Return the names of the source's layers that a node of the graph belongs to."""
         return tuple(layer.name for layer in self.graph.layers_of(node))
@@ -198,6 +202,11 @@ class GraphNode:
             raise self._computed(index)
         return tensor.numpy
 
+    def broadcast_array(self, index: int, sizes: Sequence[int]) -> Callable[[], np.ndarray]:
+        """Return a function that loads a stored input and repeats it to sizes."""
+        array = self.lazy_array(index)
+        return lambda: np.broadcast_to(array(), sizes)
+
     def constant(self, index: int) -> np.ndarray:
         """Return a stored input."""
         return np.asarray(self.lazy_array(index)())
@@ -211,6 +220,24 @@ class GraphNode:
 
     def _computed(self, index: int) -> NotWritable:
         return NotWritable(f"its input {self.value(index).name!r} is computed, expected a stored array")
+
+    def one_example(self, index: int) -> np.ndarray | None:
+        """Return a stored input of one example, repeated for all of them or not; None for a computed one.
+
+        Raises:
+            NotWritable: It is stored and differs from example to example.
+        """
+        value = self.value(index)
+        maker = value.producer()
+        if maker is not None and maker.op_type == "Expand" and not maker.domain:
+            expand = self.for_node(maker)
+            is_row = expand.is_stored(0) and expand.shape(0) == (1, *self.shape(index)[1:])
+            return expand.constant(0) if is_row else None
+        if value.const_value is None:
+            return None
+        if self.stored_shape(index)[:1] != (1,):
+            raise NotWritable("one of its inputs is stored, and differs from example to example")
+        return self.constant(index)
 
     def ints(self, index: int) -> list[int]:
         """Return a stored input as a list of integers."""
@@ -240,6 +267,10 @@ class GraphNode:
         if name in self.attributes:
             return self.attributes[name]
         return default if self.domain else default_attributes(self.op_type).get(name, default)
+
+    def decimal(self, name: str) -> float:
+        """Return an attribute as the shortest decimal that the file's float32 stands for."""
+        return float(str(np.float32(self.get(name))))
 
     def is_used(self, index: int) -> bool:
         """Whether anything reads an output, or the net returns it."""

@@ -12,7 +12,7 @@ from netweave.graph.naming import take_name
 from netweave.graph.uses import needed_nodes, subgraphs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 
 class Pass:
@@ -122,6 +122,36 @@ class Rewriter:
         self.take_over(last.outputs[0], new.outputs[0])
         for node in reversed(nodes):
             self._inner.remove(node, safe=True)
+        return new
+
+    def fuse(
+        self,
+        nodes: Collection[ir.Node],
+        result: ir.Value,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any],
+        *,
+        domain: str = "",
+    ) -> ir.Node:
+        """Let one node make a value that others make together, and return it.
+
+        The others stay where something else may read what they make; ``prune`` takes the rest away.
+
+        Args:
+            nodes: The nodes whose work it does, and whose layers it belongs to.
+            result: The value; it keeps its name.
+            op_type: ONNX's name.
+            inputs: Inputs of the new node.
+            attributes: Its attributes as Python values.
+            domain: Its domain; a standard one by default.
+        """
+        last = result.producer()
+        assert last is not None
+        new = self.insert(last, op_type, inputs, attributes, domain=domain)
+        keys = [key for node in self._inner if node in nodes for key in layer_keys(node)]
+        set_layer_keys(new, list(dict.fromkeys(keys)))
+        self.take_over(result, new.outputs[0])
         return new
 
     def insert(

@@ -16,6 +16,7 @@ from onnx_shape_inference import SYM_DATA_KEY
 from netweave.graph import effects_of, infer_shapes, parameter_key
 from netweave.passes.fold import fold
 from netweave.passes.rewrite import Pass, Rewriter, chain, remove_unneeded
+from netweave.passes.strided import take_strided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,6 +199,7 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "ConvTranspose": _conv,
     "Expand": _expand,
     "GRU": _recurrent,
+    "Gather": take_strided,
     "Identity": _copy,
     "LSTM": _recurrent,
     "Mul": _times_one,

@@ -8,6 +8,7 @@ from tests.formats.onnx.models import model, node
 from tests.formats.recurrent_nets import NETS as RECURRENT
 from tests.formats.recurrent_nets import expected
 from tests.formats.written_nets import PAD, drawn, ints, net, one
+from tests.passes.attention_nets import FORMS
 
 ROWS = {"x": ["N", 5, 6]}
 
@@ -15,6 +16,8 @@ FUNCTIONS = "Ceil Cos Erf Floor Neg Sign Sin"
 POSITIVE = "Log Reciprocal Sqrt"
 
 NETS = {
+    **{f"attention, {name}": form.net for name, form in FORMS.items() if name != "changed by head"},
+    "gelu by a tangent": one("Gelu", approximate="tanh"),
     **{name: one(name) for name in FUNCTIONS.split()},
     **{name: net([node("Exp", "x", "e"), node(name, "e", "y")]) for name in POSITIVE.split()},
     **{name: one(name) for name in ("Softsign", "Mish", "Gelu")},

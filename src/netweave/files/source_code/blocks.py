@@ -79,13 +79,10 @@ def parts_of(steps: Sequence[Step], inputs: Sequence[str], outputs: Sequence[str
         inputs: The values that it is given.
         outputs: The values that it makes.
     """
-    atoms = _with_activations(_atoms(steps, inputs))
     used_elsewhere = {*outputs, *far_values(steps)}
-    after = [entry for _, entry in atoms[1:]] + [None]
-    forms = [
-        _form(atom, entry) if _is_worth(atom, used_elsewhere, {entry, after}) else None
-        for (atom, entry), after in zip(atoms, after, strict=True)
-    ]
+    atoms = _with_activations(_atoms(steps, inputs))
+    atoms = _with_periods(atoms, used_elsewhere)
+    forms = _forms(atoms, used_elsewhere)
     counts = Counter(form for form in forms if form is not None)
     classes: dict[Form, BlockClass] = defaultdict(BlockClass)
     parts: list[Step | Block] = []
@@ -101,11 +98,63 @@ def parts_of(steps: Sequence[Step], inputs: Sequence[str], outputs: Sequence[str
     return parts
 
 
-def _atoms(steps: Sequence[Step], inputs: Sequence[str]) -> list[tuple[list[Step], str | None]]:
+Atom = tuple[list["Step"], str | None]
+"""Steps between two cuts, and the value that goes in, if it is one."""
+
+MAX_PERIOD = 4
+"""So many parts at most follow one another again and again as one block."""
+
+
+def _forms(atoms: Sequence[Atom], used_elsewhere: set[str]) -> list[Form | None]:
+    """Return the form of each part that is worth a class, None for the others."""
+    after = [entry for _, entry in atoms[1:]] + [None]
+    return [
+        _form(atom, entry) if _is_worth(atom, used_elsewhere, {entry, following}) else None
+        for (atom, entry), following in zip(atoms, after, strict=True)
+    ]
+
+
+def _with_periods(atoms: Sequence[Atom], used_elsewhere: set[str]) -> list[Atom]:
+    """Put parts together that follow one another in the same order at least twice, with two sums or more.
+
+    Attention and the dense layers behind it are two parts, each with a sum at its end; a person writes the
+    block of a transformer as one.
+    """
+    after = [entry for _, entry in atoms[1:]] + [None]
+    forms = [
+        _form(atom, entry) if _is_closed(atom, used_elsewhere, {entry, following}) else None
+        for (atom, entry), following in zip(atoms, after, strict=True)
+    ]
+    joined: list[Atom] = []
+    at = 0
+    while at < len(atoms):
+        period = next((p for p in range(2, MAX_PERIOD + 1) if _repeats(atoms, forms, at, p)), 1)
+        begin, wanted = at, forms[at : at + period]
+        while at == begin or (period > 1 and forms[at : at + period] == wanted):
+            pieces = atoms[at : at + period]
+            joined.append(([step for piece, _ in pieces for step in piece], pieces[0][1]))
+            at += period
+    return joined
+
+
+def _repeats(atoms: Sequence[Atom], forms: Sequence[Form | None], at: int, period: int) -> bool:
+    """Whether parts begin here, two of them sums and different, that come once more right behind."""
+    pieces = forms[at : at + period]
+    if None in pieces or pieces != forms[at + period : at + 2 * period]:
+        return False
+    sums = {
+        form
+        for form, (atom, entry) in zip(pieces, atoms[at : at + period], strict=True)
+        if sum(step.inputs.count(entry) for step in atom if entry is not None) > 1
+    }
+    return len(sums) > 1
+
+
+def _atoms(steps: Sequence[Step], inputs: Sequence[str]) -> list[Atom]:
     """Cut the steps where one value alone goes on; each with the value that goes in, if it is one."""
     last_use = _last_near_uses(steps)
     alive = {name for name in inputs if name in last_use}
-    atoms: list[tuple[list[Step], str | None]] = []
+    atoms: list[Atom] = []
     atom: list[Step] = []
     entry = next(iter(alive)) if len(alive) == 1 else None
     for number, step in enumerate(steps):
@@ -136,9 +185,9 @@ def far_values(steps: Sequence[Step], far: int = FAR) -> set[str]:
     return {name for number, step in enumerate(steps) for name in step.inputs if number > near.get(name, -1)}
 
 
-def _with_activations(atoms: list[tuple[list[Step], str | None]]) -> list[tuple[list[Step], str | None]]:
+def _with_activations(atoms: list[Atom]) -> list[Atom]:
     """Put an activation to the block that it follows."""
-    joined: list[tuple[list[Step], str | None]] = []
+    joined: list[Atom] = []
     for atom, entry in atoms:
         if (
             joined
@@ -154,7 +203,12 @@ def _with_activations(atoms: list[tuple[list[Step], str | None]]) -> list[tuple[
 
 
 def _is_worth(atom: Sequence[Step], outputs: set[str], around: set[str | None]) -> bool:
-    """Whether a part is worth a class: it has two modules or more, and gives out its last value alone.
+    """Whether a part is worth a class: it has two modules or more, and gives out its last value alone."""
+    return sum(step.module is not None for step in atom) >= 2 and _is_closed(atom, outputs, around)
+
+
+def _is_closed(atom: Sequence[Step], outputs: set[str], around: set[str | None]) -> bool:
+    """Whether a part gives out its last value alone.
 
     Args:
         atom: The part.
@@ -162,8 +216,7 @@ def _is_worth(atom: Sequence[Step], outputs: set[str], around: set[str | None]) 
         around: The values that go into the part and on after it.
     """
     inner = {name for step in atom[:-1] for name in step.outputs}
-    modules = sum(step.module is not None for step in atom)
-    return modules >= 2 and len(atom[-1].outputs) == 1 and not inner & {*outputs, *around}
+    return len(atom[-1].outputs) == 1 and not inner & {*outputs, *around}
 
 
 def _form(atom: Sequence[Step], entry: str | None) -> Form:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.source_code.text import literal
@@ -41,11 +41,13 @@ class Module:
         type: As it is called: ``nn.Conv2d``.
         fields: The arguments of its constructor.
         state: Its arrays by name (``weight``), made when they are written.
+        name: What the source calls it, if that is not the name of its layer.
     """
 
     type: str
     fields: tuple[Field, ...]
     state: dict[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+    name: str = ""
 
     def arguments(self, given: Mapping[str, str], defaults: Mapping[str, Any] | None = None) -> list[str]:
         """Return the arguments of its constructor as they are written; those with their default are left out.
@@ -87,3 +89,22 @@ class Step:
     module: Module | None = None
     binds: bool = True
     variables: tuple[str, ...] = ()
+
+    def with_bias(
+        self, bias: Callable[[], np.ndarray], output: str, layers: tuple[str, ...], *, setting: str
+    ) -> Step:
+        """Return the step of a dense layer without bias with the bias that is added behind it.
+
+        Args:
+            bias: Loads the bias.
+            output: Name of the sum.
+            layers: The source's layers that add it.
+            setting: The argument of the constructor that says whether there is a bias.
+        """
+        assert self.module is not None
+        fields = tuple(
+            replace(each, value=True) if each.name == setting else each for each in self.module.fields
+        )
+        module = Module(self.module.type, fields, {**self.module.state, "bias": bias})
+        joined = tuple(dict.fromkeys((*self.layers, *layers)))
+        return replace(self, layers=joined, outputs=(output,), module=module)

@@ -3,13 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from netweave.files.node_writer import NotWritable, NotWritableNodes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    import onnx_ir as ir
+
+    from netweave.files.node_writer import WriterTable
+    from netweave.files.source_code.node import SourceNode
     from netweave.files.source_code.steps import Step
     from netweave.graph import Graph
+
+
+NodeT = TypeVar("NodeT", bound="SourceNode")
+
+
+def write_steps(
+    graph: Graph,
+    table: WriterTable[NodeT, Step | list[Step]],
+    make_node: Callable[[ir.Node, Graph], NodeT],
+    target: str,
+) -> list[Step]:
+    """Return the steps of all nodes that an output of the graph needs once they are written, in their order.
+
+    What only computes sizes, or a constant that stands in the constructor of a module, is not written.
+
+    Raises:
+        UnsupportedError: Some nodes cannot be written; each reason is named once.
+    """
+    read = {value.name for value in graph.outputs}
+    written: list[list[Step]] = []
+    reasons: dict[ir.Node, NotWritable] = {}
+    for node in reversed(graph.nodes):
+        if read.isdisjoint(value.name for value in node.outputs):
+            continue
+        try:
+            result = table.find(node)(make_node(node, graph))
+        except NotWritable as reason:
+            reasons[node] = reason
+            continue
+        steps = result if isinstance(result, list) else [result]
+        written.append(steps)
+        read.update(name for step in steps for name in step.inputs)
+    not_writable = NotWritableNodes(graph, target)
+    for node in reversed(reasons):
+        with not_writable.collecting(node):
+            raise reasons[node]
+    not_writable.check()
+    return needed([step for steps in reversed(written) for step in steps], graph)
 
 
 def needed(steps: Sequence[Step], graph: Graph) -> list[Step]:

@@ -8,6 +8,7 @@ from netweave.files import OutputFiles
 from netweave.files.onnx.save import save
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.onnx.functions import with_functions
+from netweave.passes import chain, fuse_gelu, fuse_layer_norm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,10 +20,11 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFi
     """Write a net as an ONNX file; an old file stays whole until the new one is.
 
     Operators of the domain ``netweave`` are written as they are, and what standard ONNX can express of them
-    as functions of the model, so that other runtimes run the file as well.
+    as functions of the model, so that other runtimes run the file as well. Layer normalisation and GELU that
+    a source writes in parts are ONNX's operators for them.
     Weights of more than ``MAX_INSIDE_BYTES`` go to ``<name>.data`` beside it.
     """
     require_weights(graph, random_weights=random_weights)
     with replacing_files(path) as folder:
-        save(with_functions(graph), folder / path.name)
+        save(with_functions(chain(fuse_layer_norm, fuse_gelu)(graph)), folder / path.name)
     return OutputFiles(path, inputs=None)

@@ -1,6 +1,7 @@
 """The operators that ONNX lacks, one file per family; importing this package registers them all."""
 
 from netweave.graph.ops import (
+    attention,
     caffe_recurrent,
     detection,
     losses,
@@ -16,6 +17,7 @@ from netweave.graph.ops import (
 )
 
 __all__ = [
+    "attention",
     "caffe_recurrent",
     "detection",
     "losses",

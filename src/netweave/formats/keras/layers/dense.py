@@ -52,10 +52,10 @@ def einsum_dense(ctx: KerasLayer) -> Tensor:
         if not set(bias_axes) <= set(out):
             raise ctx.read_error(f"bias_axes={bias_axes!r:.40} of equation={equation!r:.60}")
         held = [axis for axis in out if axis in bias_axes]
-        bias = ctx.parameter("bias", _known_sizes(ctx, known, held), role="bias")
-        sizes = dict(zip(held, bias.shape, strict=True))
+        sizes = dict(zip(held, _known_sizes(ctx, known, held), strict=True))
+        # Keras stores size 1 for the axes between and behind that the bias does not have
         wide = [sizes.get(axis, 1) for axis in out[out.index(held[0]) :]]
-        total = ctx.broadcast("Add", [total, bias.reshaped(tuple(wide))])
+        total = ctx.broadcast("Add", [total, ctx.parameter("bias", tuple(wide), role="bias")])
     return activate(ctx, total, "activation")
 
 

@@ -42,6 +42,13 @@ def comparison(ctx: KerasLayer) -> Tensor:
     return ctx.unary("Not", holds) if ctx.type == "NotEqual" else holds
 
 
+@layer_reader("Gelu")
+def gelu(ctx: KerasLayer) -> Tensor:
+    """By a tangent (keras/ops/nn), unless it says that it is exact."""
+    kind = "tanh" if ctx.boolean("approximate", True) else "none"
+    return ctx.unary("Gelu", ctx.x, {"approximate": kind})
+
+
 @layer_reader("LogSoftmax")
 def log_softmax(ctx: KerasLayer) -> Tensor:
     """The logarithm of a softmax, over one axis."""

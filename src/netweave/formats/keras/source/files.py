@@ -12,8 +12,11 @@ from netweave.formats.keras.source.writer import write_source
 from netweave.passes import (
     absorb_biases,
     absorb_scales,
+    attention_fusion,
     chain,
     channels_first,
+    fuse_gelu,
+    fuse_layer_norm,
     prune,
     see_through,
     specialise,
@@ -33,7 +36,10 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFi
     """
     require_weights(graph, random_weights=random_weights)
     plain = chain(to_inference, see_through, absorb_scales, absorb_biases, prune)(graph)
-    source = write_source(channels_first(specialise(plain)), title=path.stem)
+    settled = channels_first(specialise(plain))
+    source = write_source(
+        chain(fuse_layer_norm, fuse_gelu, attention_fusion(projected_only=True))(settled), title=path.stem
+    )
     with replacing_files(path) as folder:
         (folder / path.name).write_text(source.text)
         np.savez(folder / f"{path.stem}.npz", allow_pickle=False, **source.arrays)

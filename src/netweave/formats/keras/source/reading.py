@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from netweave.files.node_writer import write_nodes
-from netweave.files.source_code.tidying import needed, without_identities
+from netweave.files.source_code.tidying import needed, without_identities, write_steps
+from netweave.formats.keras.source.layouts import channels_last_values
 from netweave.formats.keras.source.operators import TABLE
 from netweave.formats.keras.source.table import KerasNode
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from netweave.files.source_code.steps import Step
     from netweave.graph import Graph
 
-_KEPT = "layers.Global", "Pooling2D(keepdims=True)({0})"
+_KEPT = re.compile(r"layers\.Global(Average|Max)Pooling[123]D\(keepdims=True\)\(\{0\}\)")
 
 
 def steps_of(graph: Graph) -> list[Step]:
@@ -26,8 +28,9 @@ def steps_of(graph: Graph) -> list[Step]:
     Raises:
         UnsupportedError: Some cannot be written; each kind is named once, with the reason.
     """
-    steps = write_nodes(graph, TABLE, KerasNode, "Keras source")
-    steps = without_identities(needed(_without_turns(needed(steps, graph)), graph), graph)
+    make_node = partial(KerasNode, channels_last=channels_last_values(graph))
+    steps = write_steps(graph, TABLE, make_node, "Keras source")
+    steps = without_identities(needed(_without_turns(steps), graph), graph)
     return _without_flattens(steps, [value.name or "" for value in graph.outputs])
 
 
@@ -54,7 +57,7 @@ def _without_flattens(steps: Sequence[Step], outputs: Sequence[str]) -> list[Ste
     found: list[Step] = []
     for step in steps:
         pooling = makers.get(step.inputs[0])
-        is_kept = pooling and pooling.template.startswith(_KEPT[0]) and pooling.template.endswith(_KEPT[1])
+        is_kept = pooling and _KEPT.fullmatch(pooling.template)
         if pooling and is_kept and step.template == "layers.Flatten()({0})" and uses[step.inputs[0]] == 1:
             gone.add(id(pooling))
             template = pooling.template.replace("keepdims=True", "")

@@ -1,7 +1,7 @@
 """The table of operators that can be written, and what one is written from.
 
-Values of four axes are images: they have channels last in Keras, and channels first in the Graph. All others
-are as in the Graph.
+What convolutions read has channels last in Keras, and channels first in the Graph (``layouts``). All other
+values are as in the Graph.
 """
 
 from __future__ import annotations
@@ -11,22 +11,33 @@ from typing import TYPE_CHECKING, Any
 from netweave.files.node_writer import NotWritable, WriterTable
 from netweave.files.source_code.node import SourceNode
 from netweave.files.source_code.steps import Module, Step
+from netweave.formats.keras.source.layouts import IMAGE, RANKS
 from netweave.passes.specialise import same_pads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
+    import onnx_ir as ir
 
     from netweave.files.source_code.steps import Field
+    from netweave.graph import Graph
     from netweave.lowering.windows import Window
-
-IMAGE = 4
-"""Number of axes of an image: batch, height, width, channels."""
 
 
 class KerasNode(SourceNode):
-    """A node that is being written."""
+    """A node that is being written.
+
+    Args:
+        node: The node.
+        graph: The graph.
+        channels_last: Names of the values that have channels last in Keras.
+    """
+
+    def __init__(self, node: ir.Node, graph: Graph, channels_last: AbstractSet[str]) -> None:
+        super().__init__(node, graph)
+        self._channels_last = channels_last
 
     def step(
         self, template: str, *, inputs: Sequence[int] = (0,), module: Module | None = None, **more: Any
@@ -50,8 +61,28 @@ class KerasNode(SourceNode):
         """Return the node as a layer with weights; its state is in Keras's order, by Keras's names."""
         return self.step(template, module=Module(f"layers.{kind}", tuple(fields), state))
 
+    def for_node(self, node: ir.Node) -> KerasNode:
+        """Return another node of the same graph."""
+        return KerasNode(node, self.graph, self._channels_last)
+
+    def has_channels_last(self, index: int = 0) -> bool:
+        """Whether an input has channels last in Keras."""
+        return self.value(index).name in self._channels_last
+
+    def makes_channels_last(self, index: int = 0) -> bool:
+        """Whether an output has channels last in Keras."""
+        return self.outputs[index].name in self._channels_last
+
+    def is_image(self, index: int = 0) -> bool:
+        """Whether an input is an image with channels last in Keras."""
+        return self.rank(index) == IMAGE and self.has_channels_last(index)
+
+    def place(self, axis: int, index: int = 0) -> int:
+        """Return where an axis of an input, counted from the front, is in Keras."""
+        return places(self.rank(index))[axis] if self.has_channels_last(index) else axis
+
     def sizes(self, index: int = 0) -> list[int] | None:
-        """Return height and width of an image; None if they are not known."""
+        """Return the spatial sizes of an input, height and width of an image; None if they are not known."""
         found = self.shape(index)[2:]
         known = [size for size in found if size is not None]
         return known if len(known) == len(found) else None
@@ -61,6 +92,16 @@ class KerasNode(SourceNode):
         if self.rank(index) != IMAGE:
             raise NotWritable(f"it is written over images only, found {self.rank(index)} axes")
 
+    def dimensions(self, index: int = 0) -> str:
+        """Return what the names of layers over a value end with: 1D for sequences, 2D for images, 3D.
+
+        Raises:
+            NotWritable: The value has another number of axes.
+        """
+        if self.rank(index) not in RANKS:
+            raise NotWritable(f"it is written over 1, 2 or 3 spatial axes, found {self.rank(index)} axes")
+        return f"{self.rank(index) - 2}D"
+
 
 TABLE: WriterTable[KerasNode, Step | list[Step]] = WriterTable()
 """The operators that can be written."""
@@ -68,19 +109,32 @@ TABLE: WriterTable[KerasNode, Step | list[Step]] = WriterTable()
 writes = TABLE.writes
 
 
-def channels_last(axis: int, rank: int) -> int:
-    """Return where an axis of the Graph is in Keras."""
-    return [0, 3, 1, 2][axis] if rank == IMAGE else axis
+def places(rank: int) -> list[int]:
+    """Return where each axis of the Graph is in Keras, if channels are last there.
+
+    >>> places(4)
+    [0, 3, 1, 2]
+    """
+    return [0, rank - 1, *range(1, rank - 1)]
+
+
+def order(rank: int) -> list[int]:
+    """Return which axis of the Graph each axis of Keras is, if channels are last there.
+
+    >>> order(4)
+    [0, 2, 3, 1]
+    """
+    return [0, *range(2, rank), 1]
 
 
 def around(begin: Sequence[int], end: Sequence[int]) -> str:
-    """Return what is put around height and width as Keras takes it.
+    """Return what is put around the spatial axes as Keras takes it.
 
-    >>> around([1, 1], [1, 1]), around([0, 2], [1, 2])
-    ('1', '((0, 1), (2, 2))')
+    >>> around([1, 1], [1, 1]), around([0, 2], [1, 2]), around([0], [1])
+    ('1', '((0, 1), (2, 2))', '(0, 1)')
     """
     pairs = tuple(zip(begin, end, strict=True))
-    return str(begin[0]) if len({*begin, *end}) == 1 else repr(pairs)
+    return str(begin[0]) if len({*begin, *end}) == 1 else repr(pairs if len(pairs) > 1 else pairs[0])
 
 
 def is_same(node: KerasNode, window: Window) -> bool:
@@ -88,7 +142,7 @@ def is_same(node: KerasNode, window: Window) -> bool:
     if node.get("auto_pad", "NOTSET") == "SAME_UPPER":
         return True
     # with steps of 1 the padding is the same for every size
-    sizes = node.sizes() or ([1, 1] if set(window.strides) == {1} else None)
+    sizes = node.sizes() or ([1] * len(window.kernel) if set(window.strides) == {1} else None)
     if sizes is None or not any(window.onnx_pads):
         return False
     numbers = {"strides": window.strides, "dilations": window.dilations}

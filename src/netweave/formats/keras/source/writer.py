@@ -16,8 +16,9 @@ from netweave.files.source_code.naming import Names, block_name, identifier, sha
 from netweave.files.source_code.steps import Step
 from netweave.files.source_code.text import WIDTH, commented, file_name, literal, printable, wrapped
 from netweave.formats.keras.source.functions import FUNCTIONS
+from netweave.formats.keras.source.layouts import channels_last_values
 from netweave.formats.keras.source.reading import steps_of
-from netweave.formats.keras.source.table import IMAGE
+from netweave.formats.keras.source.table import order
 from netweave.graph import known_shape
 from netweave.graph.naming import free_name, take_name
 
@@ -152,10 +153,11 @@ class _Writer:
 
     def _build(self, parts: Sequence[Step | Block]) -> str:
         lines = ["def build():", '    """Return the net, its weights not yet loaded."""']
-        variables = self._input_variables()
+        variables, last = self._input_variables(), channels_last_values(self._graph)
         for value in self._graph.inputs:
-            shape = list(known_shape(value) or ())[1:]
-            sizes = (*shape[1:], shape[0]) if len(shape) == IMAGE - 1 else tuple(shape)
+            shape = known_shape(value) or ()
+            axes = order(len(shape)) if value.name in last else range(len(shape))
+            sizes = tuple(shape[axis] for axis in axes)[1:]
             dtype = "" if value.dtype is None or value.dtype.numpy() == np.float32 else ', dtype="int32"'
             name = self._inputs[value.name or ""]
             target = variables[value.name or ""]

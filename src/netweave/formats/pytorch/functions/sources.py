@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _MODULES = (
+    "backends/torch/attention.py",
     "graph/ops/box_geometry.py",
     "backends/torch/detectors.py",
     "backends/torch/proposals.py",

@@ -8,8 +8,16 @@ from netweave.errors import UnsupportedError
 from netweave.files import OutputFiles
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.pytorch.source.writer import write_source
-from netweave.passes import absorb_scales, chain, prune, to_inference
-from netweave.passes.scaffolding import see_through
+from netweave.passes import (
+    absorb_scales,
+    chain,
+    fuse_attention,
+    fuse_gelu,
+    fuse_layer_norm,
+    prune,
+    see_through,
+    to_inference,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +33,9 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFi
     The net is written as it predicts: without dropout, losses and labels.
     """
     require_weights(graph, random_weights=random_weights)
-    plain = chain(to_inference, see_through, absorb_scales, prune)(graph)
+    plain = chain(
+        to_inference, see_through, absorb_scales, fuse_layer_norm, fuse_gelu, fuse_attention, prune
+    )(graph)
     source = write_source(plain, title=path.stem)
     with replacing_files(path) as folder:
         (folder / path.name).write_text(source.text)

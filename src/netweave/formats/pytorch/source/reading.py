@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.files.node_writer import write_nodes
 from netweave.files.source_code.steps import Field, Module, Step
-from netweave.files.source_code.tidying import needed, without_identities
+from netweave.files.source_code.tidying import without_identities, write_steps
 from netweave.formats.pytorch.source.operators import TABLE
 from netweave.formats.pytorch.source.table import PyTorchNode
 
@@ -28,8 +27,8 @@ def steps_of(graph: Graph) -> list[Step]:
     Raises:
         UnsupportedError: Some cannot be written; each kind is named once, with the reason.
     """
-    steps = write_nodes(graph, TABLE, PyTorchNode, "PyTorch source")
-    return _joined(without_identities(needed(steps, graph), graph))
+    steps = write_steps(graph, TABLE, PyTorchNode, "PyTorch source")
+    return _joined(without_identities(steps, graph))
 
 
 def _joined(steps: list[Step]) -> list[Step]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from netweave.files.node_writer import WriterTable
 from netweave.files.source_code.node import SourceNode
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.text import number
+from netweave.graph import parameter_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TABLE: WriterTable[PyTorchNode, Step | list[Step]] = WriterTable()
 """The operators that can be written, as a step or several."""
@@ -31,5 +38,23 @@ class PyTorchNode(SourceNode):
         array = self.constant(index)
         if array.ndim == 0 or (array.size == 1 and array.ndim <= 1):
             return number(array.reshape(-1)[0]), [], None
-        fields = (Field("shape", tuple(array.shape)),)
-        return "{m}", [], Module("nn.Parameter", fields, {"": self.lazy_array(index)})
+        return "{m}", [], self.parameter(index)
+
+    def parameter(self, index: int) -> Module:
+        """Return a stored input as an array of the net, with the name that the source has for it."""
+        value = self.value(index)
+        fields = (Field("shape", self.stored_shape(index)),)
+        return Module("nn.Parameter", fields, {"": self.lazy_array(index)}, parameter_key(value) or "")
+
+    def step(
+        self,
+        template: str,
+        *,
+        inputs: Sequence[int] = (0,),
+        module: Module | None = None,
+        binds: bool = True,
+        num_outputs: int = 1,
+    ) -> Step:
+        """Return the node as an expression, named as the source names the array that it has."""
+        step = super().step(template, inputs=inputs, module=module, binds=binds, num_outputs=num_outputs)
+        return replace(step, name=module.name) if module is not None and module.name else step

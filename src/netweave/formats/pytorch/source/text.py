@@ -61,7 +61,7 @@ def constructor(module: Module, given: Mapping[str, str], defaults: Mapping[str,
         defaults: Other defaults than PyTorch's, of classes that the file defines.
     """
     if module.type == "nn.Parameter":
-        sizes = ", ".join(map(str, module.fields[0].value))
+        sizes = given.get("shape") or ", ".join(map(str, module.fields[0].value))
         return f"nn.Parameter(torch.empty({sizes}))"
     return f"{module.type}({', '.join(module.arguments(given, defaults))})"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import number
-from netweave.formats.keras.source.table import KerasNode, channels_last, writes
+from netweave.formats.keras.source.table import KerasNode, writes
 from netweave.lowering.nodes.arrays import clip_bounds
 from netweave.lowering.nodes.names import by_operator
 
@@ -45,10 +45,9 @@ def elu(node: KerasNode) -> Step:
 
 @writes("Gelu")
 def gelu(node: KerasNode) -> Step:
-    """By the error function, which Keras takes when it is given a name alone."""
-    if node.get("approximate") != "none":
-        raise NotWritable("its approximation is not written")
-    return node.step('layers.Activation("gelu")({0})')
+    """By the error function, which Keras takes when it is given a name alone, or by a tangent."""
+    is_exact = node.get("approximate") == "none"
+    return node.step('layers.Activation("gelu")({0})' if is_exact else "ops.gelu({0})")
 
 
 @writes("HardSigmoid")
@@ -102,7 +101,7 @@ def _is_words(value: ir.Value) -> bool:
 def softmax(node: KerasNode) -> Step:
     """Over one axis, or the logarithm of that."""
     rank = node.rank(0)
-    axis = channels_last(node.axis(), rank)
+    axis = node.place(node.axis())
     if node.op_type == "Softmax":
         return node.step(f"layers.Softmax({'' if axis == rank - 1 else axis})({{0}})")
     return node.step("ops.log_softmax({0})" if axis == rank - 1 else f"ops.log_softmax({{0}}, axis={axis})")

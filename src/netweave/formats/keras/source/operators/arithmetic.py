@@ -9,8 +9,9 @@ import numpy as np
 
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import number
-from netweave.formats.keras.source.operators.weighted import per_channel
-from netweave.formats.keras.source.table import IMAGE, KerasNode, channels_last, writes
+from netweave.formats.keras.source.operators.places import per_place
+from netweave.formats.keras.source.operators.weighted import biased_dense, per_channel
+from netweave.formats.keras.source.table import KerasNode, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,10 +45,12 @@ def merged(node: KerasNode) -> Step:
     """Several values, or a value and stored numbers."""
     indices = list(range(node.num_inputs))
     stored = [index for index in indices if node.is_stored(index)]
+    if node.op_type == "Add" and (dense := biased_dense(node)) is not None:
+        return dense
     if stored:
         return _affine(node, stored)
     ranks = {node.rank(index) for index in indices}
-    if len(ranks) > 1 and IMAGE in ranks:
+    if len(ranks) > 1 and any(node.has_channels_last(index) for index in indices):
         raise NotWritable("its values have another number of axes")
     if node.op_type == "Div":
         return replace(node.step("{0} / {1}", inputs=indices), binds=False)
@@ -78,10 +81,10 @@ def _affine(node: KerasNode, stored: list[int]) -> Step:
         return node.step(f"layers.Rescaling({number(scale)}{offset})({{0}})", inputs=[value])
     rank = node.rank(value)
     wide = array.reshape((1,) * (rank - array.ndim) + array.shape) if array.ndim <= rank else array
-    if rank != IMAGE or wide.size != wide.shape[1]:
-        raise NotWritable("its stored array is no number, nor one for each channel of an image")
-    factors, shifts = rule(wide.reshape(-1))
-    return per_channel(node, value, factors, shifts if np.any(shifts) else None)
+    if node.is_image(value) and wide.ndim == rank and wide.size == wide.shape[1]:
+        factors, shifts = rule(wide.reshape(-1))
+        return per_channel(node, value, factors, shifts if np.any(shifts) else None)
+    return per_place(node, value, *rule(wide))
 
 
 def _with_number(node: KerasNode, array: np.ndarray, value: int) -> Step:
@@ -114,13 +117,13 @@ def reduction(node: KerasNode) -> Step:
     axes = sorted(axis % rank for axis in given)
     if not axes:
         return node.step("{0}")
-    if rank == IMAGE and axes == [2, 3] and node.op_type in {"ReduceMean", "ReduceMax"}:
+    if node.is_image() and axes == [2, 3] and node.op_type in {"ReduceMean", "ReduceMax"}:
         kind = "Average" if node.op_type == "ReduceMean" else "Max"
         return node.step(f"layers.Global{kind}Pooling2D({'keepdims=True' if keeps else ''})({{0}})")
-    if not keeps and rank - len(axes) == IMAGE:
+    if not keeps and node.makes_channels_last():
         raise NotWritable("what is left of its axes would be an image")
-    mine = sorted(channels_last(axis, rank) for axis in axes)
-    left = [channels_last(axis, rank) for axis in range(rank) if axis not in axes]
+    mine = sorted(node.place(axis) for axis in axes)
+    left = [node.place(axis) for axis in range(rank) if axis not in axes]
     over = str(mine[0] if mine != [rank - 1] else -1) if len(mine) == 1 else repr(tuple(mine))
     template = _REDUCTIONS[node.op_type].replace("ARGS", f", axis={over}{', keepdims=True' if keeps else ''}")
     if not keeps and left != sorted(left):

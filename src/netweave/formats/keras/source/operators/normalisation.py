@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field
-from netweave.formats.keras.source.table import KerasNode, channels_last, writes
+from netweave.formats.keras.source.table import KerasNode, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
 
     from netweave.files.source_code.steps import Step
 
@@ -30,7 +30,7 @@ def layer_normalization(node: KerasNode) -> Step:
     """Over the last axes, or those that they are in Keras."""
     rank = node.rank(0)
     first = node.axis()
-    places = [channels_last(axis, rank) for axis in range(first, rank)]
+    places = [node.place(axis) for axis in range(first, rank)]
     mine = sorted(places)
     order = [places.index(axis) for axis in mine]
     sizes = [size or 0 for size in node.shape(0)[first:]]
@@ -43,7 +43,7 @@ def layer_normalization(node: KerasNode) -> Step:
         raise NotWritable("its sizes are not known, or its mean is read")
     fields = (
         Field("axis", -1 if mine == [rank - 1] else mine[0] if len(mine) == 1 else mine, -1),
-        Field("epsilon", round(node.get("epsilon"), 10), 1e-3),
+        Field("epsilon", node.decimal("epsilon"), 1e-3),
         Field("center", node.has(2), True),
     )
     return node.weighted("LayerNormalization", fields, state)
@@ -51,16 +51,16 @@ def layer_normalization(node: KerasNode) -> Step:
 
 def _turned(node: KerasNode, index: int, sizes: list[int], order: list[int]) -> Callable[[], np.ndarray]:
     """Return a function that gives an array of the normalised axes in Keras's order of them."""
-    array = node.lazy_array(index)
-    return lambda: np.broadcast_to(array(), sizes).transpose(order)
+    array = node.broadcast_array(index, sizes)
+    return lambda: array().transpose(order)
 
 
 @writes("InstanceNormalization", "GroupNormalization")
 def group_normalization(node: KerasNode) -> Step:
     """Over height, width and the channels of a group; -1 stands for groups of one channel."""
-    node.need_image()
+    node.dimensions()
     groups = node.get("num_groups") if node.op_type == "GroupNormalization" else -1
-    fields = (Field("groups", groups), Field("epsilon", round(node.get("epsilon"), 10), 1e-3))
+    fields = (Field("groups", groups), Field("epsilon", node.decimal("epsilon"), 1e-3))
     return node.weighted(
         "GroupNormalization", fields, {"gamma": node.lazy_array(1), "beta": node.lazy_array(2)}
     )

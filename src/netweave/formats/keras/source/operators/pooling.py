@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @writes("MaxPool", domain=DOMAIN)
 def max_pool(node: KerasNode) -> Step | list[Step]:
     """The largest of each window; zeros around take no part where nothing is negative, -inf never does."""
-    return _pooled(node, "MaxPooling2D", zeros_count=is_never_negative(node.value(0)), same_counts=True)
+    return _pooled(node, "Max", zeros_count=is_never_negative(node.value(0)), same_counts=True)
 
 
 @writes("AveragePool")
@@ -29,24 +29,24 @@ def max_pool(node: KerasNode) -> Step | list[Step]:
 def average_pool(node: KerasNode) -> Step | list[Step]:
     """The mean of each window; Keras's ``same`` leaves the padding out, zeros around count."""
     includes = pool_windows_of(node, "Keras").counts_padding
-    return _pooled(node, "AveragePooling2D", zeros_count=includes, same_counts=not includes)
+    return _pooled(node, "Average", zeros_count=includes, same_counts=not includes)
 
 
 def _pooled(node: KerasNode, kind: str, *, zeros_count: bool, same_counts: bool) -> Step | list[Step]:
-    node.need_image()
+    dimensions = node.dimensions()
     windows = pool_windows_of(node, "Keras", keeps_same=same_counts)
-    text = f"layers.{kind}({int_or_tuple(windows.kernel)}"
+    text = f"layers.{kind}Pooling{dimensions}({int_or_tuple(windows.kernel)}"
     text += f", strides={int_or_tuple(windows.strides)}" if windows.strides != windows.kernel else ""
     end = _whole_end(node, windows)
     if same_counts and is_same(node, Window(windows.kernel, windows.strides, windows.begin, end)):
         return node.step(f'{text}, padding="same")({{0}})')
     if not any(windows.begin) and not any(end):
         return node.step(f"{text})({{0}})")
-    if not zeros_count and kind == "MaxPooling2D":
+    if not zeros_count and kind == "Max":
         return _padded_below_all(node, f"{text})", windows.begin, end)
     if not zeros_count:
         raise NotWritable("its padding is not Keras's 'same', and zeros in its place would count")
-    return node.step(f"{text})(layers.ZeroPadding2D({around(windows.begin, end)})({{0}}))")
+    return node.step(f"{text})(layers.ZeroPadding{dimensions}({around(windows.begin, end)})({{0}}))")
 
 
 def _whole_end(node: KerasNode, windows: PoolWindows) -> list[int]:
@@ -61,7 +61,7 @@ def _whole_end(node: KerasNode, windows: PoolWindows) -> list[int]:
 
 def _padded_below_all(node: KerasNode, layer: str, begin: list[int], end: list[int]) -> list[Step]:
     """Return a maximum of what is padded with a number below all others."""
-    widths = ((0, 0), (begin[0], end[0]), (begin[1], end[1]), (0, 0))
+    widths = ((0, 0), *zip(begin, end, strict=True), (0, 0))
     padded = node.step(f"ops.pad({{0}}, {widths}, constant_values=-np.inf)")
     pooled = node.step(f"{layer}({{0}})")
     name = f"{pooled.outputs[0]}/padded"
@@ -71,6 +71,6 @@ def _padded_below_all(node: KerasNode, layer: str, begin: list[int], end: list[i
 @writes("GlobalAveragePool", "GlobalMaxPool")
 def global_pool(node: KerasNode) -> Step:
     """One number for each channel."""
-    node.need_image()
+    dimensions = node.dimensions()
     kind = "Average" if node.op_type == "GlobalAveragePool" else "Max"
-    return node.step(f"layers.Global{kind}Pooling2D(keepdims=True)({{0}})")
+    return node.step(f"layers.Global{kind}Pooling{dimensions}(keepdims=True)({{0}})")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field, Module
-from netweave.formats.keras.source.table import IMAGE, KerasNode, around, channels_last, writes
+from netweave.files.source_code.text import number
+from netweave.formats.keras.source.operators.places import with_stored_steps
+from netweave.formats.keras.source.table import KerasNode, around, order, places, writes
 from netweave.graph import known_shape
 from netweave.lowering.nodes.shape import permutation, repeats_elements, slice_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx_ir as ir
 
     from netweave.files.source_code.steps import Step
 
@@ -22,10 +22,13 @@ _DENSE = frozenset({"Gemm", "MatMul"})
 
 
 @writes("Concat")
-def concat(node: KerasNode) -> Step:
+def concat(node: KerasNode) -> Step | list[Step]:
     """After one another along an axis."""
     rank, indices = node.rank(0), list(range(node.num_inputs))
-    axis = channels_last(node.axis(), rank)
+    stored = {index: array for index in indices if (array := node.one_example(index)) is not None}
+    if len(stored) == 1 and len(indices) == 2:
+        return with_stored_steps(node, *stored.popitem())
+    axis = node.place(node.axis())
     places = ", ".join(f"{{{index}}}" for index in indices)
     given = "" if axis == rank - 1 else f"axis={axis}"
     return node.step(f"layers.Concatenate({given})([{places}])", inputs=indices)
@@ -40,7 +43,7 @@ def split(node: KerasNode) -> Step:
         where = repr([sum(sizes[: number + 1]) for number in range(count - 1)])
     else:
         where = str(count)
-    mine = channels_last(axis, rank)
+    mine = node.place(axis)
     template = f"ops.split({{0}}, {where}, axis={-1 if mine == rank - 1 else mine})"
     return node.step(template, num_outputs=count)
 
@@ -55,18 +58,17 @@ def reshape(node: KerasNode) -> Step:
         return node.step(_with_batch(node, old, new))
     if old[1:] == new[1:] and None not in new[1:]:
         return node.step("{0}")
-    if len(new) == 2 and (
-        len(old) != IMAGE or flattened_for_dense(node.ir_node) or prod(map(_size, old[2:])) == 1
-    ):
+    is_last, makes_last = node.has_channels_last(), node.makes_channels_last()
+    if len(new) == 2 and (not is_last or flattened_for_dense(node) or prod(map(_size, old[2:])) == 1):
         return node.step("layers.Flatten()({0})")
     text = "{0}"
-    if len(old) == IMAGE and prod(map(_size, old[2:])) != 1:
-        text = "layers.Permute((3, 1, 2))({0})"
+    if is_last and prod(map(_size, old[2:])) != 1:
+        text = f"layers.Permute({tuple(places(len(old))[1:])})({{0}})"
     sizes = tuple(map(_size, new[1:]))
-    if len(new) == IMAGE and prod(sizes[1:]) == 1:
-        return node.step(f"layers.Reshape((1, 1, {sizes[0]}))({text})")
+    if makes_last and prod(sizes[1:]) == 1:
+        return node.step(f"layers.Reshape({(*[1] * (len(new) - 2), sizes[0])})({text})")
     text = f"layers.Reshape({sizes})({text})"
-    return node.step(f"layers.Permute((2, 3, 1))({text})" if len(new) == IMAGE else text)
+    return node.step(f"layers.Permute({tuple(order(len(new))[1:])})({text})" if makes_last else text)
 
 
 def _keeps_batch(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
@@ -79,7 +81,8 @@ def _keeps_batch(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
 def _with_batch(node: KerasNode, old: Sequence[int | None], new: Sequence[int | None]) -> str:
     """Return a change of sizes that the first axis has a part in, by functions."""
     axis = node.ints(1)[0] if node.op_type in {"Squeeze", "Unsqueeze"} and node.has(1) else None
-    if axis is not None and node.constant(1).size == 1 and IMAGE not in {len(old), len(new)}:
+    is_last, makes_last = node.has_channels_last(), node.makes_channels_last()
+    if axis is not None and node.constant(1).size == 1 and not is_last and not makes_last:
         word = "squeeze" if node.op_type == "Squeeze" else "expand_dims"
         return f"ops.{word}({{0}}, {axis})"
     if list(new).count(None) > 1 or not new:
@@ -87,72 +90,81 @@ def _with_batch(node: KerasNode, old: Sequence[int | None], new: Sequence[int | 
     sizes = [-1 if size is None else size for size in new]
     if None not in new:
         sizes[0] = -1  # how many steps or examples there are stays open
-    text = "{0}" if len(old) != IMAGE else "ops.transpose({0}, (0, 3, 1, 2))"
+    text = f"ops.transpose({{0}}, {tuple(places(len(old)))})" if is_last else "{0}"
     text = f"ops.reshape({text}, {tuple(sizes)})"
-    return text if len(new) != IMAGE else f"ops.transpose({text}, (0, 2, 3, 1))"
+    return f"ops.transpose({text}, {tuple(order(len(new)))})" if makes_last else text
 
 
 def _size(size: int | None) -> int:
     return size or 0
 
 
-def flattened_for_dense(node: ir.Node) -> tuple[int, int, int] | None:
-    """Return the sizes of an image that a node flattens, if dense layers alone read it: rows may move."""
-    if node.domain or node.op_type not in {"Flatten", "Reshape"} or node.inputs[0] is None:
+def flattened_for_dense(node: KerasNode) -> tuple[int, ...] | None:
+    """Return channels and spatial sizes that a node flattens, if only dense layers read it: rows may move."""
+    if node.domain or node.op_type not in {"Flatten", "Reshape"} or not node.has_channels_last():
         return None
-    image, flat = known_shape(node.inputs[0]), known_shape(node.outputs[0])
+    image, flat = node.shape(0), known_shape(node.outputs[0])
     readers = [use.node for use in node.outputs[0].uses()]
-    if image is None or flat is None or len(image) != IMAGE or len(flat) != 2 or None in image[1:]:
+    if flat is None or len(flat) != 2 or None in image[1:]:
         return None
     if node.outputs[0].is_graph_output() or any(
         reader.domain or reader.op_type not in _DENSE or reader.inputs[0] is not node.outputs[0]
         for reader in readers
     ):
         return None
-    return _size(image[1]), _size(image[2]), _size(image[3])
+    return tuple(map(_size, image[1:]))
 
 
 @writes("Transpose")
 def transpose(node: KerasNode) -> Step:
     """Axes in another order."""
-    rank = node.rank(0)
-    perm = permutation(node)
-    order = [0, 2, 3, 1] if rank == IMAGE else list(range(rank))
-    places = [channels_last(perm[axis], rank) for axis in order]
-    if places[0] != 0:
-        return node.step(f"ops.transpose({{0}}, {tuple(places)})")
-    return node.step(f"layers.Permute({tuple(places[1:])})({{0}})")
+    rank, perm = node.rank(0), permutation(node)
+    axes = order(rank) if node.makes_channels_last() else range(rank)
+    mine = [node.place(perm[axis]) for axis in axes]
+    if mine == list(range(rank)):
+        return node.step("{0}")
+    if mine[0] != 0:
+        return node.step(f"ops.transpose({{0}}, {tuple(mine)})")
+    return node.step(f"layers.Permute({tuple(mine[1:])})({{0}})")
 
 
 @writes("Pad")
 def pad(node: KerasNode) -> Step:
-    """Zeros around height and width."""
-    node.need_image()
-    pads = node.ints(1)
+    """Numbers around some axes; zeros around the spatial ones are a layer."""
+    rank, pads = node.rank(0), node.ints(1)
     value = float(node.constant(2).reshape(-1)[0]) if node.has(2) else 0.0
-    is_spatial = not any((*pads[:2], *pads[4:6])) and min(pads) >= 0
-    if node.get("mode") != "constant" or value or node.has(3) or not is_spatial:
-        raise NotWritable("Keras's layer puts zeros around height and width only")
-    return node.step(f"layers.ZeroPadding2D({around(pads[2:4], pads[6:])})({{0}})")
+    if not any(pads):
+        return node.step("{0}")
+    if node.get("mode") != "constant" or node.has(3) or min(pads) < 0:
+        raise NotWritable("Keras puts numbers around values, and nothing is cut off")
+    is_spatial = not any((*pads[:2], *pads[rank : rank + 2]))
+    if node.has_channels_last() and is_spatial and not value:
+        shown = around(pads[2:rank], pads[rank + 2 :])
+        return node.step(f"layers.ZeroPadding{node.dimensions()}({shown})({{0}})")
+    axes = order(rank) if node.has_channels_last() else range(rank)
+    widths = tuple((pads[axis], pads[rank + axis]) for axis in axes)
+    more = f", constant_values={number(value)}" if value else ""
+    return node.step(f"ops.pad({{0}}, {widths}{more})")
 
 
 @writes("Slice")
 def slice_(node: KerasNode) -> Step:
     """A part; of height and width alone a layer cuts it out."""
     rank, ranges = node.rank(0), slice_ranges(node)
-    sizes = node.sizes() if rank == IMAGE else None
-    if sizes and all(axis in {2, 3} and step == 1 for axis, _, _, step in ranges):
-        begin, end = [0, 0], [0, 0]
+    sizes = node.sizes() if node.has_channels_last() else None
+    if sizes and all(axis > 1 and step == 1 for axis, _, _, step in ranges):
+        begin, end = [0] * len(sizes), [0] * len(sizes)
         for axis, start, stop, _ in ranges:
             first, last, _ = slice(start, stop).indices(sizes[axis - 2])
             begin[axis - 2], end[axis - 2] = first, sizes[axis - 2] - last
-        return node.step(f"layers.Cropping2D({around(begin, end)})({{0}})")
+        return node.step(f"layers.Cropping{node.dimensions()}({around(begin, end)})({{0}})")
     parts = [":"] * rank
     for axis, start, stop, step in ranges:
-        until = "" if stop >= FAR else str(stop)
+        until = "" if stop >= FAR or stop == node.shape(0)[axis] else str(stop)
         by = f":{step}" if step > 1 else ""
-        parts[channels_last(axis, rank)] = f"{start or ''}:{until}{by}"
-    return node.step(f"{{0}}[{_key(parts)}]")
+        parts[node.place(axis)] = f"{start or ''}:{until}{by}"
+    is_whole = all(part == ":" for part in parts)
+    return node.step("{0}" if is_whole else f"{{0}}[{_key(parts)}]")
 
 
 FAR = (1 << 31) - 1
@@ -176,7 +188,7 @@ def gather(node: KerasNode) -> Step:
     """Rows of a stored table by whole numbers, or stored places along an axis."""
     axis, rank = node.axis(), node.rank(0)
     if node.is_stored(0):
-        if axis or rank != 2 or node.rank(1) == IMAGE - 1:
+        if axis or rank != 2 or node.makes_channels_last():
             raise NotWritable("only rows of a stored table are written")
         rows, columns = node.stored_shape(0)
         fields = (Field("input_dim", rows), Field("output_dim", columns))
@@ -184,12 +196,12 @@ def gather(node: KerasNode) -> Step:
         return node.step("{m}({0})", inputs=[1], module=module)
     if not node.is_stored(1) or node.constant(1).size > MOST_PLACES or node.constant(1).ndim > 1:
         raise NotWritable("only rows of a stored table, and stored places, are written")
-    places, mine = node.constant(1), channels_last(axis, rank)
-    if places.ndim:
-        return node.step(f"ops.take({{0}}, np.array({places.tolist()}), axis={mine})")
-    if rank == IMAGE + 1 or (rank == IMAGE and axis != 1):
+    indices, mine = node.constant(1), node.place(axis)
+    if indices.ndim:
+        return node.step(f"ops.take({{0}}, np.array({indices.tolist()}), axis={mine})")
+    if node.makes_channels_last() or (node.has_channels_last() and axis != 1):
         raise NotWritable("what is left of its axes would be in another order")
-    return node.step(f"{{0}}[{_key([':'] * mine + [str(int(places))] + [':'] * (rank - mine - 1))}]")
+    return node.step(f"{{0}}[{_key([':'] * mine + [str(int(indices))] + [':'] * (rank - mine - 1))}]")
 
 
 MOST_PLACES = 64

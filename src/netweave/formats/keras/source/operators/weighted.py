@@ -9,9 +9,10 @@ import numpy as np
 
 from netweave.files.node_writer import NotWritable, int_or_tuple
 from netweave.files.source_code.steps import Field, Module, Step
-from netweave.formats.keras.source.table import IMAGE, KerasNode, around, is_same, writes
+from netweave.formats.keras.source.table import KerasNode, around, is_same, writes
 from netweave.lowering.nodes.arrays import channel_slopes, dense_arrays, statistics_arrays
 from netweave.lowering.nodes.windows import window_of
+from netweave.passes.projections import dense_before
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,15 +23,15 @@ State = dict[str, "Callable[[], np.ndarray]"]
 @writes("Conv")
 def conv(node: KerasNode) -> Step:
     """A convolution, or one for each channel; padding that Keras has no word for is put before it."""
-    node.need_image()
+    dimensions = node.dimensions()
     out, per_group, *kernel = node.stored_shape(1)
     group, channels = node.get("group"), per_group * node.get("group")
     window = window_of(node, keeps_same=True)
     before, padding = "{m}({0})", "same" if is_same(node, window) else "valid"
     if padding == "valid" and any(window.onnx_pads):
-        before = f"{{m}}(layers.ZeroPadding2D({around(window.pads, window.end_pads)})({{0}}))"
-    is_depthwise = per_group == 1 and group == channels > 1
-    if is_depthwise and window.strides[0] != window.strides[1]:
+        before = f"{{m}}(layers.ZeroPadding{dimensions}({around(window.pads, window.end_pads)})({{0}}))"
+    is_depthwise = per_group == 1 and group == channels > 1 and dimensions != "3D"
+    if is_depthwise and len(set(window.strides)) > 1:
         raise NotWritable("Keras has no depthwise convolution with different strides")
     settings: tuple[Field, ...] = (
         Field("strides", int_or_tuple(window.strides), 1),
@@ -46,7 +47,9 @@ def conv(node: KerasNode) -> Step:
             Field("depth_multiplier", out // channels, 1),
             bias,
         )
-        return node.weighted("DepthwiseConv2D", fields, _state(node, _depthwise(out // channels)), before)
+        return node.weighted(
+            f"DepthwiseConv{dimensions}", fields, _state(node, _depthwise(out // channels)), before
+        )
     fields = (
         Field("filters", out),
         Field("kernel_size", int_or_tuple(kernel)),
@@ -54,11 +57,16 @@ def conv(node: KerasNode) -> Step:
         Field("groups", group, 1),
         bias,
     )
-    return node.weighted("Conv2D", fields, _state(node, lambda w: w.transpose(2, 3, 1, 0)), before)
+    return node.weighted(f"Conv{dimensions}", fields, _state(node, _kernel), before)
+
+
+def _kernel(w: np.ndarray) -> np.ndarray:
+    """Return weights with the spatial axes before the channels of input and output."""
+    return w.transpose(*range(2, w.ndim), 1, 0)
 
 
 def _depthwise(multiplier: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda w: w.reshape(-1, multiplier, *w.shape[2:]).transpose(2, 3, 0, 1)
+    return lambda w: w.reshape(-1, multiplier, *w.shape[2:]).transpose(*range(2, w.ndim), 0, 1)
 
 
 def _state(node: KerasNode, turned: Callable[[np.ndarray], np.ndarray]) -> State:
@@ -73,7 +81,7 @@ def conv_transpose(node: KerasNode) -> Step:
 
     Groups, which Keras has not, are one convolution with zeros between them.
     """
-    node.need_image()
+    dimensions = node.dimensions()
     weight, group = node.stored_shape(1), node.get("group")
     window = window_of(node)
     kernel, strides = window.kernel, window.strides
@@ -81,7 +89,7 @@ def conv_transpose(node: KerasNode) -> Step:
         raise NotWritable("Keras has no transposed convolution with dilation")
     if group > 1 and group * prod(weight) > MOST_ZEROS:
         raise NotWritable(f"Keras has no transposed convolution by groups, and these are {group}")
-    added = node.get("output_padding") or [0, 0]
+    added = node.get("output_padding") or [0] * len(kernel)
     begin, end = window.pads, [pad - more for pad, more in zip(window.end_pads, added, strict=True)]
     missing = [max(-pad, 0) for pad in end]
     if any(more >= stride for more, stride in zip(missing, strides, strict=True)):
@@ -97,11 +105,11 @@ def conv_transpose(node: KerasNode) -> Step:
         Field("output_padding", int_or_tuple(missing) if is_longer else (), ()),
         Field("use_bias", node.has(2), True),
     )
-    state = _state(node, lambda w: _with_zeros(w, group).transpose(2, 3, 1, 0))
+    state = _state(node, lambda w: _kernel(_with_zeros(w, group)))
     cut = [max(pad, 0) for pad in end]
     crops = (not is_same or is_longer) and (any(begin) or any(cut))
-    template = f"layers.Cropping2D({around(begin, cut)})({{m}}({{0}}))" if crops else "{m}({0})"
-    return node.weighted("Conv2DTranspose", fields, state, template)
+    template = f"layers.Cropping{dimensions}({around(begin, cut)})({{m}}({{0}}))" if crops else "{m}({0})"
+    return node.weighted(f"Conv{dimensions}Transpose", fields, state, template)
 
 
 MOST_ZEROS = 1 << 24
@@ -122,16 +130,32 @@ def _with_zeros(weight: np.ndarray, group: int) -> np.ndarray:
 @writes("MatMul")
 def matmul(node: KerasNode) -> Step | list[Step]:
     """A product with a stored matrix, over the last axis, or of two stacks of matrices."""
-    if not node.is_stored(0) and not node.is_stored(1) and node.rank(0) == node.rank(1) == 3:
+    is_plain = not any(not node.is_stored(index) and node.has_channels_last(index) for index in (0, 1))
+    if not node.is_stored(0) and not node.is_stored(1) and is_plain and node.rank(0) == node.rank(1) > 2:
         return node.step("ops.matmul({0}, {1})", inputs=[0, 1])
-    if not node.is_stored(1) or node.rank(1) != 2 or node.rank(0) == IMAGE:
+    if not node.is_stored(1) or node.rank(1) != 2 or not is_plain:
         raise NotWritable("only products with a stored matrix, and those of stacks of matrices, are written")
-    return dense(node)
+    return dense_layer(node)
+
+
+def biased_dense(add: KerasNode) -> Step | None:
+    """Return a dense layer for a node that adds a bias to a product over the last axis; None for others."""
+    found = dense_before(add.outputs[0])
+    if found is None or found.nodes[-1] is not add.ir_node or add.makes_channels_last():
+        return None
+    return dense_layer(add.for_node(found.nodes[0])).with_bias(
+        found.vector, add.outputs[0].name or "", add.layers, setting="use_bias"
+    )
 
 
 @writes("Gemm")
-def dense(node: KerasNode) -> Step:
-    """A dense layer, with its factors taken into the arrays."""
+def dense(node: KerasNode) -> Step | list[Step]:
+    """A dense layer."""
+    return dense_layer(node)
+
+
+def dense_layer(node: KerasNode) -> Step:
+    """Return a dense layer, with the factors of its node taken into the arrays."""
     arrays = dense_arrays(node)
     state: State = {"kernel": lambda: _rows(node, arrays.weight().T)}
     state |= {"bias": arrays.bias} if arrays.bias else {}
@@ -144,16 +168,15 @@ def _rows(node: KerasNode, matrix: np.ndarray) -> np.ndarray:
     image = flattened_image(node, 0)
     if image is None:
         return matrix
-    channels, height, width = image
-    return matrix.reshape(channels, height, width, -1).transpose(1, 2, 0, 3).reshape(matrix.shape)
+    return np.moveaxis(matrix.reshape(*image, -1), 0, -2).reshape(matrix.shape)
 
 
-def flattened_image(node: KerasNode, index: int) -> tuple[int, int, int] | None:
-    """Return channels, height and width of the image that an input is, flattened for dense layers alone."""
+def flattened_image(node: KerasNode, index: int) -> tuple[int, ...] | None:
+    """Return channels and spatial sizes of what an input is, flattened for dense layers alone."""
     from netweave.formats.keras.source.operators.shape import flattened_for_dense
 
     maker = node.value(index).producer()
-    return flattened_for_dense(maker) if maker is not None else None
+    return flattened_for_dense(node.for_node(maker)) if maker is not None else None
 
 
 @writes("BatchNormalization")
@@ -162,8 +185,8 @@ def batch_normalization(node: KerasNode) -> Step:
     names = ("gamma", "beta", "moving_mean", "moving_variance")
     state: State = dict(zip(names, statistics_arrays(node), strict=True))
     fields = (
-        Field("axis", -1 if node.rank(0) in {2, IMAGE} else 1, -1),
-        Field("epsilon", round(node.get("epsilon"), 10), 1e-3),
+        Field("axis", -1 if node.place(1) == node.rank(0) - 1 else 1, -1),
+        Field("epsilon", node.decimal("epsilon"), 1e-3),
         Field("momentum", round(node.get("momentum"), 7), 0.99),
     )
     return node.weighted("BatchNormalization", fields, state)
@@ -176,9 +199,9 @@ def prelu(node: KerasNode) -> Step:
     channels = node.shape(0)[1]
     if channels is None:
         raise NotWritable("the number of its channels is not known")
-    is_image = node.rank(0) == IMAGE
-    shape = (1, 1, channels) if is_image else (channels,)
-    fields = (Field("shared_axes", [1, 2], False),) if is_image else ()
+    shared = [axis for axis in range(1, node.rank(0)) if axis != node.place(1)]
+    shape = [1 if axis in shared else channels for axis in range(1, node.rank(0))]
+    fields = (Field("shared_axes", shared, False),) if shared else ()
     state: State = {"alpha": lambda: np.broadcast_to(slopes(), shape)}
     return node.weighted("PReLU", fields, state)
 
@@ -186,7 +209,7 @@ def prelu(node: KerasNode) -> Step:
 def per_channel(node: KerasNode, index: int, scale: np.ndarray, shift: np.ndarray | None) -> Step:
     """Return a scale and a shift of an image for each channel: a convolution of one element for each."""
     channels = node.shape(index)[1]
-    if node.rank(index) != IMAGE or channels is None:
+    if not node.is_image(index) or channels is None:
         raise NotWritable("its stored array is no number, nor one for each channel of an image")
     state: State = {"kernel": lambda: np.broadcast_to(scale, (channels,)).reshape(1, 1, channels, 1)}
     if shift is not None:

@@ -22,7 +22,6 @@ _EXPRESSIONS = {
     **{op_type: f"{name}({{0}})" for op_type, name in _FUNCTIONS.items()},
     "Dropout": "{0}",
     "Elu": "F.elu({0}, <alpha>)",
-    "Gelu": 'F.gelu({0}, approximate="<approximate>")',
     "HardSigmoid": "torch.clamp(<alpha> * {0} + <beta>, 0.0, 1.0)",
     "Identity": "{0}",
     "LeakyRelu": "F.leaky_relu({0}, <alpha>)",
@@ -33,6 +32,13 @@ _EXPRESSIONS = {
 def plain(node: PyTorchNode) -> Step:
     """A function with its settings."""
     return node.step(node.with_settings(_EXPRESSIONS[node.op_type]))
+
+
+@writes("Gelu")
+def gelu(node: PyTorchNode) -> Step:
+    """By the error function, or by a tangent close to it."""
+    is_exact = node.get("approximate") == "none"
+    return node.step("F.gelu({0})" if is_exact else 'F.gelu({0}, approximate="tanh")')
 
 
 @writes("Neg")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
+from netweave.formats.pytorch.source.operators.weighted import biased_linear
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ _PAIRS = {"Max": "torch.maximum", "Min": "torch.minimum"}
 
 @writes(*_SIGNS)
 def sign(node: PyTorchNode) -> Step:
-    """Two operands with a sign between them."""
+    """Two operands with a sign between them, or a dense layer with the bias that is added to it."""
+    if node.op_type == "Add" and (dense := biased_linear(node)) is not None:
+        return dense
     return _pair(node, f"<left> {_SIGNS[node.op_type]} <right>")
 
 

@@ -19,7 +19,7 @@ def batch_normalization(node: PyTorchNode) -> Step:
     axes = max(1, node.rank(0) - 2)
     fields = (
         Field("num_features", channels),
-        Field("eps", node.get("epsilon"), 1e-5),
+        Field("eps", node.decimal("epsilon"), 1e-5),
         Field("momentum", round(1 - node.get("momentum"), 7), 0.1),
     )
     return node.step("{m}({0})", module=Module(f"nn.BatchNorm{min(axes, 3)}d", fields, state))
@@ -30,11 +30,30 @@ def instance_normalization(node: PyTorchNode) -> Step:
     """By the statistics of each picture and channel."""
     fields = (
         Field("num_features", node.shape(1)[0]),
-        Field("eps", node.get("epsilon"), 1e-5),
+        Field("eps", node.decimal("epsilon"), 1e-5),
         Field("affine", True, False),
     )
     state = {"weight": node.lazy_array(1), "bias": node.lazy_array(2)}
     return node.step("{m}({0})", module=Module(f"nn.InstanceNorm{node.rank(0) - 2}d", fields, state))
+
+
+@writes("LayerNormalization")
+def layer_normalization(node: PyTorchNode) -> Step:
+    """By the statistics of the last axes of each place."""
+    sizes = [size or 0 for size in node.shape(0)[node.axis() :]]
+    if 0 in sizes or any(value.uses() for value in node.outputs[1:]):
+        raise NotWritable("its sizes are not known, or its mean is read")
+    fields = (
+        Field("normalized_shape", sizes[0] if len(sizes) == 1 else tuple(sizes)),
+        Field("eps", node.decimal("epsilon"), 1e-5),
+        Field("bias", node.has(2), True),
+    )
+    state = {
+        name: node.broadcast_array(index, sizes)
+        for index, name in ((1, "weight"), (2, "bias"))
+        if node.has(index)
+    }
+    return node.step("{m}({0})", module=Module("nn.LayerNorm", fields, state))
 
 
 @writes("LRN")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
+from netweave.files.source_code.steps import Field, Module
 from netweave.files.source_code.text import number
 from netweave.formats.pytorch.source.operators.weighted import pad_argument
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
@@ -18,10 +19,30 @@ if TYPE_CHECKING:
 def concat(node: PyTorchNode) -> Step:
     """After one another along an axis."""
     numbers = range(node.num_inputs)
-    if any(node.is_stored(index) for index in numbers):
+    stored = {index: module for index in numbers if (module := _repeated(node, index)) is not None}
+    if len(stored) > 1 or len(stored) == node.num_inputs:
+        raise NotWritable("two of its inputs are stored")
+    inputs = [index for index in numbers if index not in stored]
+    batch = f"{{0}}.shape[0], {', '.join(['-1'] * (node.rank(0) - 1))}"
+    places = [
+        f"{{m}}.expand({batch})" if index in stored else f"{{{inputs.index(index)}}}" for index in numbers
+    ]
+    module = next(iter(stored.values()), None)
+    return node.step(f"torch.cat([{', '.join(places)}], {node.get('axis')})", inputs=inputs, module=module)
+
+
+def _repeated(node: PyTorchNode, index: int) -> Module | None:
+    """Return a stored input of one example, repeated for all of them or not; None for a computed one."""
+    maker = node.value(index).producer()
+    if maker is not None and maker.op_type == "Expand" and not maker.domain:
+        expand = node.for_node(maker)
+        is_row = expand.is_stored(0) and expand.shape(0) == (1, *node.shape(index)[1:])
+        return expand.parameter(0) if is_row else None
+    if not node.is_stored(index):
+        return None
+    if node.stored_shape(index)[:1] != (1,):
         raise NotWritable("one of its inputs is stored")
-    places = ", ".join(f"{{{index}}}" for index in numbers)
-    return node.step(f"torch.cat([{places}], {node.get('axis')})", inputs=list(numbers))
+    return node.parameter(index)
 
 
 @writes("Split")
@@ -89,10 +110,13 @@ def slice_(node: PyTorchNode) -> Step:
     parts = [":"] * node.rank(0)
     for axis, start, end, step in slice_ranges(node):
         first = str(start) if start else ""
-        last = str(end) if abs(end) < 1 << 31 else ""
+        is_whole = abs(end) >= 1 << 31 or end == node.shape(0)[axis]
+        last = "" if is_whole else str(end)
         parts[axis] = f"{first}:{last}" + (f":{step}" if step > 1 else "")
-    while len(parts) > 1 and parts[-1] == ":":
+    while parts and parts[-1] == ":":
         parts.pop()
+    if not parts:
+        return node.step("{0}")
     return node.step(f"{{0}}[{', '.join(parts)}]")
 
 
@@ -104,6 +128,8 @@ def pad(node: PyTorchNode) -> Step:
     if mode not in modes or (node.has(3) and node.ints(3) != list(range(node.rank(0)))):
         raise NotWritable(f"padding in the mode {mode!r} over some axes is not written")
     pads, rank = node.ints(1), node.rank(0)
+    if not any(pads):
+        return node.step("{0}")
     begin, end = pads[:rank], pads[rank:]
     while len(begin) > 1 and begin[0] == end[0] == 0 and (mode == "constant" or len(begin) > rank - 2):
         begin, end = begin[1:], end[1:]
@@ -174,7 +200,7 @@ def expand(node: PyTorchNode) -> Step:
 @writes("Gather")
 def gather(node: PyTorchNode) -> Step:
     """Rows of a stored table, by whole numbers."""
-    from netweave.files.source_code.steps import Field, Module
+    from netweave.files.source_code.steps import Module
 
     if node.is_stored(0) and node.get("axis") == 0 and node.rank(0) == 2:
         rows, columns = node.shape(0)

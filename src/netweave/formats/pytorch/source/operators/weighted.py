@@ -9,6 +9,7 @@ from netweave.files.source_code.steps import Field, Module, Step
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.lowering.nodes.arrays import dense_arrays
 from netweave.lowering.nodes.windows import window_of
+from netweave.passes.projections import dense_before
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,15 +75,20 @@ def _rank(window: Window) -> int:
 def matmul(node: PyTorchNode) -> Step | list[Step]:
     """A product with a stored matrix as a dense layer, or of two values."""
     if node.is_stored(1) and node.rank(1) == 2:
-        return linear(node)
+        return linear_layer(node)
     if node.is_stored(0) or node.is_stored(1):
         raise NotWritable("it multiplies with a stored array that is no matrix")
     return node.step("{0} @ {1}", inputs=(0, 1), binds=False)
 
 
 @writes("Gemm")
-def linear(node: PyTorchNode) -> Step:
-    """A dense layer, with its factors taken into the arrays."""
+def linear(node: PyTorchNode) -> Step | list[Step]:
+    """A dense layer."""
+    return linear_layer(node)
+
+
+def linear_layer(node: PyTorchNode) -> Step:
+    """Return a dense layer, with the factors of its node taken into the arrays."""
     arrays = dense_arrays(node)
     state = {"weight": arrays.weight} | ({"bias": arrays.bias} if arrays.bias else {})
     fields = (
@@ -91,6 +97,16 @@ def linear(node: PyTorchNode) -> Step:
         Field("bias", arrays.bias is not None, True),
     )
     return node.step("{m}({0})", module=Module("nn.Linear", fields, state))
+
+
+def biased_linear(add: PyTorchNode) -> Step | None:
+    """Return a dense layer for a node that adds a bias to a product over the last axis; None for others."""
+    found = dense_before(add.outputs[0])
+    if found is None or found.nodes[-1] is not add.ir_node:
+        return None
+    return linear_layer(add.for_node(found.nodes[0])).with_bias(
+        found.vector, add.outputs[0].name or "", add.layers, setting="bias"
+    )
 
 
 def _state(node: PyTorchNode) -> dict[str, Callable[[], np.ndarray]]:

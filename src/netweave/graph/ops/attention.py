@@ -1,0 +1,91 @@
+"""Attention as one operator: ONNX has it from opset 23 on, later than the opset of a Graph.
+
+N examples, L queries, S keys, H heads, D features of each head, E features of each step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.graph.operators import Attributes, Dim, operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def _attention_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
+    query, key, value = shapes[:3]
+    num_heads = attributes.get("num_heads", 0)
+    rank = 3 if num_heads else 4
+    for name, shape in (("query", query), ("key", key), ("value", value)):
+        if len(shape) != rank:
+            raise ValueError(f"a {name} with {len(shape)} axes, expected {rank}")
+    for shape in (query, key, value) if num_heads else ():
+        if isinstance(shape[-1], int) and shape[-1] % num_heads:
+            raise ValueError(f"{shape[-1]} features, expected a multiple of the {num_heads} heads")
+    return [(*query[:-1], value[-1])]
+
+
+def _projected_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
+    query, output_weight = shapes[0], shapes[9]
+    if len(query) != 3:
+        raise ValueError(f"a query with {len(query)} axes, expected 3: batch, steps, features")
+    return [(*query[:-1], output_weight[-1])]
+
+
+def _attend(
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    mask: np.ndarray | None,
+    attributes: Attributes,
+) -> np.ndarray:
+    """Return the values of each head weighted by the softmax of the scores: (N, H, L, D)."""
+    scores = query @ np.swapaxes(key, -1, -2) * np.float32(attributes["scale"])
+    if attributes.get("is_causal", 0):
+        allowed = np.tri(*scores.shape[-2:], dtype=np.bool_)
+        scores = np.where(allowed, scores, -np.inf)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + mask
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(weights / weights.sum(-1, keepdims=True) @ value)
+
+
+def _heads(x: np.ndarray, num_heads: int) -> np.ndarray:
+    """Return (N, H, L, D) of (N, L, H * D)."""
+    return x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
+
+
+@operator("Attention", shapes=_attention_shapes, defaults={"num_heads": 0, "is_causal": 0})
+def attention(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """ONNX Attention-23: ``softmax(scale * query @ key.T + mask) @ value`` for each head.
+
+    Inputs: query (N, L, H * D), key (N, S, H * D), value (N, S, H * Dv), and a mask for (N, H, L, S), which
+    is added, or of booleans, True where a score counts.
+    Attributes: ``num_heads``; 0 where the inputs have an axis for the heads, (N, H, L, D). ``scale``.
+    ``is_causal``: no query sees a later key.
+    """
+    query, key, value = inputs[:3]
+    mask = inputs[3] if len(inputs) > 3 else None
+    num_heads = attributes.get("num_heads", 0)
+    if not num_heads:
+        return [_attend(query, key, value, mask, attributes).astype(query.dtype)]
+    q, k, v = (_heads(x, num_heads) for x in (query, key, value))
+    made = _attend(q, k, v, mask, attributes)
+    return [made.swapaxes(1, 2).reshape(*query.shape[:2], -1).astype(query.dtype)]
+
+
+@operator("MultiHeadAttention", shapes=_projected_shapes, defaults={"is_causal": 0})
+def multi_head_attention(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """Attention with its four dense layers, as torch.nn.MultiheadAttention and keras.layers have it.
+
+    Inputs: query (N, L, E), key and value (N, S, E); weight (E, H * D) and bias (H * D,) of the dense layers
+    before query, key and value; weight (H * D, E) and bias (E,) of the one behind.
+    Attributes: ``num_heads``, ``scale``, ``is_causal``, as of Attention.
+    """
+    sequences, arrays = inputs[:3], inputs[3:11]
+    projected = [x @ arrays[2 * i] + arrays[2 * i + 1] for i, x in enumerate(sequences)]
+    (made,) = attention(projected, attributes)
+    return [(made @ arrays[6] + arrays[7]).astype(sequences[0].dtype)]

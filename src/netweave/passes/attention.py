@@ -1,0 +1,408 @@
+"""Attention put together again: scores of queries and keys, their softmax, and the values weighted by it.
+
+Exporters write it in pieces, each in its own way: with the scale before the product, behind it or half of it
+on either side, with the heads parted before or behind the dense layers, with steps or examples first. What
+they have in common is two products around a softmax; where the elements come from is asked of ``views``.
+
+N examples, L queries, S keys, H heads, D features of each head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.errors import NetweaveError
+from netweave.graph import DOMAIN, attributes_of, infer_shapes, known_shape
+from netweave.passes.projections import joined_rows, places_of, projected_output, projection_of
+from netweave.passes.prune import prune
+from netweave.passes.rewrite import Pass, Rewriter, has_one_reader
+from netweave.passes.scaffolding import see_through
+from netweave.passes.specialise import specialise
+from netweave.passes.views import OpenSizes, View, number_of, scalar_factor, views_after, views_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.graph import Graph
+
+NEVER = -1e4
+"""What is added to a score that must not count is this or less: e to its power is 0 in float32."""
+
+
+def attention_fusion(*, projected_only: bool = False) -> Pass:
+    """Return a pass that makes one operator of the nodes that compute attention.
+
+    - MultiHeadAttention with the dense layers around it, where these are those that torch.nn and Keras have.
+    - Attention of three sequences, whose last axis holds the heads one after another.
+    - Attention of values with an axis for the heads, where each head is changed before: rotated, normalised.
+
+    Args:
+        projected_only: Whether only attention with its dense layers is made one operator.
+    """
+
+    def edit(graph: Graph) -> None:
+        rewriter, sizes, masks = Rewriter(graph), OpenSizes(), _Masks(graph)
+        is_changed = False
+        for node in list(graph.nodes):
+            scores = _scores_around(node) if node.op_type == "Softmax" and not node.domain else None
+            heads = _heads_of(scores, sizes) if scores is not None else None
+            if scores is not None and heads is not None:
+                settled = masks.settled(scores)
+                is_changed |= _replace(rewriter, settled, heads, sizes, projected_only=projected_only)
+        if is_changed:
+            prune.edit(graph)
+            infer_shapes(graph)
+
+    return Pass(edit)
+
+
+fuse_attention = attention_fusion()
+"""The pass for frameworks that have attention of any values, with any mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """The core of attention.
+
+    Attributes:
+        query: First factor of the scores.
+        key: Second factor of the scores, its last two axes exchanged.
+        value: What the softmax weights.
+        factor: What the scores are multiplied by.
+        mask: What is added to the scores: a value, or numbers.
+        nodes: The nodes from the scores' product to the last one.
+    """
+
+    query: ir.Value
+    key: ir.Value
+    value: ir.Value
+    factor: float
+    mask: ir.Value | np.ndarray | None
+    nodes: tuple[ir.Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Queries, keys and values of all heads, (N, H, steps, D): views of earlier values, the nearest first."""
+
+    query: list[View]
+    key: list[View]
+    value: list[View]
+
+    @property
+    def all(self) -> tuple[list[View], list[View], list[View]]:
+        """The three."""
+        return self.query, self.key, self.value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the weighted values: (N, H, L, D)."""
+        return (*self.query[0].elements.shape[:3], self.value[0].elements.shape[3])
+
+
+# The core.
+
+
+def _scores_around(softmax: ir.Node) -> _Scores | None:
+    """Return the core of attention that a softmax stands in."""
+    weights = softmax.outputs[0]
+    shape = known_shape(weights)
+    if shape is None or attributes_of(softmax).get("axis", -1) not in {-1, len(shape) - 1}:
+        return None
+    guard = _guard(softmax)
+    if guard:
+        weights = guard[-1].outputs[0]
+    last = next((use.node for use in weights.uses() if use.idx == 0), None)
+    if last is None or last.op_type != "MatMul" or last.domain or not has_one_reader(weights):
+        return None
+    scores, mask, nodes = softmax.inputs[0], None, [softmax, *guard, last]
+    masked = _masked(scores) if scores is not None else None
+    if masked is not None:
+        node, scores, mask = masked
+        nodes.insert(0, node)
+    product = _scaled_product(scores) if scores is not None else None
+    value = last.inputs[1]
+    if product is None or value is None or value.const_value is not None:
+        return None
+    factor, inner = product
+    query, key = inner[0].inputs
+    if query is None or key is None or query.const_value is not None or key.const_value is not None:
+        return None
+    return _Scores(query, key, value, factor, mask, (*inner, *nodes))
+
+
+def _guard(softmax: ir.Node) -> list[ir.Node]:
+    """Return the nodes that put zeros where a softmax over no key at all gives no numbers."""
+    weights = softmax.outputs[0]
+    readers = {use.node.op_type: use.node for use in weights.uses()}
+    test, choice = readers.get("IsNaN"), readers.get("Where")
+    if readers.keys() != {"IsNaN", "Where"} or test is None or choice is None or weights.is_graph_output():
+        return []
+    is_guard = choice.inputs[0] is test.outputs[0] and choice.inputs[2] is weights
+    return [test, choice] if is_guard and number_of(choice.inputs[1]) == 0 else []
+
+
+def _scaled_product(value: ir.Value) -> tuple[float, list[ir.Node]] | None:
+    """Return the factor and the nodes of a product of two matrices, its result multiplied by numbers."""
+    factor = 1.0
+    nodes: list[ir.Node] = []
+    while (node := value.producer()) is not None and has_one_reader(value) and not node.domain:
+        nodes.insert(0, node)
+        if node.op_type == "MatMul":
+            return factor, nodes
+        scaled = scalar_factor(node)
+        if scaled is None:
+            return None
+        value, factor = scaled[0], factor * scaled[1]
+    return None
+
+
+def _masked(scores: ir.Value) -> tuple[ir.Node, ir.Value, ir.Value | np.ndarray] | None:
+    """Return the node that masks scores, the scores, and what is added to them."""
+    node = scores.producer()
+    if node is None or node.domain or not has_one_reader(scores):
+        return None
+    if node.op_type == "Add":
+        for scored, mask in (tuple(node.inputs), tuple(reversed(node.inputs))):
+            if scored is not None and mask is not None and _scaled_product(scored) is not None:
+                return node, scored, mask
+    if node.op_type == "Where" and node.inputs[0] is not None and node.inputs[0].const_value is not None:
+        allowed = node.inputs[0].const_value.numpy()
+        first, second = node.inputs[1:]
+        for scored, fill, counts in ((first, second, allowed), (second, first, ~allowed)):
+            never = fill.const_value if fill is not None else None
+            if scored is not None and never is not None and never.size == 1 and never.numpy().max() <= NEVER:
+                return node, scored, np.where(counts, np.float32(0), never.numpy().reshape(()))
+    return None
+
+
+def _heads_of(scores: _Scores, sizes: OpenSizes) -> _Heads | None:
+    """Return queries, keys and values as views with an axis for the heads; None where they have none."""
+    query = views_of(scores.query, sizes, scales=True)
+    turned = [
+        replace(view, elements=view.elements.swapaxes(-1, -2))
+        for view in views_of(scores.key, sizes, scales=True)
+        if view.elements.ndim == 4
+    ]
+    value = views_of(scores.value, sizes)
+    if not query or not turned or not value:
+        return None
+    shapes = [views[0].elements.shape for views in (query, turned, value)]
+    if any(len(shape) != 4 for shape in shapes) or len({shape[:2] for shape in shapes}) > 1:
+        return None
+    return _Heads(query, turned, value)
+
+
+# What is put in its place.
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused:
+    """An operator for attention, and what it takes the place of.
+
+    Attributes:
+        op_type: The operator.
+        inputs: Its inputs but for the mask.
+        settings: Its attributes but for the mask's.
+        result: The value that it makes.
+        nodes: The nodes that it does the work of.
+    """
+
+    op_type: str
+    inputs: Sequence[ir.Value]
+    settings: Mapping[str, Any]
+    result: ir.Value
+    nodes: Sequence[ir.Node]
+
+
+def _replace(
+    rewriter: Rewriter, scores: _Scores, heads: _Heads, sizes: OpenSizes, *, projected_only: bool
+) -> bool:
+    """Put one operator in the place of attention, the largest that fits; return whether one does."""
+    stored = _stored(scores.mask)
+    is_causal = stored is not None and _is_causal(stored)
+    is_masked = scores.mask is not None and not is_causal
+    fused = None if is_masked else _with_projections(rewriter, scores, heads, sizes)
+    if fused is None and not projected_only:
+        fused = _of_sequences(rewriter, scores, heads, sizes) or _of_heads(scores, heads)
+    if fused is None:
+        return False
+    masks: list[ir.Value] = []
+    if isinstance(scores.mask, ir.Value):
+        masks = [scores.mask] if is_masked else []
+    elif scores.mask is not None and is_masked:
+        masks = [rewriter.initializer(ir.Tensor(scores.mask), f"{fused.result.name}/mask")]
+    settings = {**fused.settings, "is_causal": 1 if is_causal else None}
+    inputs = [*fused.inputs, *masks]
+    rewriter.fuse(set(fused.nodes), fused.result, fused.op_type, inputs, settings, domain=DOMAIN)
+    return True
+
+
+def _with_projections(rewriter: Rewriter, scores: _Scores, heads: _Heads, sizes: OpenSizes) -> _Fused | None:
+    """Return attention with the four dense layers around it, if it has them."""
+    output = projected_output(scores.nodes[-1].outputs[0], heads.shape, sizes)
+    projections = [projection_of(views[-1], sizes) for views in heads.all]
+    layers = [each for each in projections if each is not None]
+    if output is None or len(layers) < 3:
+        return None
+    arrays = [array for layer in layers for array in layer.arrays(rewriter)]
+    inputs = [*(layer.source for layer in layers), *arrays, *output.arrays(rewriter)]
+    far = [views[-1] for views in heads.all]
+    nodes = [*scores.nodes, *output.nodes]
+    nodes += [node for layer in layers for node in layer.nodes]
+    nodes += [node for view in far for node in view.nodes]
+    settings = {"num_heads": heads.shape[1], "scale": _scale(scores, far)}
+    return _Fused("MultiHeadAttention", inputs, settings, output.result, nodes)
+
+
+def _of_sequences(rewriter: Rewriter, scores: _Scores, heads: _Heads, sizes: OpenSizes) -> _Fused | None:
+    """Return attention of three sequences (N, steps, H * D), if the heads are parts of such."""
+    chosen = [next((view for view in views if _begin(view) is not None), None) for views in heads.all]
+    views = [view for view in chosen if view is not None]
+    joined = views_after(scores.nodes[-1].outputs[0], sizes)
+    made = next((pair for pair in joined if _is_joined(pair[1], heads.shape)), None)
+    if len(views) < 3 or made is None:
+        return None
+    result, after = made
+    nodes = [*scores.nodes, *after.nodes, *(node for view in views for node in view.nodes)]
+    settings = {"num_heads": heads.shape[1], "scale": _scale(scores, views)}
+    last = result.producer()
+    assert last is not None
+    return _Fused("Attention", _cut(rewriter, last, views), settings, result, nodes)
+
+
+def _of_heads(scores: _Scores, heads: _Heads) -> _Fused | None:
+    """Return attention of values with an axis for the heads."""
+    views = []
+    for each in heads.all:
+        plain = [view for view in each if view.is_whole]
+        if not plain:
+            return None
+        views.append(plain[-1])
+    nodes = [*scores.nodes, *(node for view in views for node in view.nodes)]
+    settings = {"scale": _scale(scores, views)}
+    return _Fused("Attention", [view.source for view in views], settings, scores.nodes[-1].outputs[0], nodes)
+
+
+def _scale(scores: _Scores, views: Sequence[View]) -> float:
+    return scores.factor * views[0].factor * views[1].factor
+
+
+def _begin(view: View) -> int | None:
+    """Return the first of the columns of a sequence (N, steps, C) that the heads are, one after another."""
+    count, num_heads, steps, width = view.elements.shape
+    places = places_of(view) if len(view.sizes) == 3 else None
+    if places is None or view.sizes[:2] != (count, steps):
+        return None
+    rows, columns = places
+    begin = int(columns[0, 0])
+    is_plain = np.array_equal(rows.reshape(-1), np.arange(count * steps))
+    wanted = np.arange(begin, begin + num_heads * width).reshape(num_heads, width)
+    return begin if is_plain and np.array_equal(columns, wanted) else None
+
+
+def _is_joined(view: View, shape: tuple[int, ...]) -> bool:
+    """Whether a view of heads (N, H, L, D) is the sequence (N, L, H * D)."""
+    if view.elements.ndim != 3 or view.elements.shape[:2] != (shape[0], shape[2]):
+        return False
+    rows = joined_rows(view, shape)
+    return rows is not None and np.array_equal(rows, np.arange(rows.size))
+
+
+def _cut(rewriter: Rewriter, before: ir.Node, views: Sequence[View]) -> list[ir.Value]:
+    """Return the sequences that queries, keys and values are, cut out of what holds several of them."""
+    begins = [_begin(view) or 0 for view in views]
+    widths = [view.elements.shape[1] * view.elements.shape[3] for view in views]
+    sources = {view.source for view in views}
+    if (
+        len(sources) == 1
+        and begins == [sum(widths[:at]) for at in range(3)]
+        and sum(widths) == views[0].sizes[2]
+    ):
+        counts = rewriter.initializer(ir.Tensor(np.array(widths, np.int64)), f"{views[0].source.name}/widths")
+        split = rewriter.insert(before, "Split", [views[0].source, counts], {"axis": 2}, num_outputs=3)
+        return list(split.outputs)
+    return [
+        view.source if width == view.sizes[2] else _part(rewriter, before, view.source, begin, width)
+        for view, begin, width in zip(views, begins, widths, strict=True)
+    ]
+
+
+def _part(rewriter: Rewriter, before: ir.Node, value: ir.Value, begin: int, width: int) -> ir.Value:
+    """Return some columns of a sequence."""
+    bounds = [
+        rewriter.initializer(ir.Tensor(np.array([number], np.int64)), f"{value.name}/part")
+        for number in (begin, begin + width, 2)
+    ]
+    return rewriter.insert(before, "Slice", [value, *bounds]).outputs[0]
+
+
+class _Masks:
+    """The masks of a graph that are computed from sizes alone, as numbers.
+
+    Args:
+        graph: The graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._known: dict[str, ir.Value] | None = None
+
+    def settled(self, scores: _Scores) -> _Scores:
+        """Return the core of attention with its mask as numbers, if it is one for all."""
+        mask = _stored(scores.mask)
+        if mask is None and isinstance(scores.mask, ir.Value):
+            mask = self._of_sizes(scores.mask)
+        if mask is None or (mask.ndim == 4 and (mask != mask[:1]).any()):
+            return scores
+        if not mask.any():
+            return replace(scores, mask=None)
+        is_open = isinstance(scores.mask, ir.Value) and scores.mask.const_value is None
+        if is_open and not _is_causal(mask[:1]):
+            return scores
+        return replace(scores, mask=mask[:1] if mask.ndim == 4 else mask)
+
+    def _of_sizes(self, value: ir.Value) -> np.ndarray | None:
+        """Return what a value is for inputs of some sizes, if their numbers do not count."""
+        if self._known is None:
+            self._known = self._folded()
+        found = self._known.get(value.name or "")
+        return None if found is None or found.const_value is None else found.const_value.numpy()
+
+    def _folded(self) -> dict[str, ir.Value]:
+        shapes = {
+            value.name or "": [
+                size if isinstance(size, int) else 2 if axis == 0 else MANY
+                for axis, size in enumerate(value.shape or ())
+            ]
+            for value in self._graph.inputs
+        }
+        try:
+            folded = see_through(specialise(self._graph, shapes))
+        except NetweaveError:
+            return {}
+        values = folded.values()
+        return values | {name: values[to] for name, to in folded.aliases.items() if to in values}
+
+
+MANY = 29
+"""So many steps are taken where their number is open: enough to tell a causal mask from one of a window."""
+
+
+def _stored(mask: ir.Value | np.ndarray | None) -> np.ndarray | None:
+    if isinstance(mask, ir.Value):
+        return mask.const_value.numpy() if mask.const_value is not None else None
+    return mask
+
+
+def _is_causal(mask: np.ndarray) -> bool:
+    """Whether a mask takes out of each row the keys behind the query, and nothing else."""
+    steps = mask.shape[-1] if mask.ndim >= 2 else 0
+    if steps < 2 or mask.shape[-2] != steps or mask.size != steps * steps:
+        return False
+    square, allowed = mask.reshape(steps, steps), np.tri(steps, dtype=np.bool_)
+    return bool((square[allowed] == 0).all() and (square[~allowed] <= NEVER).all())
