@@ -20,7 +20,6 @@ from netweave.errors import UsageError
             r"contrib\.MultiBoxPriors; is it one of MultiBox",
         ),
         (lambda: mx.sym.CaffeOp, r"no mx\.sym\.CaffeOp; use the operators of mx\.sym"),
-        (lambda: mx.operator.NumpyOp, r"NumpyOp; write it as mx\.operator\.CustomOp"),
         (lambda: mx.io.ImageDetIter, r"no mx\.io\.ImageDetIter; is it one of"),
         (
             lambda: mx.gluon.model_zoo.vision.resnet19_v1,

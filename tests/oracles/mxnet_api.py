@@ -432,6 +432,43 @@ def custom_operator(mx: Any) -> Arrays:
 
 
 @program
+def temporal_classification(mx: Any) -> Arrays:
+    """CTC losses and gradients: both blanks, repeats, lengths, a label that is too long; gluon's loss."""
+    steps, batch, classes = 6, 4, 5
+    rows = {
+        "first": [[1, 2, 0, 0], [3, 3, 1, 0], [4, 0, 0, 0], [1, 1, 1, 1]],
+        "last": [[0, 1, -1, -1], [2, 2, 3, -1], [-1, -1, -1, -1], [1, 0, 2, 3]],
+    }
+    found = {}
+    for blank, labels in rows.items():
+        for key, lengths in {"whole": (None, None), "parts": ([6, 5, 4, 6], [2, 3, 1, 2])}.items():
+            data, label = mx.nd.array(numbers(steps, batch, classes)), mx.nd.array(labels)
+            data.attach_grad()
+            given = (
+                {}
+                if lengths[0] is None
+                else {
+                    "data_lengths": mx.nd.array(lengths[0]),
+                    "label_lengths": mx.nd.array(lengths[1]),
+                    "use_data_lengths": True,
+                    "use_label_lengths": True,
+                }
+            )
+            if blank == "last" and given:
+                label = mx.nd.array([[0, 1, 0, 0], [2, 2, 3, 0], [1, 0, 0, 0], [1, 0, 2, 3]])
+            with mx.autograd.record():
+                loss = mx.nd.contrib.ctc_loss(data, label, blank_label=blank, **given)
+            loss.backward(mx.nd.array([1.0, 2.0, 0.5, 1.0]))
+            found[f"{blank} {key}"] = loss.asnumpy()
+            found[f"{blank} {key} gradient"] = data.grad.asnumpy()
+    pred = mx.nd.array(numbers(batch, steps, classes))
+    found["gluon"] = mx.gluon.loss.CTCLoss(weight=2.0)(pred, mx.nd.array(rows["last"])).asnumpy()
+    x = mx.sym.contrib.ctc_loss(mx.sym.Variable("data"), mx.sym.Variable("label"))
+    found["symbol"] = np.array([str(one) for one in x.infer_shape(data=(6, 4, 5), label=(4, 3))[1]])
+    return found
+
+
+@program
 def checkpoint(mx: Any) -> Arrays:
     """The bytes of a checkpoint's arrays, and of records."""
     with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,6 @@ REMEDIES = {
     "mx.sym.CaffeOp": "use the operators of mx.sym; netweave.load reads the Caffe net itself",
     "mx.sym.CaffeLoss": "use mx.sym.SoftmaxOutput; netweave.load reads the Caffe net itself",
     "mx.sym.TorchModule": "write the module with netweave.operator(arrays='torch')",
-    "mx.operator.NumpyOp": "write it as mx.operator.CustomOp, which replaced it in MXNet 0.9",
 }
 """The way out for what is not here, by MXNet's name."""
 

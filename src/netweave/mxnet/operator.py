@@ -1,231 +1,24 @@
-"""``mx.operator``: operators of the user's own, as ``CustomOp`` and ``CustomOpProp``."""
+"""``mx.operator``: operators of the user's own."""
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
+from netweave.mxnet.custom_op import CustomOp, CustomOpProp, get_all_registered_operators, register
+from netweave.mxnet.python_op import NDArrayOp, NumpyOp, PythonOp
 
-from netweave.errors import RunError, UsageError
-from netweave.graph import DOMAIN, Effect, Operator, register_operator
-from netweave.mxnet import recording
-from netweave.mxnet.context import context_of
-from netweave.mxnet.ndarray.array import NDArray, numpy_type
-from netweave.symbol.registry import READERS, OperatorReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import onnx_ir as ir
-
-    from netweave.symbol.context import MXNetOperator
-    from netweave.symbol.settings import Settings
-
-ENTRY = "MXNetCustom"
-"""The operator's name in a Graph."""
-
-
-class CustomOp:
-    """What computes: a subclass has ``forward`` and ``backward``, which call ``assign`` for each output."""
-
-    def forward(self, is_train: bool, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
-        """Compute the outputs."""
-        raise NotImplementedError
-
-    def backward(self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any) -> None:
-        """Compute the gradients of the inputs; zero where it is not written."""
-
-    def assign(self, dst: NDArray, req: str, src: Any) -> None:
-        """Write, or add, to an array as ``req`` says."""
-        if req in {"write", "inplace"}:
-            dst[:] = src
-        elif req == "add":
-            dst[:] = dst + src
-
-
-class CustomOpProp:
-    """What an operator takes and gives: a subclass has ``create_operator``, and what differs.
-
-    Args:
-        need_top_grad: Whether the gradient of its output is looked at; a loss does not.
-    """
-
-    def __init__(self, need_top_grad: bool = True) -> None:
-        self.need_top_grad_ = need_top_grad
-
-    def list_arguments(self) -> list[str]:
-        """Return the names of its inputs."""
-        return ["data"]
-
-    def list_outputs(self) -> list[str]:
-        """Return the names of its outputs."""
-        return ["output"]
-
-    def list_auxiliary_states(self) -> list[str]:
-        """Return the names of its auxiliary states."""
-        return []
-
-    def infer_shape(self, in_shape: Any) -> Any:
-        """Return sizes of inputs, outputs and auxiliary states."""
-        return in_shape, [in_shape[0]] * len(self.list_outputs()), []
-
-    def infer_type(self, in_type: Any) -> Any:
-        """Return element types of inputs, outputs and auxiliary states."""
-        return in_type, [in_type[0]] * len(self.list_outputs()), []
-
-    def declare_backward_dependency(self, out_grad: Any, in_data: Any, out_data: Any) -> Any:
-        """As MXNet has it; everything is kept here."""
-        return [*(out_grad if self.need_top_grad_ else ()), *in_data, *out_data]
-
-    def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> CustomOp:
-        """Return what computes."""
-        return CustomOp()
-
-
-_PROPS: dict[str, type[CustomOpProp]] = {}
-
-
-def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]]:
-    """Make an operator known by a name: ``mx.sym.Custom(..., op_type=reg_name)``."""
-
-    def enter(klass: type[CustomOpProp]) -> type[CustomOpProp]:
-        _PROPS[reg_name] = klass
-        _prop.cache_clear()
-        _instance.cache_clear()
-        return klass
-
-    return enter
-
-
-def get_all_registered_operators() -> list[str]:
-    """Return the names of all operators."""
-    return sorted({*READERS, *_PROPS})
-
-
-@lru_cache(maxsize=1024)
-def _prop(op_type: str, settings: str) -> CustomOpProp:
-    if op_type not in _PROPS:
-        known = ", ".join(sorted(_PROPS)) or "none"
-        raise UsageError(
-            f"no custom operator {op_type!r} is registered; there are: {known}; decorate its "
-            "CustomOpProp with @mx.operator.register"
-        )
-    return _PROPS[op_type](**json.loads(settings))
-
-
-@lru_cache(maxsize=1024)
-def _instance(op_type: str, settings: str, node: str, facts: tuple[Any, ...]) -> CustomOp:
-    """Return what computes a node, which may keep something from forward to backward."""
-    shapes, types, context = facts
-    return _prop(op_type, settings).create_operator(context, [list(one) for one in shapes], list(types))
-
-
-def _operator(tensors: Sequence[torch.Tensor], op_type: str, settings: str, node: str) -> CustomOp:
-    shapes = tuple(tuple(one.shape) for one in tensors)
-    types = tuple(numpy_type(one.dtype) for one in tensors)
-    return _instance(op_type, settings, node, (shapes, types, context_of(tensors[0].device)))
-
-
-def _out_shapes(shapes: Sequence[Any], op_type: str, settings: str) -> list[tuple[int, ...]]:
-    found = _prop(op_type, settings).infer_shape([list(one) for one in shapes])
-    return [tuple(one) for one in found[1]]
-
-
-def _forward(*inputs: torch.Tensor, op_type: str, settings: str, node: str) -> list[torch.Tensor]:
-    shapes = _out_shapes([one.shape for one in inputs], op_type, settings)
-    outputs = [NDArray(inputs[0].new_zeros(shape)) for shape in shapes]
-    own = _operator(inputs, op_type, settings, node)
-    arrays = [NDArray(one.detach()) for one in inputs]
-    with recording.modes(recording=False, training=None):
-        own.forward(recording.is_training(), ["write"] * len(outputs), arrays, outputs, [])
-    return [one.tensor for one in outputs]
-
-
-def _gradient(
-    inputs: Sequence[torch.Tensor],
-    outputs: Sequence[torch.Tensor],
-    above: Any,
-    op_type: str,
-    settings: str,
-    node: str,
-) -> list[torch.Tensor]:
-    own = _operator(inputs, op_type, settings, node)
-    heads = above if isinstance(above, list) else [above]
-    grads = [NDArray(torch.zeros_like(one)) for one in inputs]
-    top, in_data, out_data = ([NDArray(one.detach()) for one in row] for row in (heads, inputs, outputs))
-    with recording.modes(recording=False, training=None):
-        own.backward(["write"] * len(grads), top, in_data, out_data, grads, [])
-    return [one.tensor for one in grads]
-
-
-def _numpy_only(inputs: Any, attributes: Any) -> Any:
-    raise RunError("a CustomOp runs on torch only; run the net with mx.mod, or with backend 'torch'")
-
-
-def _shape_rule(given: Sequence[Any], attributes: Any) -> list[tuple[Any, ...]]:
-    return [tuple(one) for one in _out_shapes(given, attributes["op_type"], attributes["settings"])]
-
-
-register_operator(
-    Operator(
-        op_type=ENTRY,
-        shapes=_shape_rule,
-        forward=_numpy_only,
-        effects=frozenset({Effect.WORLD}),
-        source="MXNet's CustomOp",
-        tensor_forward=_forward,
-        tensor_gradient=_gradient,
-        defaults={"op_type": "", "settings": "{}", "node": ""},
-    )
-)
-
-
-def _own_settings(settings: Settings) -> str:
-    own = {
-        key: text
-        for key, text in settings.texts().items()
-        if key != "op_type" and not (key.startswith("__") and key.endswith("__"))
-    }
-    return json.dumps(own, sort_keys=True)
-
-
-def _of(settings: Settings) -> CustomOpProp:
-    return _prop(settings.string("op_type"), _own_settings(settings))
-
-
-def _arguments(settings: Settings) -> Sequence[str]:
-    prop = _of(settings)
-    if prop.list_auxiliary_states():
-        raise UsageError(
-            "a CustomOp with auxiliary states is not supported; keep them in the operator itself"
-        )
-    return prop.list_arguments()
-
-
-def _read(ctx: MXNetOperator) -> ir.Value | Sequence[ir.Value]:
-    own, op_type = _own_settings(ctx.settings), ctx.settings.string("op_type")
-    ctx.settings.ignore(*ctx.settings.texts())
-    prop = _prop(op_type, own)
-    names = prop.list_arguments()
-    known = [ctx.known_sizes(name) for name in names]
-    asked = prop.infer_shape([list(sizes or ()) for sizes in known])[0]
-    values = [
-        ctx.input(name, default=tuple(sizes or wanted) or None)
-        for name, sizes, wanted in zip(names, known, asked, strict=True)
-    ]
-    attributes = {"op_type": op_type, "settings": own, "node": ctx.place}
-    outputs = len(prop.list_outputs())
-    return ctx.add_many(ENTRY, values, attributes, outputs=outputs, domain=DOMAIN)
-
-
-READERS["Custom"] = OperatorReader(
-    _read, _arguments, count=lambda settings: len(_of(settings).list_outputs())
-)
+__all__ = [
+    "CustomOp",
+    "CustomOpProp",
+    "NDArrayOp",
+    "NumpyOp",
+    "PythonOp",
+    "get_all_registered_operators",
+    "register",
+]
 
 
 def __getattr__(name: str) -> Any:
     from netweave.mxnet.base import missing
 
-    raise missing("mx.operator", name, ["CustomOp", "CustomOpProp", "register"])
+    raise missing("mx.operator", name, __all__)

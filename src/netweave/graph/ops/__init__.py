@@ -3,6 +3,7 @@
 from netweave.graph.ops import (
     attention,
     caffe_recurrent,
+    ctc,
     detection,
     losses,
     multibox,
@@ -19,6 +20,7 @@ from netweave.graph.ops import (
 __all__ = [
     "attention",
     "caffe_recurrent",
+    "ctc",
     "detection",
     "losses",
     "multibox",

@@ -232,6 +232,58 @@ class TripletLoss(Loss):
         return loss if self._weight is None else loss * self._weight
 
 
+class CTCLoss(Loss):
+    """How well the steps spell the labels; blank is the last class, and -1 pads labels.
+
+    Args:
+        layout: ``NTC`` or ``TNC``, of the predictions.
+        label_layout: ``NT`` or ``TN``.
+        weight: Factor of the loss; None for 1.
+        kwargs: As for all blocks.
+
+    Raises:
+        UsageError: There is no such layout.
+    """
+
+    def __init__(
+        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None, **kwargs: Any
+    ) -> None:
+        if layout not in {"NTC", "TNC"} or label_layout not in {"NT", "TN"}:
+            raise UsageError(
+                f"layout is {layout!r} and label_layout {label_layout!r}, expected 'NTC' or 'TNC', and 'NT' "
+                "or 'TN'"
+            )
+        self._layout, self._label_layout = layout, label_layout
+        super().__init__(weight, label_layout.find("N"), **kwargs)
+
+    def hybrid_forward(
+        self,
+        F: Any,
+        pred: Any,
+        label: Any,
+        pred_lengths: Any = None,
+        label_lengths: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:
+        """Compute the loss of each sequence."""
+        if self._layout == "NTC":
+            pred = F.swapaxes(pred, dim1=0, dim2=1)
+        if self._label_layout == "TN":
+            label = F.swapaxes(label, dim1=0, dim2=1)
+        lengths = {"data_lengths": pred_lengths, "label_lengths": label_lengths}
+        loss = F.CTCLoss(
+            pred,
+            label,
+            **{name: value for name, value in lengths.items() if value is not None},
+            use_data_lengths=pred_lengths is not None,
+            use_label_lengths=label_lengths is not None,
+            blank_label="last",
+        )
+        if sample_weight is not None:
+            loss = F.broadcast_mul(loss, sample_weight)
+        return loss if self._weight is None else loss * self._weight
+
+
 def __getattr__(name: str) -> Any:
     from netweave.mxnet.base import missing
 

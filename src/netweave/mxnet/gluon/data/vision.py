@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,53 @@ class FashionMNIST(MNIST):
     """The same of clothes."""
 
     default = "fashion-mnist"
+
+
+class ImageFolderDataset(Dataset):
+    """Images in folders: ``root/CLASS/FILE``, with the number of the class as their label.
+
+    Args:
+        root: The folder of the classes.
+        flag: 0 for grey images, 1 for colour.
+        transform: A function of image and label.
+
+    Attributes:
+        synsets: Names of the classes, by their number.
+        items: (file, label) of each image.
+
+    Raises:
+        UsageError: There is no such folder.
+    """
+
+    suffixes = (".jpg", ".jpeg", ".png")
+
+    def __init__(self, root: str, flag: int = 1, transform: Any = None) -> None:
+        folder = Path(root).expanduser()
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is not a folder; expected one with a folder of images for each class")
+        self._flag, self._transform = flag, transform
+        entries = sorted(folder.iterdir(), key=lambda path: path.name)
+        classes = [path for path in entries if path.is_dir()]
+        for path in entries:
+            if path not in classes:
+                warnings.warn(f"{path} is not a folder and is left out", stacklevel=2)
+        self.synsets = [path.name for path in classes]
+        self.items: list[tuple[str, int]] = []
+        for label, each in enumerate(classes):
+            for file in sorted(each.iterdir(), key=lambda path: path.name):
+                if file.suffix.lower() in self.suffixes:
+                    self.items.append((str(file), label))
+                else:
+                    kinds = ", ".join(self.suffixes)
+                    warnings.warn(f"{file} is left out: images are {kinds}", stacklevel=2)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, idx: int) -> Any:
+        file, label = self.items[idx]
+        record = image.imread(file, self._flag), label
+        return record if self._transform is None else self._transform(*record)
 
 
 def _find(folder: Path, name: str) -> str:
@@ -122,4 +170,4 @@ class transforms:  # noqa: N801 - a namespace, as MXNet has it
 def __getattr__(name: str) -> Any:
     from netweave.mxnet.base import missing
 
-    raise missing("gluon.data.vision", name, ["MNIST", "FashionMNIST", "transforms"])
+    raise missing("gluon.data.vision", name, ["MNIST", "FashionMNIST", "ImageFolderDataset", "transforms"])
