@@ -82,6 +82,18 @@ def test_precision_is_that_of_float32():
     assert np.abs(net.run({"data": data})["y"] - expected).max() < 1e-5 * np.sqrt(np.mean(expected**2))
 
 
+@pytest.mark.parametrize("bias", [0.5, 1.0, 1.5, 2.0])
+def test_a_fractional_bias_of_a_local_response_normalisation_is_kept(bias):
+    builder = GraphBuilder("lrn", format="onnx")
+    x = builder.input("data", (1, 3, 8, 8))
+    settings = {"size": 3, "alpha": 0.5, "beta": 0.75, "bias": bias}
+    graph = builder.finish([builder.add("LRN", [x], settings, outputs="y")])
+    squares = np.pad(X**2, ((0, 0), (1, 1), (0, 0), (0, 0)))
+    sums = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
+    found = prepare(graph, backend="openvino").run({"data": X})["y"]
+    np.testing.assert_allclose(found, X / (bias + 0.5 / 3 * sums) ** 0.75, rtol=1e-4)
+
+
 def test_what_openvino_lacks_is_said():
     builder = GraphBuilder("noise", format="onnx")
     x = builder.input("data", (1, 4))

@@ -97,6 +97,27 @@ def test_times_of_layers(trained, netweave):
     assert "backward" not in called.out
 
 
+def test_the_time_of_the_whole_net_as_it_is_prepared(trained, netweave):
+    shape = ("--input-shape", "data=2x6")
+    settings = ("--for", "inference", "--threads", "1", "--iterations", "3")
+    called = netweave("time", "net.prototxt", *shape, *settings, "--json", "times.json")
+    assert called.status == 0, called.err
+    found = json.loads(Path("times.json").read_text())
+    trials = {row["backend"]: row["failure"] for row in found["trials"]}
+    assert found["backend"] in trials
+    assert len(trials) > 1
+    assert not trials[found["backend"]]
+    assert (found["precision"], found["threads"], len(found["runs_s"])) == ("f32", 1, 3)
+    assert found["inputs"]["data"] == [2, 6]
+    assert f"{found['backend']} in f32 with 1 threads: median" in called.out
+    assert "chosen" in called.out
+    called = netweave("time", "net.prototxt", *shape, *settings, "--backend", "onnxruntime")
+    assert "onnxruntime in f32" in called.out
+    assert "chosen" not in called.out
+    called = netweave("time", "net.prototxt", *shape, *settings, "--gpu", "0")
+    assert (called.status, "leave out --gpu" in called.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

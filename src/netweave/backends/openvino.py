@@ -225,6 +225,10 @@ def _is_same(attributes: Attributes) -> bool:
     return str(attributes.get("auto_pad", "NOTSET")).startswith("SAME")
 
 
+def _has_fractional_bias(attributes: Attributes) -> bool:
+    return not float(attributes.get("bias", 1.0)).is_integer()
+
+
 def _is_maximum(attributes: Attributes) -> bool:
     return bool(attributes.get("mode", "avg") == "max")
 
@@ -234,6 +238,7 @@ _WRONG: dict[str, Callable[[Attributes], bool]] = {
     "ConvTranspose": _is_same,
     "DFT": _always,
     "GRU": _is_batch_first,
+    "LRN": _has_fractional_bias,  # its CPU kernel keeps the bias as an integer
     "LSTM": _is_batch_first,
     "MaxPool": _may_drop_a_window,
     "NonMaxSuppression": _always,
