@@ -38,6 +38,12 @@ UNDECLARED: dict[str, dict[str, Any]] = {"LayerNormalization": {"rms_scaling": F
 """Settings that Keras writes to its files and that are no argument; only their defaults are taken."""
 
 
+BY_KEYWORD: dict[str, dict[str, Any]] = {
+    kind: {"zero_output_for_mask": False} for kind in ("GRU", "LSTM", "SimpleRNN")
+}
+"""Arguments that Keras takes through ``**kwargs``, so that its signatures lack them, with their defaults."""
+
+
 class Layer(Operation):
     """One layer.
 
@@ -56,8 +62,9 @@ class Layer(Operation):
         for key, default in UNDECLARED.get(kind, {}).items():
             if kwargs.get(key) == default:
                 del kwargs[key]
+        by_keyword = {key: kwargs.pop(key, default) for key, default in BY_KEYWORD.get(kind, {}).items()}
         common = {name: kwargs.pop(name) for name in COMMON if name in kwargs and name not in self._own()}
-        known = [*self._own(), *COMMON]
+        known = [*self._own(), *by_keyword, *COMMON]
         unknown = [name for name in kwargs if name not in self._own()]
         if unknown:
             from netweave.keras.objects import suggestion
@@ -70,6 +77,7 @@ class Layer(Operation):
         settings = {
             key: _setting(key, value) for key, value in bound.arguments.items() if key not in NOT_WRITTEN
         }
+        settings |= by_keyword
         settings["trainable"] = bool(common.get("trainable", True))
         settings["dtype"] = common.get("dtype") or "float32"
         if common.get("activity_regularizer") is not None:
