@@ -9,7 +9,7 @@ import resource
 import pytest
 
 from netweave.errors import MAX_MESSAGE, CodeError, NetweaveError, ReadError, UsageError
-from netweave.files.guard_answer import ERROR, failure
+from netweave.files.guard_answer import ERROR, as_error, failure
 from netweave.files.sandbox import MAX_ANSWER_BYTES, Outcome
 
 
@@ -87,3 +87,20 @@ def test_an_error_of_gigabytes_is_not_read(tmp_path):
             file.write(b"[" * (1 << 20))
     assert isinstance(failure(Outcome(1, "", tmp_path), "model.py"), CodeError)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KB
+
+
+@pytest.mark.parametrize(
+    ("error", "request_", "message"),
+    [
+        (TypeError("expected int, got Absent"), {"missing": ["yacs", "pytz"]}, "install it (yacs, pytz)"),
+        (AttributeError("'list' object has no shape"), {"arguments": "[1]"}, "its arguments are literals"),
+        (TypeError("unexpected argument 'stride'"), {"arguments": "[1, 2]"}, None),
+        (FileNotFoundError("a.cfg"), {}, "--trust runs code that you trust"),
+        (FileNotFoundError("a.cfg"), {"trusted_folder": "/"}, None),
+        (ValueError("no"), {"arguments": "1", "missing": ["yacs"]}, None),
+    ],
+)
+def test_advice_is_for_what_the_code_was_given(error, request_, message):
+    text = str(as_error(error, {"net": "/m.py", "place": "m.py", **request_}))
+    assert text.startswith(f"m.py: its code fails: {type(error).__name__}: {error}")
+    assert message in text if message else ";" not in text

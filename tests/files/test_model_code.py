@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 from netweave.errors import UsageError
-from netweave.files.model_code import Settings, Wanted, construct, imported, own_factories
+from netweave.files.argument_values import Settings
+from netweave.files.model_code import Wanted, construct, imported, own_factories
 
 
 class Base:
@@ -105,4 +106,23 @@ def test_a_module_that_its_package_imports_is_not_run_twice(tmp_path, monkeypatc
     assert module.Net is sys.modules["pack_once"].Net
     assert module.argv == [str(path)]
     for name in ("pack_once", "pack_once.net"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_module_does_not_stand_in_the_way_of_the_package_of_its_name(tmp_path, monkeypatch):
+    import sys
+
+    inner = tmp_path / "own_name" / "models"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").write_text("")
+    (inner / "own_name.py").write_text("WIDTH = 3\n")
+    (inner / "net.py").write_text("from .own_name import WIDTH\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["child.py", "request"])
+    module = imported(
+        inner / "net.py", name="own_name.models.net", folders=[str(tmp_path)], is_own_used=False
+    )
+    assert module.WIDTH == 3
+    for name in [name for name in sys.modules if name.startswith("own_name")]:
         monkeypatch.delitem(sys.modules, name)

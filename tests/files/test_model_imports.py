@@ -126,3 +126,14 @@ def test_an_extension_that_a_package_compiles_is_missing_by_its_full_name(tmp_pa
         tmp_path, {"net": "from ops.nms import fast\nfrom ops.plain import slow\nimport ops", "ops/plain": ""}
     )
     assert imports_of(tmp_path / "net.py").missing == ("ops.nms",)
+
+
+def test_packages_of_the_working_folder_are_not_taken_for_installed_ones(tmp_path, monkeypatch):
+    """Python looks in the working folder first when Netweave is started as ``python -m netweave``."""
+    lay(tmp_path, {"own_nets/net": "from own_nets.block import f", "own_nets/block": "import own_parts"})
+    lay(tmp_path, {"own_parts": ""})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = imports_of(tmp_path / "own_nets" / "net.py")
+    assert names(tmp_path, found.files) == ["own_nets/block.py", "own_parts.py"]
+    assert found.folders == (tmp_path,)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.guard_answer import failure
+from netweave.files.net_names import literal_arguments
 from netweave.files.sandbox import run_guarded
-from netweave.files.source import read_bytes
+from netweave.files.source import is_file, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +32,31 @@ def imports_package(head: bytes, *packages: str) -> bool:
     return re.search(rb"^[ \t]*(import|from)[ \t]+(" + names + rb")\b", head, re.MULTILINE) is not None
 
 
+def files_in_arguments(source: Source) -> dict[str, Path]:
+    """Return the files that the arguments of a factory name, by the texts that name them.
+
+    The caller has written these names, as in ``net.py:Darknet('configs/yolov3.cfg')``; the sandbox would hide
+    the files. Code that must keep to its own folder gets none.
+    """
+    if not source.around:
+        return {}
+    positional, named = literal_arguments(source.arguments)
+    texts = {text for value in (*positional, *named.values()) for text in _texts(value)}
+    return {text: Path(text).resolve() for text in sorted(texts) if is_file(Path(text))}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the strings in a literal, without the keys of dicts."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple | set):
+        for item in value:
+            yield from _texts(item)
+
+
 @contextmanager
 def run_reader(
     source: Source, child: Path, names: Sequence[str], *, readable: Sequence[Path] = (), **request: Any
@@ -48,6 +74,7 @@ def run_reader(
         SourceError: The code fails, or may not run; the weights cannot be read.
     """
     place, weights = str(source.net), source.weights
+    named = files_in_arguments(source)
     if weights is not None:
         read_bytes(weights)
     request |= {
@@ -55,6 +82,7 @@ def run_reader(
         "place": place,
         "entry": source.entry,
         "arguments": source.arguments,
+        "argument_files": {text: str(path) for text, path in named.items()},
         "config": source.config,
         "trusted_folder": str(Path.cwd()) if source.trust else None,
         "weights": str(weights.resolve()) if weights else None,
@@ -62,7 +90,7 @@ def run_reader(
         "input_shapes": {name: list(shape) for name, shape in source.input_shapes.items()},
         "likely_shapes": [list(shape) for shape in source.likely_shapes],
     }
-    files = [source.net, *([weights] if weights else []), *readable]
+    files = [source.net, *([weights] if weights else []), *named.values(), *readable]
     with run_guarded(
         child, [json.dumps(request)], readable=files, place=place, trust=source.trust
     ) as outcome:

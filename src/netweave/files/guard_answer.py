@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -69,13 +70,26 @@ def as_error(error: BaseException, request: dict[str, Any]) -> NetweaveError:
     if isinstance(error, NetweaveError):
         return type(error)(f"{request['place']}: {error}")
     text = " ".join(str(error).split())[:300]
-    advice = "" if request.get("trusted_folder") else _advice(error)
+    advice = _advice(error, request)
     return CodeError(f"its code fails: {type(error).__name__}: {text}{advice}", place=place)
 
 
-def _advice(error: BaseException) -> str:
-    """Return what helps against an error that comes from the sandbox: what it hides from the code."""
-    if not isinstance(error, OSError | ModuleNotFoundError):
+_LITERAL = re.compile(r"\b(list|tuple|dict|Settings|int|float|str|bool|NoneType)\b")
+"""The type of an argument, in the message of code that cannot do anything with it."""
+
+
+def _advice(error: BaseException, request: dict[str, Any]) -> str:
+    """Return what helps against an error that comes from what the code was given, or from the sandbox."""
+    if request.get("missing") and "Absent" in str(error):  # the type that stands for what is not there
+        packages = ", ".join(request["missing"])
+        return f"; 'Absent' is something of a package that is not installed here: install it ({packages})"
+    is_of_literal = isinstance(error, AttributeError | TypeError) and _LITERAL.search(str(error))
+    if request.get("arguments") and is_of_literal:
+        return (
+            "; its arguments are literals: where it takes tensors, modules or other objects, write a "
+            "function that constructs it, and name that one"
+        )
+    if request.get("trusted_folder") or not isinstance(error, OSError | ModuleNotFoundError):
         return ""
     return (
         "; the sandbox hides the network, PYTHONPATH and all files but the modules that the code imports: "

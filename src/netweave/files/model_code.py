@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UsageError
-from netweave.files.net_names import literal_arguments
+from netweave.files.argument_values import Settings, argument_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,8 +47,10 @@ def imported(
         ReadError: It is no Python file.
     """
     sys.argv[:] = [str(path)]  # code that reads options while it is imported finds none
-    sys.path[:0] = [*first, *([str(path.parent)] if is_own_used or not first else [])]
-    sys.path += folders
+    own = [str(path.parent)]
+    sys.path[:0] = [*first, *(own if is_own_used else [])]
+    # a part of a package finds others by its package; ``nets/nets.py`` must not stand for ``nets``
+    sys.path += [*folders, *(own if not (is_own_used or first or "." in name) else [])]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ReadError("cannot be imported as Python")
@@ -92,6 +94,7 @@ class Wanted:
         entry: Name of the class or function; None for the only one.
         arguments: What it is called with, as literals.
         config: Settings for it.
+        argument_files: Full paths of the files that the arguments name, by the texts that name them.
     """
 
     base: type
@@ -100,36 +103,15 @@ class Wanted:
     entry: str | None = None
     arguments: str = ""
     config: Mapping[str, Any] | None = None
+    argument_files: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_request(cls, request: Mapping[str, Any], base: type, *, noun: str) -> Wanted:
         """Return what a child process was asked for."""
         told = {name: request.get(name) for name in ("entry", "config")}
-        return cls(base, noun, request["place"], arguments=request.get("arguments") or "", **told)
-
-
-class Settings(dict[str, Any]):
-    """Settings from a file: a dict whose keys are attributes too, as constructors read them either way."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__({name: _as_settings(value) for name, value in values.items()})
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(
-                f"the settings have no {name!r}; there is: {', '.join(map(str, self))}"
-            ) from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-
-def _as_settings(value: Any) -> Any:
-    if isinstance(value, dict):
-        return Settings(value)
-    return [_as_settings(item) for item in value] if isinstance(value, list) else value
+        files = request.get("argument_files") or {}
+        arguments = request.get("arguments") or ""
+        return cls(base, noun, request["place"], arguments=arguments, argument_files=files, **told)
 
 
 def own_factories(
@@ -239,9 +221,7 @@ def _arguments(
     factory: Callable[..., Any], name: str, wanted: Wanted, notes: list[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments that a factory is called with: those in its name, and settings of the file."""
-    positional, named = literal_arguments(wanted.arguments)
-    named = {key: _as_settings(value) for key, value in named.items()}
-    positional = tuple(map(_as_settings, positional))
+    positional, named = argument_values(wanted.arguments, wanted.argument_files)
     try:
         signature = inspect.signature(factory)
     except ValueError:  # some that are not written in Python

@@ -215,12 +215,25 @@ class _Seen:
         return found
 
 
-@cache
 def _is_installed(name: str) -> bool:
+    return _is_found_outside(name, Path.cwd())
+
+
+@cache
+def _is_found_outside(name: str, working: Path) -> bool:
+    """Whether a module can be imported from elsewhere than the working folder.
+
+    ``python -m netweave`` looks there first, so that the packages of a repository seem installed when it is
+    started in the repository's own folder; the sandbox would not have them.
+    """
     try:
-        return find_spec(name) is not None
+        spec = find_spec(name)
     except (ImportError, ValueError):
         return False
+    if spec is None:
+        return False
+    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else [])]
+    return not any(Path(place).parent == working for place in places if not place.endswith("__init__.py"))
 
 
 def _is_module(folder: Path, name: str) -> bool:

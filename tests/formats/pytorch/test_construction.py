@@ -106,7 +106,7 @@ class Lit(Net):
 
 def make():
     net = Lit(5).cuda()
-    state = torch.hub.load_state_dict_from_url("https://host/backbone.pth")
+    state = torch.hub.load_state_dict_from_url(url="https://host/backbone.pth", progress=True)
     net.load_state_dict({k: v for k, v in state["model"].items()})
     net.load_state_dict(torch.load("gone.pth", map_location="cpu"))
     return nn.DataParallel(net)
@@ -185,3 +185,37 @@ def test_an_installed_package_is_named_as_it_is_imported(tmp_path: Path) -> None
     net = "torch.nn.modules.transformer:TransformerEncoderLayer(8, 2, 16, batch_first=True)"
     graph = load(net, input_shapes={"src": (1, 5, 8)})
     assert [tuple(value.shape)[1:] for value in graph.outputs] == [(5, 8)]
+
+
+CONFIGURED = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, settings, names=()):
+        super().__init__()
+        channels = [int(line) for path in [settings["file"], *names] for line in open(path)]
+        self.convs = nn.Sequential(*(nn.Conv2d(a, b, 1) for a, b in zip([3, *channels], channels)))
+
+    def forward(self, x):
+        return self.convs(x)
+"""
+
+
+def test_files_that_the_arguments_name_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay(tmp_path, {"pkg/net.py": CONFIGURED, "cfg/a.txt": "4\n5\n", "cfg/b.txt": "6\n"})
+    monkeypatch.chdir(tmp_path)
+    assert channels(load("pkg/net.py:Net({'file': 'cfg/a.txt'})")) == [5]
+    assert channels(load("pkg/net.py:Net({'file': 'cfg/a.txt'}, names=['cfg/b.txt'])")) == [6]
+    if sandbox.has_guard():
+        with pytest.raises(CodeError, match=r"FileNotFoundError.*cfg/a.txt"):
+            load("pkg/net.py:Net({'file': 'cfg/a.txt'})", around=False)
+
+
+def test_an_argument_that_is_no_literal_is_pointed_out(tmp_path: Path) -> None:
+    text = NET.replace("width=8):", "width=8):\n        width = classes.shape[1]")
+    path = lay(tmp_path, {"net.py": text}) / "net.py"
+    with pytest.raises(
+        CodeError, match=r"net.py:8: .*AttributeError: .*; its arguments are literals: .*write a"
+    ):
+        load(f"{path}:Net([1, 3])")

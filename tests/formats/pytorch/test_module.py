@@ -114,13 +114,25 @@ def test_where_open_sizes_cannot_be_solved_the_batch_alone_is_open(monkeypatch: 
     assert all(isinstance(size, int) for size in shape[1:])
 
 
-def test_code_that_cannot_be_traced_is_named() -> None:
+def test_code_that_decides_by_values_is_refused_with_its_line() -> None:
     class Branch(torch.nn.Linear):
         def forward(self, x: Any) -> Any:
             return super().forward(x) if x.sum() > 0 else x
 
-    with pytest.raises(CodeError, match="its code cannot be traced: "):
+    line = (
+        r"it decides by a value that it computes \(test_module.py:\d+\); name a class or function that ends"
+    )
+    with pytest.raises(CodeError, match=line):
         netweave.load(Branch(2, 2))
+
+
+def test_code_that_cannot_be_traced_is_named() -> None:
+    class Drawing(torch.nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return super().forward(torch.from_numpy(x.numpy() + 1))
+
+    with pytest.raises(CodeError, match="its code cannot be traced: "):
+        netweave.load(Drawing(2, 2), input_shapes={"x": (2, 2)})
 
 
 def test_tensors_may_be_made_of_named_data() -> None:
@@ -235,3 +247,95 @@ def test_a_convolution_of_volumes_without_a_bias():
     assert [len([v for v in node.inputs if v is not None]) for node in graph.nodes] == [2]
     (found,) = netweave.run(graph, {"input": x.numpy()}).values()
     np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
+class Pyramid(torch.nn.Module):
+    """A head on several feature maps, as those of RefineNet and of detectors are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.coarse, self.fine = torch.nn.Conv2d(6, 4, 1), torch.nn.Conv2d(3, 4, 1)
+
+    def forward(self, maps: Any, scale: Any = 1.0) -> Any:
+        coarse, fine = maps.values() if isinstance(maps, dict) else maps
+        up = torch.nn.functional.interpolate(self.coarse(coarse), scale_factor=2.0)
+        return (up + self.fine(fine)) * scale
+
+
+@pytest.mark.parametrize("names", [("maps_0", "maps_1"), ("maps_low", "maps_high")])
+def test_lists_and_dicts_of_tensors_are_inputs_of_their_own(names: tuple[str, str]) -> None:
+    torch.manual_seed(0)
+    module, rng = Pyramid(), np.random.default_rng(0)
+    shapes = dict(zip(names, [(2, 6, 4, 4), (2, 3, 8, 8)], strict=True))
+    graph = netweave.load(module, input_shapes=shapes)
+    assert [value.name for value in graph.inputs] == list(names)
+    arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    (found,) = netweave.run(graph, arrays).values()
+    with torch.no_grad():
+        expected = module([torch.from_numpy(array) for array in arrays.values()])
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_example_may_be_a_list_of_arrays() -> None:
+    arrays = [np.ones((2, 6, 4, 4), np.float32), np.ones((2, 3, 8, 8), np.float32)]
+    graph = netweave.load(Pyramid(), examples=[arrays])
+    assert [value.name for value in graph.inputs] == ["maps_0", "maps_1"]
+
+
+def test_what_is_wrong_with_the_sizes_of_a_list_is_said() -> None:
+    with pytest.raises(UsageError, match=r"counted from maps_0 on without gaps, .* given for maps_1, maps_2"):
+        netweave.load(Pyramid(), input_shapes={"maps_1": (1, 6, 4, 4), "maps_2": (1, 3, 8, 8)})
+    with pytest.raises(
+        ShapeError, match=r"of a list or dict of tensors set that of each one \(--input-shape maps_0="
+    ):
+        netweave.load(Pyramid())
+
+
+def test_signals_of_thousands_of_samples_are_tried() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv1d(1, 2, 2), torch.nn.Conv1d(2, 2, 2, dilation=3000))
+    assert (
+        netweave.load(net).notes[0].startswith("nobody said the size of input 'input': traced with Nx1x4096")
+    )
+
+
+def test_an_error_of_what_was_exported_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    from netweave.formats.pytorch import exported
+
+    def failing(proto: Any, path: Any, rows: Any) -> Any:
+        raise ShapeError(f"the bias is in {path}", place=f"{path}: Conv 'node_conv2d'")
+
+    monkeypatch.setattr(exported, "read_model", failing)
+    with pytest.raises(ShapeError, match=r"^Conv2d: Conv 'node_conv2d': the bias is in Conv2d$"):
+        netweave.load(torch.nn.Conv2d(3, 2, 3), input_shapes={"input": (1, 3, 8, 8)})
+
+
+def test_the_error_of_code_with_embeddings_is_not_about_the_numbers_drawn_for_them() -> None:
+    class Broken(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = torch.nn.Embedding(9, 4)
+
+        def forward(self, words: Any, others: Any) -> Any:
+            return (self.embed(words) + self.embed(others)).reshape(-1, 7)
+
+    with pytest.raises(CodeError, match=r"shape .* is invalid for input of size|cannot be traced.*view|7"):
+        netweave.load(Broken(), input_shapes={"words": (2, 5), "others": (2, 5)})
+
+
+def test_masks_of_bytes_are_masks() -> None:
+    """As transformers of 2018 make them."""
+
+    class Masked(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            mask = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.uint8), diagonal=1)
+            scores = (x @ x.transpose(1, 2)).masked_fill(mask | mask, -1e9)
+            return torch.where(mask, scores, scores.softmax(-1))
+
+    x = np.random.default_rng(0).standard_normal((2, 5, 3), dtype=np.float32)
+    found = next(iter(netweave.run(netweave.load(Masked(), input_shapes={"x": x.shape}), {"x": x}).values()))
+    scores = np.where(np.triu(np.ones((5, 5)), 1), np.float32(-1e9), x @ x.transpose(0, 2, 1))
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = np.where(np.triu(np.ones((5, 5)), 1), scores, shares / shares.sum(-1, keepdims=True))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(RuntimeError, match="boolean"):
+        torch.zeros(2).masked_fill(torch.zeros(2, dtype=torch.uint8), 0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from netweave.files.model_code import Settings
+from netweave.files.argument_values import Settings
 
 
 class AbsentBase(torch.nn.Module):  # type: ignore[misc]  # torch is not looked into

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import ReadError
+from netweave.errors import ReadError, SourceError
 from netweave.files.onnx import Rows, read_model
 from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
@@ -17,7 +18,7 @@ from netweave.graph.parameters import tag_parameter
 from netweave.passes import chain, compose, see_through
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -72,13 +73,19 @@ class Tables:
 
 
 def read_exported(
-    path: Path, tables: Tables, *, files: Mapping[str, str], beside: Mapping[str, str] | None = None
+    path: Path,
+    tables: Tables,
+    *,
+    place: str,
+    files: Mapping[str, str],
+    beside: Mapping[str, str] | None = None,
 ) -> Graph:
     """Read what PyTorch's exporter wrote.
 
     Args:
         path: The ONNX file.
         tables: What the module says beside it.
+        place: The model's own file or class, for messages.
         files: The files as given, the net first, by their full paths.
         beside: Names of the files of code that the net's file imports, by their full paths.
 
@@ -93,15 +100,27 @@ def read_exported(
         places = {**files, **(beside or {})}
         return Rows(mark_calls(model, tables.types, tables.settings, places, tables.lines))
 
-    found = read_model(parse(path), path, rows)
+    with _naming(place, instead_of=str(path)):
+        found = read_model(parse(path), path, rows)
     names = tuple(files.values())
     parameters = _parameters(found.model, tables)
     graph = Graph(found.model, found.layers, parameters, found.declared, "pytorch", names, tables.notes)
-    graph.notes += tuple(note.replace(str(path), names[0] if names else "net") for note in found.notes)
+    graph.notes += tuple(note.replace(str(path), place) for note in found.notes)
     graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"
     chain(see_through, compose).edit(graph)
     _say_edges(graph)
     return graph
+
+
+@contextmanager
+def _naming(place: str, *, instead_of: str) -> Iterator[None]:
+    """Let errors name the model and not the file that it was exported to, which is gone afterwards."""
+    try:
+        yield
+    except SourceError as error:
+        where = (error.place or instead_of).replace(instead_of, place)
+        message = error.message.replace(instead_of, place)
+        raise type(error)(message, place=where, open_inputs=error.open_inputs) from error
 
 
 def _parameters(model: ir.Model, tables: Tables) -> dict[str, Parameter]:

@@ -87,11 +87,12 @@ class _Answers:
     def _instead_of(
         self, function: Callable[..., Any], answer: Any, *, is_file: bool = False
     ) -> Callable[..., Any]:
-        def fetch(source: Any, *args: Any, **kwargs: Any) -> Any:
+        def fetch(*args: Any, **kwargs: Any) -> Any:
+            source = next(iter((*args, *kwargs.values())), None)  # it may be named: url=..., filename=...
             can_try = self._trusted or (is_file and _is_readable(source))
             try:
                 if can_try:
-                    return function(source, *args, **kwargs)
+                    return function(*args, **kwargs)
             except OSError:
                 pass  # no such file, no network
             self._is_missing = True

@@ -6,20 +6,24 @@ It is used for a module in memory, and by the guarded child process for one that
 from __future__ import annotations
 
 import logging
+import traceback
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from netweave.errors import CodeError
 from netweave.formats.pytorch.autocast import without_autocast
-from netweave.formats.pytorch.error_text import root_cause
+from netweave.formats.pytorch.byte_masks import byte_masks
+from netweave.formats.pytorch.error_text import is_machinery, root_cause
 from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs
+from netweave.formats.pytorch.structured_inputs import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 OPSET_VERSION = 22
 
@@ -53,14 +57,20 @@ def export(
         CodeError: The module's code fails, or cannot be traced.
     """
     notes: list[str] = []
-    with _in_evaluation_mode(module), without_autocast(notes):
+    with _in_evaluation_mode(module), without_autocast(notes), byte_masks():
         inputs = find_inputs(module, input_shapes, examples, likely_shapes)
         notes += inputs.notes
         program = _traced(module, inputs.values, is_open=inputs.is_open)
         if _unrolls_open_steps(program):
             program = _with_sizes(module, inputs.values)
             notes.append("nn.RNN is written out step by step: all sizes are those that it was traced with")
-        write(program, path)
+        try:
+            write(program, path)
+        except CodeError:
+            if not program.range_constraints:  # no size is open
+                raise
+            write(_with_sizes(module, inputs.values), path)
+            notes.append("it cannot be written with open sizes: all sizes are those that it was traced with")
     return describe(module, notes)
 
 
@@ -180,14 +190,13 @@ def _named_data() -> Iterator[None]:
 
 
 def _traced(
-    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], *, is_open: bool
+    module: torch.nn.Module, inputs: Mapping[str, Any], *, is_open: bool
 ) -> torch.export.ExportedProgram:
     """Trace a module with as many open sizes as its code and PyTorch's solver of inequalities bear."""
     auto = torch.export.Dim.AUTO
-    open_axes = {
-        name: {axis: auto for axis in range(value.ndim) if axis == 0 or (is_open and axis > 1)}
-        for name, value in inputs.items()
-    }
+    open_axes = mapped(
+        lambda x: {axis: auto for axis in range(x.ndim) if axis == 0 or (is_open and axis > 1)}, dict(inputs)
+    )
     with _quiet(), _named_data():
         try:
             return torch.export.export(module, (), dict(inputs), dynamic_shapes=open_axes)
@@ -198,18 +207,32 @@ def _traced(
 
 
 def _with_sizes(
-    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], cause: Exception | None = None
+    module: torch.nn.Module, inputs: Mapping[str, Any], cause: Exception | None = None
 ) -> torch.export.ExportedProgram:
     """Trace a module with no size open.
 
     With copies of its inputs: an attempt to trace it with open sizes marks the tensors that it is given.
     """
-    fresh = {name: value.clone() for name, value in inputs.items()}
+    fresh = mapped(torch.clone, dict(inputs))
     with _quiet(), _named_data():
         try:
             return torch.export.export(module, (), fresh)
         except Exception as error:  # noqa: BLE001 - any code's any error
-            raise CodeError(f"its code cannot be traced: {root_cause(error)}") from cause or error
+            raise CodeError(f"its code cannot be traced: {_why_untraced(error)}") from cause or error
+
+
+def _why_untraced(error: Exception) -> str:
+    """Return the cause, and what to do against the most common one."""
+    if isinstance(error, GuardOnDataDependentSymNode):
+        frames = [
+            frame for frame in traceback.extract_tb(error.__traceback__) if not is_machinery(frame.filename)
+        ]
+        where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+        return (
+            f"it decides by a value that it computes{where}; name a class or function that ends before, such "
+            "as the net without its post-processing, or write the decision with torch.where"
+        )
+    return root_cause(error)
 
 
 def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:

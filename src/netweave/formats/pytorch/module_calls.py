@@ -8,13 +8,12 @@ of the source that it was called from.
 from __future__ import annotations
 
 import ast
-import os
 import re
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.formats.pytorch.error_text import is_machinery
 from netweave.graph import Layer, LayerTable, Origin, set_layer_keys
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ MAX_PROP = 20_000
 
 _NO_SCOPE = "_empty_nn_module_stack"
 """What the exporter writes on sizes that it asks for itself."""
-
-_NETWEAVE = f"{Path(__file__).parents[2]}{os.sep}"
-"""The folder of this package, which stands in traces as what calls a model."""
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 
@@ -160,7 +156,7 @@ def _origin(nodes: Sequence[ir.Node], files: Mapping[str, str]) -> Origin | None
     for node in nodes:
         trace = node.metadata_props.get(_PROP + "stack_trace", "")[:MAX_PROP]
         frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
-        of_models = [frame for frame in frames if not _is_machinery(frame[0])]
+        of_models = [frame for frame in frames if not is_machinery(frame[0])]
         own = [frame for frame in frames if frame[0] in files] or [
             frame for frame in of_models if "/site-packages/" not in frame[0]
         ]
@@ -172,11 +168,6 @@ def _origin(nodes: Sequence[ir.Node], files: Mapping[str, str]) -> Origin | None
 
 def _definition(line: tuple[str, int] | None, files: Mapping[str, str]) -> Origin | None:
     return Origin(files[line[0]], line[1]) if line is not None and line[0] in files else None
-
-
-def _is_machinery(file: str) -> bool:
-    """Whether a file is PyTorch's or Netweave's."""
-    return "/torch/" in file or file.startswith(_NETWEAVE)
 
 
 def _in_package(file: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,12 +13,16 @@ import torch
 from netweave.errors import ShapeError
 from netweave.files.unknown import check_input_names
 from netweave.formats.pytorch.error_text import root_cause
+from netweave.formats.pytorch.structured_inputs import as_tensors, joined, mapped, members_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 VOLUME_SIZES = (16, 32, 64, 112)
 """The same for each axis of a volume, small ones first: 224 in each of three would take minutes."""
+
+SIGNAL_SIZES = (1024, 4096, 16384, 65536)
+"""Lengths of signals that are tried besides: a second of sound has thousands of samples."""
 
 SIZES = (224, 32, 24, 28, 48, 12, 64, 96, 112, 128, 227, 256, 299, 320, 416, 448, 512)
 """Heights and widths that are tried, in this order, where nobody says one."""
@@ -28,6 +33,9 @@ STEPS = 16
 USUAL_CHANNELS = (3, 1)
 """Channels of pictures, where the first convolution of a module is not the first that is called."""
 
+NOT_INTEGERS = "scalar types: Long, Int; but got"
+"""What PyTorch says of an embedding that is not given integers."""
+
 MOST_INTEGER_INPUTS = 4
 """For so many inputs it is tried which of them hold integers."""
 
@@ -37,12 +45,12 @@ class Inputs:
     """What a module is traced with.
 
     Attributes:
-        values: Inputs by name.
+        values: Arguments of ``forward`` by name: tensors, or lists or dicts of them.
         notes: What to tell the user.
         is_open: Whether sizes beyond the batch are open: nobody said them.
     """
 
-    values: dict[str, torch.Tensor]
+    values: dict[str, Any]
     notes: tuple[str, ...] = ()
     is_open: bool = False
 
@@ -61,16 +69,36 @@ def find_inputs(
     """
     names, optional = _arguments(module)
     if examples is not None:
-        return Inputs(dict(zip([*names, *optional], map(torch.as_tensor, examples), strict=False)))
+        return Inputs(dict(zip([*names, *optional], map(as_tensors, examples), strict=False)))
     if not names:  # each may be left out, as those of Hugging Face: which are inputs is for the caller to say
         main = getattr(module, "main_input_name", None)
         names = [main] if main in optional else optional[:1]
-    names = [*names, *(name for name in optional if name in shapes and name not in names)]
+    members = members_of([*names, *optional], shapes)
+    given = {*shapes, *members}
+    names = [*names, *(name for name in optional if name in given and name not in names)]
     if shapes or len(names) != 1:
-        drawn = given_inputs(names, shapes, also=optional)
-        values = {name: _in_precision_of(module, x) for name, x in drawn.items()}
-        return Inputs(_with_integers(module, values) if _has_embedding(module) else values)
+        return Inputs(_of_given_sizes(module, names, shapes, members=members, also=optional))
     return _guessed(module, names[0], likely_shapes)
+
+
+def _of_given_sizes(
+    module: torch.nn.Module,
+    names: Sequence[str],
+    shapes: Mapping[str, Sequence[int]],
+    *,
+    members: Mapping[str, Sequence[str]],
+    also: Sequence[str],
+) -> dict[str, Any]:
+    leaves = [leaf for name in names for leaf in members.get(name, [name])]
+    drawn = given_inputs(leaves, shapes, also=also)
+    tensors = {name: _in_precision_of(module, x) for name, x in drawn.items()}
+    values = {
+        name: joined(name, {leaf: tensors[leaf] for leaf in members[name]})
+        if name in members
+        else tensors[name]
+        for name in names
+    }
+    return _with_integers(module, values) if _has_embedding(module) else values
 
 
 def _arguments(module: torch.nn.Module) -> tuple[list[str], list[str]]:
@@ -119,28 +147,36 @@ def _in_precision_of(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     return x.to(kinds.pop()) if len(kinds) == 1 and x.dtype.is_floating_point else x
 
 
-def _counting(shape: Sequence[int], below: int) -> torch.Tensor:
-    return torch.arange(torch.Size(shape).numel()).reshape(tuple(shape)) % max(1, below)
+def _counting(like: torch.Tensor, below: int) -> torch.Tensor:
+    return torch.arange(like.numel()).reshape(like.shape) % max(1, below)
 
 
 def _has_embedding(module: torch.nn.Module) -> bool:
     return any(isinstance(part, torch.nn.Embedding) for part in module.modules())
 
 
-def _with_integers(module: torch.nn.Module, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the inputs with integers in those of them that an embedding looks up; unchanged if none fits."""
+def _with_integers(module: torch.nn.Module, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs with integers in those of them that an embedding looks up.
+
+    If the code fails whatever is given, the inputs are those that no embedding refuses: the error is then
+    that of the code, and not one about numbers that nobody gave.
+    """
     below = min(p.num_embeddings for p in module.modules() if isinstance(p, torch.nn.Embedding))
     names = list(values)[:MOST_INTEGER_INPUTS]
     choices = [c for count in range(1, len(names) + 1) for c in itertools.combinations(names, count)]
+    accepted: dict[str, Any] | None = None
     # an embedding is most often of the first input, and fewer integers are tried before more of them
     for chosen in ((), *choices):
-        trial = values | {name: _counting(values[name].shape, min(2, below)) for name in chosen}
+        count = partial(_counting, below=min(2, below))
+        trial = values | {name: mapped(count, values[name]) for name in chosen}
         try:
             module(**trial)
-        except Exception:  # noqa: BLE001 - any code's any error
+        except Exception as error:  # noqa: BLE001 - any code's any error
+            if accepted is None and NOT_INTEGERS not in str(error):
+                accepted = trial
             continue
         return trial
-    return values
+    return accepted or values
 
 
 def _guessed(module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequence[int]]) -> Inputs:
@@ -159,7 +195,8 @@ def _guessed(module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequenc
     why = first_error or "it has no part that says what it takes"
     raise ShapeError(
         f"the size of input {name!r} is unknown, and none of the usual sizes fits ({why}): set it "
-        f"(--input-shape {name}=1x3x224x224)",
+        f"(--input-shape {name}=1x3x224x224); of a list or dict of tensors set that of each one "
+        f"(--input-shape {name}_0=... --input-shape {name}_1=..., or {name}_KEY=...)",
         open_inputs=(name,),
     )
 
@@ -206,9 +243,9 @@ def _taken_by(part: torch.nn.Module) -> Iterator[torch.Tensor]:
     elif isinstance(part, torch.nn.RNNBase):
         yield _drawn([2, STEPS, part.input_size])
     elif isinstance(part, torch.nn.Embedding):
-        yield _counting([2, STEPS], part.num_embeddings)
+        yield _counting(torch.empty(2, STEPS), part.num_embeddings)
 
 
 def _pictures(channels: int, rank: int) -> Iterator[torch.Tensor]:
-    sizes = SIZES if rank < 3 else VOLUME_SIZES
+    sizes = {1: (*SIZES, *SIGNAL_SIZES), 2: SIZES}.get(rank, VOLUME_SIZES)
     return (_drawn([2, channels, *[size] * rank]) for size in sizes)

@@ -63,7 +63,7 @@ def read(source: Source) -> Graph:
     ) as (net, tables):
         found = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}
-        graph = read_exported(net, found, files=names, beside=beside)
+        graph = read_exported(net, found, place=place, files=names, beside=beside)
     if source.weights is None and kind in {Kind.CODE, Kind.FOLDER} and not has_weights:
         graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
         graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
@@ -107,7 +107,7 @@ def read_module(
         tables = export(
             module, path, input_shapes=input_shapes, examples=examples, likely_shapes=likely_shapes
         )
-        graph = read_exported(path, Tables.parse(tables, place=name), files={})
+        graph = read_exported(path, Tables.parse(tables, place=name), place=name, files={})
     graph.files = (name,)
     return graph
 
