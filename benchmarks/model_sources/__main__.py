@@ -2,16 +2,9 @@
 
     python -m benchmarks.model_sources FOLDER
 
-The rule: for each architecture of a list that was written beforehand, the first repository of a code index,
-by the number of stored files, whose name begins with ``ARCHITECTURE-pytorch``; in it the class or function
-that is named after the architecture, with the arguments that its signature asks for. ``sources.json`` holds
-repositories, commits and commands, and no code. ``FOLDER`` holds the repositories at these commits as
-``OWNER+NAME``; what is not there is left out. torchvision, timm, einops and transformers are installed, as
-they are for most people who use such code.
-
-``result.json`` says for each whether it loads, and the error if it does not. It has 33 of the 44 so far,
-written down from single runs of ``netweave inspect`` while the reader still changed: run this again before
-citing it. The command for icnet was chosen after its first one had failed on a download.
+``README.md`` says how they were chosen. ``sources.json`` holds repositories, commits and commands, no code.
+``FOLDER`` holds the repositories at these commits as ``OWNER+NAME``; what is not there is left out.
+torchvision, timm, einops and transformers are installed, as they are for most people who use such code.
 """
 
 from __future__ import annotations
@@ -19,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -27,10 +21,13 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 LIMIT_S = 400
+MAX_ERROR = 400
+MARK = "<!-- table -->\n"
+"""Between two of these stands the table of the README."""
 
 
 def main() -> None:
-    """Load all and write the table."""
+    """Load all and write the result and the README's table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the repositories are")
     parser.add_argument("--only", nargs="*", default=[], help="architectures; the others' rows stay")
@@ -51,6 +48,7 @@ def main() -> None:
     loading = sum(found["verdict"] == "loads" for found in rows.values())
     table = {"loads": loading, "of": len(rows), "sources": rows}
     result.write_text(json.dumps(table, indent=1) + "\n")
+    write_readme(sources, rows)
     print(f"{loading} of {len(rows)} load")
 
 
@@ -70,19 +68,46 @@ def row(source: dict[str, str], folder: Path) -> dict[str, str]:
         *shlex.split(source.get("options", "")),
     ]
     environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(FOLDER.parents[1] / "src")}
-    ran = subprocess.run(
-        words,
-        cwd=folder_of(source, folder),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=environment,
-        check=False,
-    )
-    told = {"repository": source["repository"], "verdict": "loads" if ran.returncode == 0 else "refused"}
-    if ran.returncode:
-        told["error"] = (ran.stderr.strip().splitlines() or ["no message"])[-1][:300]
-    return told
+    told = {"repository": source["repository"], "commit": source["commit"]}
+    try:
+        ran = subprocess.run(
+            words,
+            cwd=folder_of(source, folder),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return told | {"verdict": "refused", "error": f"took more than {LIMIT_S} s"}
+    if not ran.returncode:
+        return told | {"verdict": "loads"}
+    error = (ran.stderr.strip().splitlines() or ["no message"])[-1].removeprefix("netweave: ")
+    error = re.sub(r"/\S*/site-packages/", "", error)
+    return told | {"verdict": "refused", "error": error[:MAX_ERROR]}
+
+
+def write_readme(sources: list[dict[str, str]], rows: dict[str, Any]) -> None:
+    """Put the table into the README."""
+    path = FOLDER / "README.md"
+    before, _, rest = path.read_text().partition(MARK)
+    _, _, after = rest.partition(MARK)
+    loading = sum(found["verdict"] == "loads" for found in rows.values())
+    lines = [f"**{loading} of {len(rows)} load.**", "", "| | repository, net | |", "|---|---|---|"]
+    for source in sources:
+        found = rows.get(source["architecture"])
+        if found is not None:
+            net = source["net"].split("(")[0]
+            verdict = "loads" if found["verdict"] == "loads" else f"refused: `{shown(found['error'])}`"
+            lines.append(f"| {source['architecture']} | {source['repository']}, `{net}` | {verdict} |")
+    table = "\n".join(lines)
+    path.write_text(f"{before}{MARK}{table}\n{MARK}{after}")
+
+
+def shown(error: str) -> str:
+    """Return an error as a cell of a table."""
+    return error.replace("|", r"\|").replace("`", "'")
 
 
 if __name__ == "__main__":
