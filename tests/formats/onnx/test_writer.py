@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -131,6 +132,19 @@ def test_an_old_file_stays_whole_if_writing_fails(tmp_path, monkeypatch):
         write(small(), path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_of_a_version_that_knew_fewer_fields_is_read(tmp_path):
+    path = tmp_path / "small.onnx"
+    write(small(), path)
+    expected = read(Source(path)).parameters
+    model = onnx.load(path)
+    for row in model.metadata_props:
+        if row.key == "netweave.parameters":
+            rows = json.loads(row.value)
+            row.value = json.dumps([{k: v for k, v in one.items() if k != "open_axes"} for one in rows])
+    onnx.save(model, path)
+    assert read(Source(path)).parameters == expected
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from which array, and by what change of layout). Nodes name their layers themsel
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netweave.errors import ReadError
@@ -119,14 +119,13 @@ def load(model: ir.Model, *, place: str) -> Saved | None:
 
 
 def _layer(row: Mapping[str, Any]) -> Layer:
-    row = {"definition": None, **row}  # files of before have none
     made = _made(Layer, row)
     return Layer(
         **made
         | {
             "settings": _mapping(row["settings"]),
             "origin": _origin(row["origin"]),
-            "definition": _origin(row["definition"]),
+            "definition": _origin(row.get("definition")),
         }
         | {name: _texts(row[name]) for name in ("inputs", "outputs", "parameters")}
         | {name: _text(row[name]) for name in ("key", "name", "type")}
@@ -142,13 +141,19 @@ def _parameter(row: Mapping[str, Any]) -> Parameter:
     return Parameter(
         **_made(Parameter, row)
         | {"shape": tuple(int(size) for size in row["shape"]), "filler": _mapping(row["filler"])}
+        | {"open_axes": tuple(int(axis) for axis in row.get("open_axes", ()))}
         | {name: _text(row[name]) for name in ("key", "role")}
         | {name: float(row[name]) for name in ("lr_mult", "decay_mult")}
     )
 
 
 def _made(kind: type, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: row[field.name] for field in fields(kind)}
+    """Return the fields of a row; earlier versions wrote none of those that have a default by now."""
+    return {
+        field.name: row[field.name]
+        for field in fields(kind)
+        if field.name in row or (field.default is MISSING and field.default_factory is MISSING)
+    }
 
 
 def _text(value: Any) -> str:
