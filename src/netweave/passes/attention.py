@@ -9,28 +9,24 @@ N examples, L queries, S keys, H heads, D features of each head.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.errors import NetweaveError
-from netweave.graph import DOMAIN, attributes_of, infer_shapes, known_shape
+from netweave.graph import DOMAIN, infer_shapes
+from netweave.passes.attention_masks import Masks, has_causal_form, stored
+from netweave.passes.attention_scores import Heads, Scores, heads_of, scores_around
 from netweave.passes.projections import joined_rows, places_of, projected_output, projection_of
 from netweave.passes.prune import prune
-from netweave.passes.rewrite import Pass, Rewriter, has_one_reader
-from netweave.passes.scaffolding import see_through
-from netweave.passes.specialise import specialise
-from netweave.passes.views import OpenSizes, View, number_of, scalar_factor, views_after, views_of
+from netweave.passes.rewrite import Pass, Rewriter
+from netweave.passes.views import OpenSizes, View, views_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from netweave.graph import Graph
-
-NEVER = -1e4
-"""What is added to a score that must not count is this or less: e to its power is 0 in float32."""
 
 
 def attention_fusion(*, projected_only: bool = False) -> Pass:
@@ -45,11 +41,11 @@ def attention_fusion(*, projected_only: bool = False) -> Pass:
     """
 
     def edit(graph: Graph) -> None:
-        rewriter, sizes, masks = Rewriter(graph), OpenSizes(), _Masks(graph)
+        rewriter, sizes, masks = Rewriter(graph), OpenSizes(), Masks(graph)
         is_changed = False
         for node in list(graph.nodes):
-            scores = _scores_around(node) if node.op_type == "Softmax" and not node.domain else None
-            heads = _heads_of(scores, sizes) if scores is not None else None
+            scores = scores_around(node) if node.op_type == "Softmax" and not node.domain else None
+            heads = heads_of(scores, sizes) if scores is not None else None
             if scores is not None and heads is not None:
                 settled = masks.settled(scores)
                 is_changed |= _replace(rewriter, settled, heads, sizes, projected_only=projected_only)
@@ -62,139 +58,6 @@ def attention_fusion(*, projected_only: bool = False) -> Pass:
 
 fuse_attention = attention_fusion()
 """The pass for frameworks that have attention of any values, with any mask."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Scores:
-    """The core of attention.
-
-    Attributes:
-        query: First factor of the scores.
-        key: Second factor of the scores, its last two axes exchanged.
-        value: What the softmax weights.
-        factor: What the scores are multiplied by.
-        mask: What is added to the scores: a value, or numbers.
-        nodes: The nodes from the scores' product to the last one.
-    """
-
-    query: ir.Value
-    key: ir.Value
-    value: ir.Value
-    factor: float
-    mask: ir.Value | np.ndarray | None
-    nodes: tuple[ir.Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Heads:
-    """Queries, keys and values of all heads, (N, H, steps, D): views of earlier values, the nearest first."""
-
-    query: list[View]
-    key: list[View]
-    value: list[View]
-
-    @property
-    def all(self) -> tuple[list[View], list[View], list[View]]:
-        """The three."""
-        return self.query, self.key, self.value
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the weighted values: (N, H, L, D)."""
-        return (*self.query[0].elements.shape[:3], self.value[0].elements.shape[3])
-
-
-# The core.
-
-
-def _scores_around(softmax: ir.Node) -> _Scores | None:
-    """Return the core of attention that a softmax stands in."""
-    weights = softmax.outputs[0]
-    shape = known_shape(weights)
-    if shape is None or attributes_of(softmax).get("axis", -1) not in {-1, len(shape) - 1}:
-        return None
-    guard = _guard(softmax)
-    if guard:
-        weights = guard[-1].outputs[0]
-    last = next((use.node for use in weights.uses() if use.idx == 0), None)
-    if last is None or last.op_type != "MatMul" or last.domain or not has_one_reader(weights):
-        return None
-    scores, mask, nodes = softmax.inputs[0], None, [softmax, *guard, last]
-    masked = _masked(scores) if scores is not None else None
-    if masked is not None:
-        node, scores, mask = masked
-        nodes.insert(0, node)
-    product = _scaled_product(scores) if scores is not None else None
-    value = last.inputs[1]
-    if product is None or value is None or value.const_value is not None:
-        return None
-    factor, inner = product
-    query, key = inner[0].inputs
-    if query is None or key is None or query.const_value is not None or key.const_value is not None:
-        return None
-    return _Scores(query, key, value, factor, mask, (*inner, *nodes))
-
-
-def _guard(softmax: ir.Node) -> list[ir.Node]:
-    """Return the nodes that put zeros where a softmax over no key at all gives no numbers."""
-    weights = softmax.outputs[0]
-    readers = {use.node.op_type: use.node for use in weights.uses()}
-    test, choice = readers.get("IsNaN"), readers.get("Where")
-    if readers.keys() != {"IsNaN", "Where"} or test is None or choice is None or weights.is_graph_output():
-        return []
-    is_guard = choice.inputs[0] is test.outputs[0] and choice.inputs[2] is weights
-    return [test, choice] if is_guard and number_of(choice.inputs[1]) == 0 else []
-
-
-def _scaled_product(value: ir.Value) -> tuple[float, list[ir.Node]] | None:
-    """Return the factor and the nodes of a product of two matrices, its result multiplied by numbers."""
-    factor = 1.0
-    nodes: list[ir.Node] = []
-    while (node := value.producer()) is not None and has_one_reader(value) and not node.domain:
-        nodes.insert(0, node)
-        if node.op_type == "MatMul":
-            return factor, nodes
-        scaled = scalar_factor(node)
-        if scaled is None:
-            return None
-        value, factor = scaled[0], factor * scaled[1]
-    return None
-
-
-def _masked(scores: ir.Value) -> tuple[ir.Node, ir.Value, ir.Value | np.ndarray] | None:
-    """Return the node that masks scores, the scores, and what is added to them."""
-    node = scores.producer()
-    if node is None or node.domain or not has_one_reader(scores):
-        return None
-    if node.op_type == "Add":
-        for scored, mask in (tuple(node.inputs), tuple(reversed(node.inputs))):
-            if scored is not None and mask is not None and _scaled_product(scored) is not None:
-                return node, scored, mask
-    if node.op_type == "Where" and node.inputs[0] is not None and node.inputs[0].const_value is not None:
-        allowed = node.inputs[0].const_value.numpy()
-        first, second = node.inputs[1:]
-        for scored, fill, counts in ((first, second, allowed), (second, first, ~allowed)):
-            never = fill.const_value if fill is not None else None
-            if scored is not None and never is not None and never.size == 1 and never.numpy().max() <= NEVER:
-                return node, scored, np.where(counts, np.float32(0), never.numpy().reshape(()))
-    return None
-
-
-def _heads_of(scores: _Scores, sizes: OpenSizes) -> _Heads | None:
-    """Return queries, keys and values as views with an axis for the heads; None where they have none."""
-    query = views_of(scores.query, sizes, scales=True)
-    turned = [
-        replace(view, elements=view.elements.swapaxes(-1, -2))
-        for view in views_of(scores.key, sizes, scales=True)
-        if view.elements.ndim == 4
-    ]
-    value = views_of(scores.value, sizes)
-    if not query or not turned or not value:
-        return None
-    shapes = [views[0].elements.shape for views in (query, turned, value)]
-    if any(len(shape) != 4 for shape in shapes) or len({shape[:2] for shape in shapes}) > 1:
-        return None
-    return _Heads(query, turned, value)
 
 
 # What is put in its place.
@@ -220,11 +83,11 @@ class _Fused:
 
 
 def _replace(
-    rewriter: Rewriter, scores: _Scores, heads: _Heads, sizes: OpenSizes, *, projected_only: bool
+    rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenSizes, *, projected_only: bool
 ) -> bool:
     """Put one operator in the place of attention, the largest that fits; return whether one does."""
-    stored = _stored(scores.mask)
-    is_causal = stored is not None and _is_causal(stored)
+    mask = stored(scores.mask)
+    is_causal = mask is not None and has_causal_form(mask)
     is_masked = scores.mask is not None and not is_causal
     fused = None if is_masked else _with_projections(rewriter, scores, heads, sizes)
     if fused is None and not projected_only:
@@ -242,7 +105,7 @@ def _replace(
     return True
 
 
-def _with_projections(rewriter: Rewriter, scores: _Scores, heads: _Heads, sizes: OpenSizes) -> _Fused | None:
+def _with_projections(rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenSizes) -> _Fused | None:
     """Return attention with the four dense layers around it, if it has them."""
     output = projected_output(scores.nodes[-1].outputs[0], heads.shape, sizes)
     projections = [projection_of(views[-1], sizes) for views in heads.all]
@@ -259,7 +122,7 @@ def _with_projections(rewriter: Rewriter, scores: _Scores, heads: _Heads, sizes:
     return _Fused("MultiHeadAttention", inputs, settings, output.result, nodes)
 
 
-def _of_sequences(rewriter: Rewriter, scores: _Scores, heads: _Heads, sizes: OpenSizes) -> _Fused | None:
+def _of_sequences(rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenSizes) -> _Fused | None:
     """Return attention of three sequences (N, steps, H * D), if the heads are parts of such."""
     chosen = [next((view for view in views if _begin(view) is not None), None) for views in heads.all]
     views = [view for view in chosen if view is not None]
@@ -275,7 +138,7 @@ def _of_sequences(rewriter: Rewriter, scores: _Scores, heads: _Heads, sizes: Ope
     return _Fused("Attention", _cut(rewriter, last, views), settings, result, nodes)
 
 
-def _of_heads(scores: _Scores, heads: _Heads) -> _Fused | None:
+def _of_heads(scores: Scores, heads: Heads) -> _Fused | None:
     """Return attention of values with an axis for the heads."""
     views = []
     for each in heads.all:
@@ -288,7 +151,7 @@ def _of_heads(scores: _Scores, heads: _Heads) -> _Fused | None:
     return _Fused("Attention", [view.source for view in views], settings, scores.nodes[-1].outputs[0], nodes)
 
 
-def _scale(scores: _Scores, views: Sequence[View]) -> float:
+def _scale(scores: Scores, views: Sequence[View]) -> float:
     return scores.factor * views[0].factor * views[1].factor
 
 
@@ -339,70 +202,3 @@ def _part(rewriter: Rewriter, before: ir.Node, value: ir.Value, begin: int, widt
         for number in (begin, begin + width, 2)
     ]
     return rewriter.insert(before, "Slice", [value, *bounds]).outputs[0]
-
-
-class _Masks:
-    """The masks of a graph that are computed from sizes alone, as numbers.
-
-    Args:
-        graph: The graph.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._known: dict[str, ir.Value] | None = None
-
-    def settled(self, scores: _Scores) -> _Scores:
-        """Return the core of attention with its mask as numbers, if it is one for all."""
-        mask = _stored(scores.mask)
-        if mask is None and isinstance(scores.mask, ir.Value):
-            mask = self._of_sizes(scores.mask)
-        if mask is None or (mask.ndim == 4 and (mask != mask[:1]).any()):
-            return scores
-        if not mask.any():
-            return replace(scores, mask=None)
-        is_open = isinstance(scores.mask, ir.Value) and scores.mask.const_value is None
-        if is_open and not _is_causal(mask[:1]):
-            return scores
-        return replace(scores, mask=mask[:1] if mask.ndim == 4 else mask)
-
-    def _of_sizes(self, value: ir.Value) -> np.ndarray | None:
-        """Return what a value is for inputs of some sizes, if their numbers do not count."""
-        if self._known is None:
-            self._known = self._folded()
-        found = self._known.get(value.name or "")
-        return None if found is None or found.const_value is None else found.const_value.numpy()
-
-    def _folded(self) -> dict[str, ir.Value]:
-        shapes = {
-            value.name or "": [
-                size if isinstance(size, int) else 2 if axis == 0 else MANY
-                for axis, size in enumerate(value.shape or ())
-            ]
-            for value in self._graph.inputs
-        }
-        try:
-            folded = see_through(specialise(self._graph, shapes))
-        except NetweaveError:
-            return {}
-        values = folded.values()
-        return values | {name: values[to] for name, to in folded.aliases.items() if to in values}
-
-
-MANY = 29
-"""So many steps are taken where their number is open: enough to tell a causal mask from one of a window."""
-
-
-def _stored(mask: ir.Value | np.ndarray | None) -> np.ndarray | None:
-    if isinstance(mask, ir.Value):
-        return mask.const_value.numpy() if mask.const_value is not None else None
-    return mask
-
-
-def _is_causal(mask: np.ndarray) -> bool:
-    """Whether a mask takes out of each row the keys behind the query, and nothing else."""
-    steps = mask.shape[-1] if mask.ndim >= 2 else 0
-    if steps < 2 or mask.shape[-2] != steps or mask.size != steps * steps:
-        return False
-    square, allowed = mask.reshape(steps, steps), np.tri(steps, dtype=np.bool_)
-    return bool((square[allowed] == 0).all() and (square[~allowed] <= NEVER).all())
