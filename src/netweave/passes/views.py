@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MAX_ELEMENTS = 1 << 25
 """Values of more elements are not followed."""
 
+MAX_FORMULA = 200
+"""Symbols may be any text in a file; a longer one is no formula of inference's, and may nest too deeply."""
+
 _SIZES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
 """What open sizes are taken to be: primes, so that no two ways of joining axes look alike."""
 
@@ -67,11 +70,11 @@ class OpenSizes:
 
     def _number(self, formula: str | None) -> int | None:
         """Return the number of a symbol, or of a formula of symbols as inference writes it: ``2*N``."""
-        if formula is None:
+        if formula is None or len(formula) > MAX_FORMULA:
             return None
         try:
             return self._value(ast.parse(formula, mode="eval").body)
-        except (KeyError, SyntaxError):  # another function than those below, or no formula
+        except (KeyError, SyntaxError, ValueError, ZeroDivisionError):  # no formula, or of other functions
             return None
 
     def _value(self, formula: ast.expr) -> int:
