@@ -76,12 +76,12 @@ def test_message_of_several_lines_becomes_one(netweave, monkeypatch):
     def load(net, **options):
         raise RunError("first\nsecond")
 
-    monkeypatch.setattr("netweave.api.load", load)
+    monkeypatch.setattr("netweave.api.load_for_inspection", load)
     assert netweave("inspect", "x").err == "netweave: first second\n"
 
 
 def test_bug_is_not_hidden(monkeypatch):
-    monkeypatch.setattr("netweave.api.load", lambda net, **options: 1 / 0)
+    monkeypatch.setattr("netweave.api.load_for_inspection", lambda net, **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(["inspect", "x"])
 

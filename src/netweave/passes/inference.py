@@ -30,6 +30,7 @@ class Loss:
 
 
 LOSSES = {
+    "CTCLoss": Loss(),
     "ContrastiveLoss": Loss(inputs=(0, 1)),
     "EuclideanLoss": Loss(),
     "HingeLoss": Loss(),
@@ -48,6 +49,7 @@ METRICS = frozenset({"Accuracy"})
 """Operators that judge a prediction and give a number, or one for each class."""
 
 ACTIVATIONS = {
+    "CTCOutput": "Softmax",
     "LinearRegressionOutput": "Identity",
     "LogisticRegressionOutput": "Sigmoid",
     "MAERegressionOutput": "Identity",

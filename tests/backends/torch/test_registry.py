@@ -230,6 +230,25 @@ CASES = [
     *mxnet_choices(),
     *regions(),
 ]
+SPELT = np.array([[1.0, 2, 2], [3, 0, 0]])
+CASES += [
+    Case("CTCLoss", (real(6, 2, 5), SPELT)),
+    Case(
+        "CTCLoss",
+        (real(6, 2, 5), SPELT, np.array([6.0, 4])),
+        {"use_data_lengths": 1},
+    ),
+    Case("CTCLoss", (real(6, 2, 5), np.array([[0.0, 2, 2], [3, -1, -1]])), {"blank_label": "last"}),
+    Case("CTCOutput", (real(12, 5), np.array([1.0, 2, 2, 3, 0, 0])), {"input_length": 6, "label_length": 3}),
+    Case("Attention", (real(2, 3, 4), real(2, 3, 4), real(2, 3, 4)), {"num_heads": 2, "scale": 0.5}),
+    Case("Attention", tuple(real(1, 2, 3, 2) for _ in range(3)), {"scale": 0.5, "is_causal": 1}),
+    Case("Attention", (*(real(1, 2, 3, 2) for _ in range(3)), real(1, 1, 3, 3)), {"scale": 1.0}),
+    Case(
+        "MultiHeadAttention",
+        (*(real(1, 3, 4) for _ in range(3)), *(a for _ in range(4) for a in (real(4, 4), real(4)))),
+        {"num_heads": 2, "scale": 0.5},
+    ),
+]
 METRICS = {"Accuracy"}
 """They send no gradient back."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from netweave.backends.torch import (
     activation,
+    attention,
     caffe_recurrent,
     convolution,
     creation,
@@ -45,6 +46,7 @@ __all__ = [
     "TorchNet",
     "activation",
     "all_lowerings",
+    "attention",
     "caffe_recurrent",
     "convolution",
     "creation",

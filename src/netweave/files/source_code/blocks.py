@@ -118,11 +118,12 @@ def _with_periods(atoms: Sequence[Atom], used_elsewhere: set[str]) -> list[Atom]
     """Put parts together that follow one another in the same order at least twice, with two sums or more.
 
     Attention and the dense layers behind it are two parts, each with a sum at its end; a person writes the
-    block of a transformer as one.
+    block of a transformer as one. Its blocks are given the same numbers; the stages of a residual net, which
+    follow one another likewise, are not.
     """
     after = [entry for _, entry in atoms[1:]] + [None]
     forms = [
-        _form(atom, entry) if _is_closed(atom, used_elsewhere, {entry, following}) else None
+        (*_form(atom, entry), _given(atom)) if _is_closed(atom, used_elsewhere, {entry, following}) else None
         for (atom, entry), following in zip(atoms, after, strict=True)
     ]
     joined: list[Atom] = []
@@ -231,6 +232,11 @@ def _form(atom: Sequence[Step], entry: str | None) -> Form:
         )
         for step in atom
     )
+
+
+def _given(atom: Sequence[Step]) -> tuple[str, ...]:
+    """Return what the constructors of a part's modules are given."""
+    return tuple(repr(each.value) for step in atom if step.module for each in step.module.fields)
 
 
 def _find_arguments(kind: BlockClass) -> None:

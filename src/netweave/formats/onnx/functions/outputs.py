@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 without(
     "Accuracy",
+    "CTCLoss",
+    "CTCOutput",
     "ContrastiveLoss",
     "EuclideanLoss",
     "HingeLoss",
