@@ -114,6 +114,16 @@ def test_scaling_at_the_input_is_one_layer_more_and_moves_nothing_else():
     assert [finding.layer_a for finding in missing] == [""]
 
 
+def test_a_format_without_rounding_is_told_to_pad(tmp_path):
+    right = darknet(tmp_path, 2, 2)
+    (tmp_path / "port").mkdir()
+    text = (tmp_path / "net.cfg").read_text().replace("[maxpool]\n", "[maxpool]\npadding=0\n")
+    (tmp_path / "port" / "net.cfg").write_text(text)
+    found = compare(right, netweave.load(tmp_path / "port" / "net.cfg"))
+    assert "ceil" not in "".join(finding.fix for finding in found.findings)
+    assert any("padding" in finding.fix for finding in found.findings)
+
+
 def test_another_rounding_is_proposed_only_where_a_pads():
     """Else it is A's rounding that B needs, which is told as that."""
     a = {"kernel_shape": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "rounding": "ceil"}

@@ -44,6 +44,29 @@ def test_a_branch_that_is_not_rectified_is_told_all_the_same():
     assert [finding.mismatch for finding in effective(found)] == ["missing-layer"]
 
 
+class Normalised(nn.Module):
+    """Branches that are joined, normalised and rectified, with a layer to leave out."""
+
+    def __init__(self, *, without: bool) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Conv2d(3, width, 3, padding=1) for width in (4, 6))
+        self.norm = nn.Identity() if without else nn.BatchNorm2d(10)
+        self.last = nn.Conv2d(10, 4, 1)
+
+    def forward(self, x):
+        joined = torch.cat([branch(x) for branch in self.branches], 1)
+        return self.last(torch.relu(self.norm(joined)))
+
+
+def test_a_layer_left_out_between_a_concatenation_and_relu_is_told_by_itself():
+    """Both nets rectify what they have joined: neither is brought into another form for it."""
+    right = drawn(Normalised(without=False))
+    port = Normalised(without=True)
+    port.load_state_dict({key: value for key, value in right.state_dict().items() if "norm" not in key})
+    (finding,) = effective(compare(load(right), load(port)))
+    assert (finding.mismatch, finding.layer_a) == ("missing-layer", "norm")
+
+
 class Halves(nn.Module):
     """A net that splits its channels by the operator, or by indexing, as ShuffleNet and DPN do."""
 

@@ -16,7 +16,11 @@ from netweave.comparison.side import Side
 from netweave.comparison.signals import Signals
 from netweave.passes.cut_splits import cut_splits, num_splits
 from netweave.passes.rewrite import chain
-from netweave.passes.spread_activations import num_behind_concats, spread_activations
+from netweave.passes.spread_activations import (
+    num_before_concats,
+    num_behind_concats,
+    spread_activations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,8 +139,12 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
 
     Nets that both write it so stay as they are: a form with more nodes tells less of what is wrong.
     """
-    counts = ((cut_splits, num_splits), (spread_activations, num_behind_concats))
-    return [pass_ for pass_, count in counts if count(a) != count(b)]
+    found = [cut_splits] if num_splits(a) != num_splits(b) else []
+    behind = num_behind_concats(a) - num_behind_concats(b)
+    before = num_before_concats(b) - num_before_concats(a)
+    if behind * before > 0:  # what one net has behind, the other has in front
+        found.append(spread_activations)
+    return found
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:

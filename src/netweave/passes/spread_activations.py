@@ -34,8 +34,21 @@ def num_behind_concats(graph: Graph) -> int:
     return sum(_concat_before(node) is not None for node in graph.nodes)
 
 
+def num_before_concats(graph: Graph) -> int:
+    """Return how many concatenations have an activation in front of a part."""
+    joined = [node for node in graph.nodes if (node.domain, node.op_type) == ("", "Concat")]
+    makers = [[value.producer() for value in node.inputs if value is not None] for node in joined]
+    return sum(
+        any(node and not node.domain and node.op_type in ELEMENTWISE for node in row) for row in makers
+    )
+
+
+def _is_activation(node: ir.Node | None) -> bool:
+    return node is not None and not node.domain and node.op_type in ELEMENTWISE
+
+
 def _concat_before(node: ir.Node) -> ir.Node | None:
-    if node.domain or node.op_type not in ELEMENTWISE or node.inputs[0] is None:
+    if not _is_activation(node) or node.inputs[0] is None:
         return None
     value = node.inputs[0]
     maker = value.producer() if has_one_reader(value) else None

@@ -66,6 +66,9 @@ SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "output_pad
 WINDOWS = frozenset({"pads", "rounding"})
 """Settings of a pooling that say together how many windows there are."""
 
+WITHOUT_ROUNDING = frozenset({"darknet", "keras", "tensorflow"})
+"""Formats whose poolings have padding alone for that."""
+
 OWN = frozenset({"group"})
 """Attributes that have a mismatch of their own."""
 IGNORED = frozenset({"auto_pad", "storage_order", "momentum", "training_mode", "output_shape"})
@@ -103,6 +106,8 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
 def _rounding(case: Case, node_a: ir.Node, node_b: ir.Node) -> Proposal | None:
     """Propose to round otherwise, where A pads behind the image instead and no padding of B's does that."""
     if node_a.op_type != "MaxPool" or node_b.op_type != "MaxPool" or case.orientation:
+        return None
+    if case.b.graph.format in WITHOUT_ROUNDING:
         return None
     values_a, values_b = canonical(node_a), canonical(node_b)
     rounding = rounding_with_same_windows(values_a, values_b)
