@@ -27,8 +27,8 @@ PROGRAMS = {"netweave": [sys.executable, "-m", "netweave"], "python": [sys.execu
 """What commands in pages may start."""
 
 VOLATILE = (
+    (re.compile(r"\d+\.\d+(\s|&#160;)s\b"), "_ s"),  # first: a 0 of "0.0 s" is no rounding error
     (re.compile(r"\b(0|\d(\.\d+)?e-(0[5-9]|[1-9]\d))(?![\w.])"), "~0"),
-    (re.compile(r"\d+\.\d+(\s|&#160;)s\b"), "_ s"),
     (re.compile(r"\s+"), " "),
 )
 """What differs from machine to machine: rounding errors, times, and the spaces that follow from them."""
