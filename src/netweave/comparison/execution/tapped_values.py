@@ -130,7 +130,7 @@ class TappedValues(Mapping[str, np.ndarray]):
         part = self._slices[index]
         is_whole = len(self._slices) == 1
         inputs = self._inputs if is_whole else {name: self._value(name) for name in part.inputs}
-        self._store.make_room(part.num_bytes)
+        self._store.reserve(self._number, index, part.num_bytes)
         with self._store.clock.time(self._stage):
             computed = prepare(self._graph_of(index), taps=part.outputs).run(inputs)
         made = {name: computed[name] for name in part.outputs}

@@ -37,18 +37,22 @@ class _Run:
     slices: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
     boundary: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
 
-    def distance(self, index: int, *, of_boundary: bool) -> float:
-        """Return when a slice is looked at again, in passes: they go through the net in its order."""
-        if of_boundary and index <= self.position <= self.last_readers[index]:
-            return 0.0
-        return (index - self.position) % len(self.last_readers) / len(self.last_readers)
+    def rank(self, index: int, *, of_boundary: bool) -> tuple[bool, bool, float]:
+        """Return what orders the tensors of slices, those that make room first in front.
+
+        Passes go through a net in its order: the slice farthest ahead, round the end, is looked at last.
+        """
+        is_read_next = of_boundary and index <= self.position <= self.last_readers[index]
+        ahead = 0 if is_read_next else (index - self.position) % len(self.last_readers)
+        return index == self.position, of_boundary, -ahead / len(self.last_readers)
 
 
 class ValueStore:
     """Tensors of several runs within one limit; what is looked at again last makes room for others.
 
-    Values that later slices of a run read go after all others: what follows can be computed again from them,
-    and not from the inputs of the net.
+    Values that later slices of a run read go after others: what follows can be computed again from them, and
+    not from the inputs of the net. The slices that are looked at now, one of each run, go last: the values of
+    A and B are asked for in turns, and would make room for each other at every look-up.
 
     Args:
         budget: What the comparison may take; None for any amount.
@@ -111,29 +115,38 @@ class ValueStore:
             boundary: Which of them later slices read.
         """
         of_run = self._runs[run]
-        of_run.position = index
         for held in (of_run.slices, of_run.boundary):
             self.num_bytes -= _size(held.pop(index, {}))
-        self.make_room(_size(tensors))
+        self.reserve(run, index, _size(tensors))
         of_run.slices[index] = {name: x for name, x in tensors.items() if name not in boundary}
         of_run.boundary[index] = {name: x for name, x in tensors.items() if name in boundary}
         self.num_bytes += _size(tensors)
 
-    def make_room(self, num_bytes: int) -> None:
-        """Drop tensors until so many bytes fit besides, as far as there are any."""
+    def reserve(self, run: int, index: int, num_bytes: int) -> None:
+        """Drop tensors until a slice of a run fits besides, as far as there are any that may go.
+
+        Args:
+            run: The number of the run.
+            index: The slice, which is looked at from now on.
+            num_bytes: What its tensors take.
+        """
+        self._runs[run].position = index
         while self.max_bytes is not None and self.num_bytes + num_bytes > self.max_bytes and self._drop():
             pass
         self.peak_bytes = max(self.peak_bytes, self.num_bytes + num_bytes)
 
     def _drop(self) -> bool:
-        """Drop the slice that is looked at again last, boundaries after all others; say if there was one."""
-        runs = list(self._runs.values())
-        plain = [(run.distance(i, of_boundary=False), run.slices, i) for run in runs for i in run.slices]
-        rest = [(run.distance(i, of_boundary=True), run.boundary, i) for run in runs for i in run.boundary]
-        if not plain and not rest:
+        """Drop what is looked at again last; say if there was anything."""
+        held = [
+            (run.rank(index, of_boundary=of_boundary), tensors, index)
+            for run in self._runs.values()
+            for tensors, of_boundary in ((run.slices, False), (run.boundary, True))
+            for index in tensors
+        ]
+        if not held:
             return False
-        _, held, index = max(plain or rest, key=lambda row: row[0])
-        self.num_bytes -= _size(held.pop(index))
+        _, tensors, index = min(held, key=lambda row: row[0])
+        self.num_bytes -= _size(tensors.pop(index))
         return True
 
     def _forget(self, run: int) -> None:
