@@ -119,14 +119,21 @@ def draw(results: dict[str, Any], path: Path) -> None:
     for count, row in results["samples to loss"].items():
         losses = row["losses"]
         samples = [(number + 1) * row["batch"] for number in range(len(losses))]
-        loss.plot(samples, losses, label=f"{count} ranks", linewidth=1.6 - 0.3 * int(count), alpha=0.8)
+        loss.plot(
+            samples,
+            losses,
+            label=f"{count} rank{'s' * (count != '1')}",
+            linewidth=1.6 - 0.3 * int(count),
+            alpha=0.8,
+        )
     loss.axhline(WANTED_LOSS, color="#94a3b8", linewidth=0.8)
     loss.set_title("LeNet: loss by samples (curves coincide)", fontsize=9)
     loss.legend(fontsize=7, frameon=False)
     for key, colour in (("compute", "#2563eb"), ("link", "#f59e0b"), ("hidden", "#16a34a")):
-        time.plot(counts, [row[key] for row in rows], marker="o", label=key, color=colour)
+        first = 0 if key == "compute" else 1  # one rank exchanges nothing
+        time.plot(counts[first:], [row[key] for row in rows][first:], marker="o", label=key, color=colour)
     time.set_ylim(0, 1.05)
-    time.set_title("shares of the time; of the link: hidden", fontsize=9)
+    time.set_title("share of the time; of the link's time: hidden", fontsize=9)
     time.legend(fontsize=7, frameon=False)
     for axis in (speed, time):
         axis.set_xticks(counts)
