@@ -15,8 +15,9 @@ import netweave
 from netweave.data import open_source
 from netweave.data.image_size import num_pixels
 from netweave.data.source import EndOfDataError, Source
+from netweave.data.sources import recordio
 from netweave.data.transforms.arithmetic import read_means
-from netweave.errors import ReadError
+from netweave.errors import ReadError, UnsupportedError, WeightError
 from netweave.files.hdf5 import Group
 from netweave.formats.keras.weights import LayerArrays
 from netweave.job import DataSource
@@ -161,3 +162,42 @@ def test_a_slice_of_tensorflow_by_lists_of_other_lengths(tmp_path):
     reason = r"slices by 1 begins, 4 ends and 1 strides, expected as many of each"
     with pytest.raises(ReadError, match=reason):
         netweave.load(tmp_path / "net.pbtxt")
+
+
+def test_a_type_of_numbers_that_numpy_lacks(tmp_path):
+    """``f1``: a letter and a size that are fine by themselves."""
+    np.save(tmp_path / "x.npy", np.array({"w": np.zeros(2, "f4")}), allow_pickle=True)
+    content = (tmp_path / "x.npy").read_bytes()
+    assert content.count(b"f4") == 1
+    (tmp_path / "x.npy").write_bytes(content.replace(b"f4", b"f1"))
+    with pytest.raises(UnsupportedError, match="has arrays of the type f1; only numbers are supported"):
+        netweave.load(tmp_path / "x.npy")
+
+
+def test_a_solver_whose_net_has_a_name_that_no_file_can_have(tmp_path):
+    (tmp_path / "solver.prototxt").write_text(f'net: "{"1" * 300}" base_lr: 0.1 lr_policy: "fixed"\n')
+    with pytest.raises(ReadError, match="names a net that does not exist: '111"):
+        netweave.load_job(tmp_path / "solver.prototxt")
+
+
+def test_weights_of_darknet_that_end_in_their_header(tmp_path):
+    """Version 1024.2 has eight bytes of images seen behind it, of which there are four."""
+    (tmp_path / "x.cfg").write_text("[net]\nheight=4\nwidth=4\nchannels=1\n[convolutional]\nfilters=1\n")
+    (tmp_path / "x.weights").write_bytes(bytes.fromhex("0004000002000000 00000000 aefd0039"))
+    with pytest.raises(WeightError, match="has 16 bytes, expected a header and float32 numbers"):
+        netweave.load(tmp_path / "x.cfg", tmp_path / "x.weights")
+
+
+def test_an_offset_with_a_control_character(tmp_path):
+    """Python's ``strip`` takes the unit separator off, and ``int`` does not."""
+    (tmp_path / "x.idx").write_bytes(b"0\t8\x1f\n")
+    assert recordio._index(str(tmp_path / "x.idx")) == [("0", 8)]
+
+
+@pytest.mark.parametrize("call", [{"args": [], "kwargs": [1]}, {"args": 3}, {"args": {"a": 1}}])
+def test_arguments_of_a_keras_layer_that_are_none(tmp_path, call):
+    layer = {"class_name": "ReLU", "name": "r", "config": {"name": "r"}, "inbound_nodes": [call]}
+    model = {"class_name": "Functional", "config": {"name": "m", "layers": [layer], "input_layers": []}}
+    (tmp_path / "x.json").write_text(json.dumps(model))
+    with pytest.raises(ReadError, match=r"a call of the layer 'r' has .*, expected a list and a mapping"):
+        netweave.load(tmp_path / "x.json")

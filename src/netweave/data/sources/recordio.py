@@ -167,7 +167,8 @@ def _index(path: str) -> list[tuple[str, int]]:
     found = []
     for number, line in lines_of(path):
         key, _, offset = line.partition("\t")
-        if not OFFSET.fullmatch(offset.strip()):
+        offset = offset.strip()
+        if not OFFSET.fullmatch(offset):
             raise ReadError(f"found {line!r}, expected a key, a tab and a byte", place=f"{path}:{number}")
         found.append((key, int(offset)))
     return found

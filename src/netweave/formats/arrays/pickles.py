@@ -6,6 +6,7 @@ calls by which NumPy rebuilds an array, and to no others.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,7 +158,8 @@ def _dtype(value: Any, place: str) -> np.dtype[Any]:
     name = value.arguments[0] if known and value.arguments else None
     order = value.state[1] if known and isinstance(value.state, tuple) and len(value.state) > 1 else "<"
     if isinstance(name, str) and name[:1] in set(_KINDS) and name[1:] in {"1", "2", "4", "8"}:
-        return np.dtype(name).newbyteorder(">" if order == ">" else "<")
+        with suppress(TypeError):  # NumPy has no f1 or b2
+            return np.dtype(name).newbyteorder(">" if order == ">" else "<")
     shown = f"{name:.40}" if isinstance(name, str) else _kind(value)
     raise UnsupportedError(f"has arrays of the type {shown}; only numbers are supported", place=place)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.prototext import parse_text
-from netweave.files.source import read_bytes
+from netweave.files.source import is_file, read_bytes
 from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.phases import NetFile, Reading
 from netweave.formats.caffe.reader import LENIENT, parse_net
@@ -132,9 +132,9 @@ def parse_solver(path: Path) -> Message:
 
 def find_root(path: Path, name: str) -> Path:
     """Return the folder that names in a solver are relative to: the working one, or one above the solver."""
-    if not name or Path(name).is_absolute() or Path(name).is_file():
+    if not name or Path(name).is_absolute() or is_file(Path(name)):
         return Path()
-    return next((folder for folder in path.absolute().parents if (folder / name).is_file()), Path())
+    return next((folder for folder in path.absolute().parents if is_file(folder / name)), Path())
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class _Nets:
             upgrade(given, place=str(self.path))
             return given, self.path
         file = self.reading.root / given
-        if not file.is_file():
+        if not is_file(file):
             raise ReadError(
                 f"names a net that does not exist: {given!r}, neither in the working folder nor in one above "
                 "the solver",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import ReadError
+from netweave.files.source import is_file
 from netweave.formats.caffe import snapshot
 from netweave.formats.caffe.weights import read_weights
 from netweave.job.run_state import FoundState
@@ -100,7 +101,7 @@ def _learned_net(path: Path, name: str) -> Path:
     stem, _, rest = path.name.partition(".solverstate")
     beside = path.with_name(f"{stem}.caffemodel{rest}")
     places = (Path(name), path.parent / Path(name).name, beside)
-    found = next((file for file in places if file.is_file()), None)
+    found = next((file for file in places if is_file(file)), None)
     if found is None:
         raise ReadError(f"needs the weights {name!r}, which are missing", place=str(path))
     return found

@@ -59,7 +59,7 @@ class WeightFile:
                 f"begins with version {major}.{minor}, expected a file of weights of Darknet", place=self.file
             )
         begin = _VERSION.size + (8 if major * 10 + minor >= 2 else 4)
-        if (len(content) - begin) % 4:
+        if len(content) < begin or (len(content) - begin) % 4:
             raise WeightError(
                 f"has {len(content):,} bytes, expected a header and float32 numbers; "
                 f"was it copied completely?",

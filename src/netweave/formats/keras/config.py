@@ -164,19 +164,26 @@ def _layer(item: Any, place: str) -> LayerConfig:
 
 def _arguments(call: Any, name: str, place: str) -> Arguments:
     if isinstance(call, Mapping) and "args" in call:
+        args, kwargs = call.get("args") or [], call.get("kwargs") or {}
+        if not isinstance(args, list) or not isinstance(kwargs, Mapping):
+            raise ReadError(
+                f"a call of the layer {name!r} has {args!r:.40} and {kwargs!r:.40}, "
+                f"expected a list and a mapping",
+                place=place,
+            )
         return Arguments(
-            tuple(_written(argument, place) for argument in call.get("args") or ()),
-            {key: _written(value, place) for key, value in (call.get("kwargs") or {}).items()},
+            tuple(_written(argument, place) for argument in args),
+            {key: _written(value, place) for key, value in kwargs.items()},
         )
     if not isinstance(call, list):
         raise ReadError(
             f"a call of the layer {name!r} is {call!r:.40}, which no version of Keras writes", place=place
         )
     rows = [call] if call and isinstance(call[0], str) else call
-    args = [TensorRef(_ref(row, place)) for row in rows]
+    tensors = tuple(TensorRef(_ref(row, place)) for row in rows)
     more: Any = next((row[3] for row in rows if isinstance(row, list) and len(row) > 3 and row[3]), {})
-    kwargs = {key: _old(value, place) for key, value in more.items()} if isinstance(more, Mapping) else {}
-    return Arguments(tuple(args), kwargs)
+    settings = {key: _old(value, place) for key, value in more.items()} if isinstance(more, Mapping) else {}
+    return Arguments(tensors, settings)
 
 
 def _written(value: Any, place: str) -> Any:
