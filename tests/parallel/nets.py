@@ -107,7 +107,16 @@ CLIPPED = 'clip_gradients: 0.5 type: "Adam" momentum2: 0.999 '
 """Settings of a solver that needs the norm of all gradients before it changes any."""
 
 
-def write(folder: Path, net: str, *, steps: int, solver: str = "", snapshot: int = 0) -> Path:
+def write(
+    folder: Path,
+    net: str,
+    *,
+    steps: int,
+    solver: str = "",
+    snapshot: int = 0,
+    base_lr: float = 0.05,
+    momentum: float = 0.9,
+) -> Path:
     """Write a net and its solver; return the solver."""
     folder.mkdir(parents=True, exist_ok=True)
     batch, channels, size = (BATCH, 2, 6) if net in NETS else (DIGITS_BATCH, 1, 8)
@@ -120,8 +129,8 @@ layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
     stepsize = 12 if net in NETS else 1000
     path = folder / "solver.prototxt"
     path.write_text(
-        f"""net: "net.prototxt" base_lr: 0.05 lr_policy: "step" gamma: 0.5 stepsize: {stepsize}
-momentum: 0.9 weight_decay: 0.001 max_iter: {steps} random_seed: 5
+        f"""net: "net.prototxt" base_lr: {base_lr} lr_policy: "step" gamma: 0.5 stepsize: {stepsize}
+momentum: {momentum} weight_decay: 0.001 max_iter: {steps} random_seed: 5
 snapshot: {snapshot} snapshot_prefix: "{folder}/kept"
 {solver}
 """

@@ -41,6 +41,9 @@ class Case:
         folder: Folder of files; the name by default.
         dtype: Type of the numbers.
         sync_batch_norm: Whether batch normalisation looks at the whole batch.
+        base_lr: The rate of the solver.
+        momentum: Of the solver.
+        threshold: What a 2-bit code stands for.
     """
 
     name: str
@@ -56,13 +59,24 @@ class Case:
     folder: str = ""
     dtype: str = "float64"
     sync_batch_norm: bool = True
+    base_lr: float = 0.05
+    momentum: float = 0.9
+    threshold: float = 1e-3
 
 
 def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray]:
     """Train; return all arrays, and the losses."""
     place = folder / (case.folder or case.name)
     if world is None or world.is_first:
-        nets.write(place, case.net, steps=case.steps, solver=case.solver, snapshot=case.snapshot)
+        nets.write(
+            place,
+            case.net,
+            steps=case.steps,
+            solver=case.solver,
+            snapshot=case.snapshot,
+            base_lr=case.base_lr,
+            momentum=case.momentum,
+        )
     if world is not None:
         world.barrier()
     job = nets.job(place / "solver.prototxt")
@@ -78,7 +92,7 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
             slice_elements=case.slice_elements,
             resume=place / case.resume if case.resume else None,
             world=world,
-            exchange=ExchangeSettings(case.exchange, case.compression, threshold=1e-3),
+            exchange=ExchangeSettings(case.exchange, case.compression, threshold=case.threshold),
             sync_batch_norm=case.sync_batch_norm,
             watch=lambda event: losses.append(event.loss) if type(event).__name__ == "Updated" else None,
         )
