@@ -26,7 +26,7 @@ VARIANTS = (
     (),
     ("--exchange", "owner"),
     ("--exchange", "prioritised"),
-    ("--compress", "2bit"),
+    ("--compress", "2bit", "--threshold", "0.005"),
     ("--exchange", "two-level"),
 )
 """How gradients are exchanged; each has a state of its own that a restart must find again."""

@@ -31,6 +31,8 @@ from netweave.training.memory import keep_memory
 from netweave.training.ranks import stages_for
 from netweave.training.trainer import Trainer
 
+THRESHOLDS = {"2bit": 0.5}
+"""What one code stands for: it changes what is sent, not how much."""
 TIMEOUT_S = 120.0
 FIRST_STEPS = {"prioritised": 7}
 """Steps before the first that counts, 3 for the others: an order by priority is made from the first six."""
@@ -128,7 +130,8 @@ class Rank:
             compression = next((one for one in rest if "=" not in one), "none")
             alone = kind == "alone"
             own = nets.job(self._net, self._batch // self._size) if alone else self._job
-            settings = ExchangeSettings() if alone else ExchangeSettings(kind, compression)
+            threshold = THRESHOLDS.get(compression)
+            settings = ExchangeSettings() if alone else ExchangeSettings(kind, compression, threshold)
             world = None if alone else self._world
             self._loops[name] = NetweaveLoop(own, self._data, settings, world=world, options=options)
         self._loops[name].run(FIRST_STEPS.get(kind, 3))

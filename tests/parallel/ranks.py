@@ -43,7 +43,7 @@ class Case:
         sync_batch_norm: Whether batch normalisation looks at the whole batch.
         base_lr: The rate of the solver.
         momentum: Of the solver.
-        threshold: What a 2-bit code stands for.
+        threshold: What a 2-bit code stands for, if they are sent.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Case:
     sync_batch_norm: bool = True
     base_lr: float = 0.05
     momentum: float = 0.9
-    threshold: float = 1e-3
+    threshold: float | None = None
 
 
 def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray]:

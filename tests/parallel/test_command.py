@@ -141,7 +141,7 @@ def test_one_timeline_of_all_ranks_and_what_each_of_them_did(folder):
         (("--devices", "tpu:2"), "'tpu:2' is no device; expected cpu:2"),
         (("--devices", "cpu:2", "--exchange", "ring"), "'ring' is not one of"),
         (
-            ("--devices", "cpu:2", "--compress", "2bit", "--exchange", "owner"),
+            ("--devices", "cpu:2", "--compress", "2bit", "--threshold", "0.1", "--exchange", "owner"),
             "do not go with exchange 'owner'",
         ),
     ],

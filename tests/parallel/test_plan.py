@@ -79,8 +79,10 @@ def test_what_the_next_forward_needs_first_overtakes_what_waits():
     [
         ({"kind": "ring"}, "unknown exchange 'ring'; expected one of blocking, overlapped"),
         ({"compression": "zip"}, "unknown compression 'zip'; expected one of none, fp16"),
-        ({"kind": "owner", "compression": "2bit"}, "do not go with exchange 'owner'"),
+        ({"kind": "owner", "compression": "2bit", "threshold": 0.1}, "do not go with exchange 'owner'"),
         ({"compression": "2bit", "threshold": 0.0}, "expected more than 0"),
+        ({"compression": "2bit"}, "need what one code stands for"),
+        ({"compression": "fp16", "threshold": 0.1}, "2-bit codes, and only they"),
     ],
 )
 def test_unknown_settings_are_refused(settings, message):

@@ -85,6 +85,7 @@ def train(
     memory: str | int | None = None,
     exchange: str = "overlapped",
     compression: str = "none",
+    threshold: float | None = None,
     batch: str | None = None,
     sync_batch_norm: bool = True,
     slice_elements: int | None = None,
@@ -124,6 +125,8 @@ def train(
         exchange: How ranks exchange gradients: ``overlapped``, ``blocking``, ``prioritised``, ``owner``,
             ``owner-by-layer`` or ``two-level``.
         compression: Form in which they are sent: ``none``, ``fp16``, ``bf16`` or ``2bit``.
+        threshold: What one 2-bit code stands for, such as 0.005; needed with ``2bit`` alone. Momentum and
+            2-bit codes hardly go together (see the how-to on several devices).
         batch: Whether ranks ``split`` the Job's batch or ``multiply`` it; by default what its source does.
         sync_batch_norm: Whether batch normalisation takes the statistics of the whole batch; False for each
             rank's own part, which needs no communication in forward.
@@ -163,7 +166,7 @@ def train(
         monitor=monitor,
     )
     settings = RankSettings(
-        exchange=ExchangeSettings(exchange, compression),
+        exchange=ExchangeSettings(exchange, compression, threshold),
         batch=batch,
         sync_batch_norm=sync_batch_norm,
         slice_elements=slice_elements,

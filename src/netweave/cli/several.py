@@ -38,6 +38,12 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="What gradients are sent as.",
     )
     @click.option(
+        "--threshold",
+        type=float,
+        metavar="X",
+        help="What one code of --compress 2bit stands for, such as 0.005.",
+    )
+    @click.option(
         "--batch",
         type=click.Choice(["split", "multiply"]),
         help="Whether devices split the file's batch or take one each; by default as its source does.",

@@ -84,6 +84,7 @@ class Exchange:
         self._num_pushed = 0
         self._ready: dict[int, dict[int, float]] = {}
         self.residuals = FlatRow(layout, parameters) if settings.compression == "2bit" else None
+        self._threshold = settings.threshold or 0.0
         self._hops = self._gradient_hops("gradients")
         self._first: frozenset[int] = frozenset()
         if settings.kind == "prioritised":
@@ -318,7 +319,7 @@ class Exchange:
     def _begin_codes(self, group: Group, number: int) -> Work:
         assert self.residuals is not None
         contribution = self._take(number)
-        codes = quantize_2bit(contribution, self.residuals.slice(number), self._settings.threshold)
+        codes = quantize_2bit(contribution, self.residuals.slice(number), self._threshold)
         gathered = codes.new_empty(self._world.size * len(codes))
         self._wire[number] = gathered
         return distributed.all_gather_single(gathered, codes, group=group, async_op=True)
@@ -326,7 +327,7 @@ class Exchange:
     def _end_codes(self, number: int) -> None:
         target = self._gradients.slice(number)
         rows = self._wire.pop(number).reshape(self._world.size, num_code_bytes(len(target)))
-        target.copy_(sum_2bit(rows.unbind(), len(target), self._settings.threshold, target.dtype))
+        target.copy_(sum_2bit(rows.unbind(), len(target), self._threshold, target.dtype))
 
     # Parameters back from their owners.
 

@@ -41,7 +41,8 @@ class ExchangeSettings:
     Attributes:
         kind: One of ``EXCHANGES``.
         compression: One of ``COMPRESSIONS``.
-        threshold: What one 2-bit code stands for, > 0 (MXNet's ``threshold``).
+        threshold: What one 2-bit code stands for, > 0 (MXNet's ``threshold``); needed with ``2bit`` alone.
+            There is no default, since the size of gradients differs by the net and by whether its loss is a mean.
 
     Raises:
         UsageError: A name is unknown, or they do not go together.
@@ -49,7 +50,7 @@ class ExchangeSettings:
 
     kind: str = "overlapped"
     compression: str = "none"
-    threshold: float = 0.5
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in EXCHANGES:
@@ -58,7 +59,13 @@ class ExchangeSettings:
             raise UsageError(
                 f"unknown compression {self.compression!r}; expected one of {', '.join(COMPRESSIONS)}"
             )
-        if not self.threshold > 0:
+        if (self.compression == "2bit") != (self.threshold is not None):
+            raise UsageError(
+                f"compression {self.compression!r} with threshold {self.threshold}: 2-bit codes, and only "
+                "they, need what one code stands for, such as 0.005 (--threshold); begin with the size of the "
+                "largest gradients of the weights"
+            )
+        if self.threshold is not None and not self.threshold > 0:
             raise UsageError(f"the threshold of 2-bit compression is {self.threshold}, expected more than 0")
         if self.compression == "2bit" and self.kind not in {"blocking", "overlapped", "prioritised"}:
             raise UsageError(
