@@ -81,7 +81,7 @@ def test_what_the_next_forward_needs_first_overtakes_what_waits():
         ({"compression": "zip"}, "unknown compression 'zip'; expected one of none, fp16"),
         ({"kind": "owner", "compression": "2bit", "threshold": 0.1}, "do not go with exchange 'owner'"),
         ({"compression": "2bit", "threshold": 0.0}, "expected more than 0"),
-        ({"compression": "2bit"}, "need what one code stands for"),
+        ({"compression": "2bit"}, "need a threshold"),
         ({"compression": "fp16", "threshold": 0.1}, "2-bit codes, and only they"),
     ],
 )

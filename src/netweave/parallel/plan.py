@@ -42,7 +42,7 @@ class ExchangeSettings:
         kind: One of ``EXCHANGES``.
         compression: One of ``COMPRESSIONS``.
         threshold: What one 2-bit code stands for, > 0 (MXNet's ``threshold``); needed with ``2bit`` alone.
-            There is no default, since the size of gradients differs by the net and by whether its loss is a mean.
+            There is no default: the size of gradients depends on the net, and on whether its loss is a mean.
 
     Raises:
         UsageError: A name is unknown, or they do not go together.
@@ -61,9 +61,9 @@ class ExchangeSettings:
             )
         if (self.compression == "2bit") != (self.threshold is not None):
             raise UsageError(
-                f"compression {self.compression!r} with threshold {self.threshold}: 2-bit codes, and only "
-                "they, need what one code stands for, such as 0.005 (--threshold); begin with the size of the "
-                "largest gradients of the weights"
+                f"compression {self.compression!r} with threshold {self.threshold}: 2-bit codes, and only they, "
+                "need a threshold, which one code stands for, such as 0.005 (--threshold); begin with the size "
+                "of the largest gradients"
             )
         if self.threshold is not None and not self.threshold > 0:
             raise UsageError(f"the threshold of 2-bit compression is {self.threshold}, expected more than 0")
