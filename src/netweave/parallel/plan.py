@@ -61,9 +61,9 @@ class ExchangeSettings:
             )
         if (self.compression == "2bit") != (self.threshold is not None):
             raise UsageError(
-                f"compression {self.compression!r} with threshold {self.threshold}: 2-bit codes, and only they, "
-                "need a threshold, which one code stands for, such as 0.005 (--threshold); begin with the size "
-                "of the largest gradients"
+                f"compression {self.compression!r} with threshold {self.threshold}: 2-bit codes, and only "
+                "they, need a threshold, which one code stands for, such as 0.005 (--threshold); "
+                "begin with the size of the largest gradients"
             )
         if self.threshold is not None and not self.threshold > 0:
             raise UsageError(f"the threshold of 2-bit compression is {self.threshold}, expected more than 0")
