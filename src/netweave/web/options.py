@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netweave.engine.cores import num_cores
 from netweave.errors import ReadError, UsageError
 
 DATA = "NETWEAVE_DATA"
@@ -76,7 +75,7 @@ class Options:
     runs: str = ""
     training: str = ""
     max_trainings: int = 1
-    workers: int = max(1, min(4, num_cores()))
+    workers: int = max(1, min(4, os.cpu_count() or 1))
     max_seconds: float = 600.0
     max_running: int = 0
     max_waiting: int = 100
