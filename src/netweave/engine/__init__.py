@@ -13,7 +13,7 @@ a variable stands for anything that tasks share.
 6
 """
 
-from netweave.engine.engine import Engine
+from netweave.engine.dependency_engine import Engine
 from netweave.engine.serial import SerialEngine
 from netweave.engine.statistics import LaneStatistics
 from netweave.engine.task import Completion, Future

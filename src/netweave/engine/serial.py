@@ -6,7 +6,7 @@ import heapq
 import threading
 from typing import TYPE_CHECKING
 
-from netweave.engine.engine import Engine
+from netweave.engine.dependency_engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netweave.engine.engine import Engine
+    from netweave.engine.dependency_engine import Engine
     from netweave.engine.variable import Variable
 
 T = TypeVar("T")

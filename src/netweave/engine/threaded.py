@@ -8,7 +8,7 @@ import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from netweave.engine.engine import Engine
+from netweave.engine.dependency_engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

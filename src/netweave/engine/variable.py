@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netweave.engine.engine import Engine
+    from netweave.engine.dependency_engine import Engine
     from netweave.engine.task import Task
 
 
