@@ -175,8 +175,11 @@ HOLDS: dict[str, Callable[[], str]] = {
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; also written",
     "keras": lambda: f"{len(_keras())} layer classes of Keras 2 and 3; source is also written",
     "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",
-    "tensorflow.lite": lambda: f"{len(_tflite())} operators; floats, and integers as real numbers",
-    "openvino": lambda: f"{len(_openvino())} operators of the representation's versions 10 and 11",
+    "tensorflow.lite": lambda: (
+        f"{len(_tflite())} operators; integers of quantised nets are read as the real numbers that they "
+        "stand for"
+    ),
+    "openvino": lambda: f"{len(_openvino())} operators of OpenVINO IR, versions 10 and 11",
     "pytorch": lambda: (
         "model files with state dicts, TorchScript, exported programs, modules in memory; source is also "
         "written"

@@ -87,7 +87,7 @@ def compare(
     A and B are FILE or FILE,WEIGHTS. Of more than two nets every pair is compared and the verdicts are shown
     as a matrix. What --json wrote for two nets is shown again by 'netweave show'.
 
-    Exit status: 0 equal, also under a mapping of inputs and outputs that is stated; 1 different; 2 a file
+    Exit status: 0 equal, also under a condition that the verdict states; 1 different; 2 a file
     could not be read, or the call was wrong; 3 not decidable; 4 same structure, weights not compared,
     since a net came without some or all of them. With --fix, it is that of A and the mended B.
     """

@@ -84,7 +84,7 @@ def convert(
     the weights are written.
 
     Exit status: 0 written and equal; 1 the result differs; 2 NET could not be read or written; 3
-    inconclusive.
+    not decidable.
     """
     from rich.text import Text
 

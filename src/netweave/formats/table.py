@@ -182,7 +182,7 @@ FORMATS = (
     Format(
         "keras",
         "Keras",
-        "NET.keras; NET.h5; or NET.json with NET.weights.h5",
+        "NET.keras; NET.h5; NET.json with NET.weights.h5; or MODEL.py",
         archives=True,
         code=(".py",),
         written=".py",
