@@ -25,9 +25,12 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from netweave.errors import ReadError
+from netweave.files.large_fields import read_chunks, without_large_fields
+from netweave.files.source import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from google.protobuf.message import Message as WireMessage
 
@@ -128,6 +131,25 @@ class Schema:
         Raises:
             ReadError: The bytes are cut off, are no such message, or hold too many.
         """
+        return _Tree(place).message(self._parsed(name, content, place), self.messages[name])
+
+    def decode_file(self, name: str, path: Path, *, place: str) -> Message:
+        """Return the message in a file; its large arrays are held once.
+
+        Args:
+            name: The kind of message.
+            path: The file.
+            place: Name of the file, for errors.
+
+        Raises:
+            ReadError: As for ``decode``; the file cannot be read, or was changed meanwhile.
+        """
+        slim = without_large_fields(path, self.messages[name])
+        if slim is None:
+            return self.decode(name, read_bytes(path), place=place)
+        return _Tree(place, path).message(self._parsed(name, slim, place), self.messages[name])
+
+    def _parsed(self, name: str, content: bytes, place: str) -> Any:
         wire = self.wire_class(name)()
         try:
             wire.ParseFromString(content)
@@ -137,7 +159,7 @@ class Schema:
                 "type",
                 place=place,
             ) from error
-        return _Tree(place).message(wire, self.messages[name])
+        return wire
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
         """Return the bytes of a message.
@@ -363,10 +385,12 @@ class _Tree:
 
     Args:
         place: Name of the file, for errors.
+        path: The file that large arrays were left in, if they were.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, path: Path | None = None) -> None:
         self._place = place
+        self._path = path
         self._num_messages = 0
 
     def message(self, wire: WireMessage, kind: MessageType) -> Message:
@@ -378,7 +402,7 @@ class _Tree:
         for descriptor, value in wire.ListFields():
             known = kind.fields[descriptor.name]
             if known.packed:
-                message.put_array(known.name, _array(b"".join(value), known))
+                message.put_array(known.name, read_chunks(value, _DTYPES[known.type], self._path))
                 continue
             for item in value if known.repeated else [value]:
                 message.put(known.name, self._value(item, known, kind.schema))
@@ -393,11 +417,6 @@ class _Tree:
         if known.type == "enum":
             return schema.enum_value(known.of, item)
         return item.decode("utf-8", "backslashreplace") if known.type == "string" else item
-
-
-def _array(content: bytes, known: Field) -> np.ndarray:
-    dtype = _DTYPES[known.type]
-    return np.frombuffer(content, dtype, count=len(content) // dtype.itemsize)
 
 
 def _add_unpacked(message: Message, wire: WireMessage, known: Field, *, place: str) -> None:

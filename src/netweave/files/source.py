@@ -66,12 +66,21 @@ class Source:
         Raises:
             ReadError: The file cannot be read.
         """
-        check_file(self.net)
-        try:
-            with self.net.open("rb") as file:
-                return file.read(num_bytes)
-        except OSError as error:
-            raise unreadable(str(self.net), error) from error
+        return read_head(self.net, num_bytes)
+
+
+def read_head(path: Path, num_bytes: int) -> bytes:
+    """Return the first bytes of a file.
+
+    Raises:
+        ReadError: The file is missing, a folder, or cannot be read.
+    """
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            return file.read(num_bytes)
+    except OSError as error:
+        raise unreadable(str(path), error) from error
 
 
 def read_bytes(path: Path) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, SourceError
 from netweave.files.prototext import parse_text
-from netweave.files.source import read_bytes
+from netweave.files.source import read_bytes, read_head
 from netweave.formats.caffe.file_types import HEAD_BYTES, Kind, find_kind
 from netweave.formats.caffe.net import build
 from netweave.formats.caffe.schema import caffe_schema
@@ -66,15 +66,16 @@ def parse_net(path: Path) -> Message:
         ReadError: The file cannot be read, is of another kind, or has no layers.
     """
     place = str(path)
-    content = read_bytes(path)
-    kind = find_kind(content[:HEAD_BYTES])
+    head = read_head(path, HEAD_BYTES)
+    kind = find_kind(head)
     if kind is not None and kind.message != "NetParameter":
-        raise ReadError(_OTHERS[kind.message] + _net_of_solver(content, kind, place), place=place)
-    text = kind.text if kind is not None else b"\0" not in content[:HEAD_BYTES]
+        solver = _net_of_solver(read_bytes(path), kind, place)
+        raise ReadError(_OTHERS[kind.message] + solver, place=place)
+    text = kind.text if kind is not None else b"\0" not in head
     net = (
-        parse_text(content, caffe_schema(), "NetParameter", place=place, lenient=LENIENT)
+        parse_text(read_bytes(path), caffe_schema(), "NetParameter", place=place, lenient=LENIENT)
         if text
-        else caffe_schema().decode("NetParameter", content, place=place)
+        else caffe_schema().decode_file("NetParameter", path, place=place)
     )
     upgrade(net, place=place)
     if not net["layer"]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import ReadError, SourceError, WeightError
-from netweave.files import is_file, read_bytes
+from netweave.files import is_file, read_bytes, read_head
 from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
@@ -90,11 +90,11 @@ def read_weights(path: Path) -> Weights:
         parts = [read_weights(Path(part)) for part in str(path).split(",")]
         merged = {name: blobs for part in parts for name, blobs in part.layers.items()}
         return Weights(str(path), merged)
-    content = read_bytes(path)
+    head = read_head(path, HEAD_BYTES)
     place = str(path)
-    if content.startswith(HDF5_MAGIC):
+    if head.startswith(HDF5_MAGIC):
         return Weights(place, _read_hdf5(path))
-    kind = find_kind(content[:HEAD_BYTES])
+    kind = find_kind(head)
     if kind is not None and kind.message != "NetParameter":
         raise ReadError(
             f"holds a {kind.message}, expected weights: a .caffemodel or .caffemodel.h5", place=place
@@ -103,7 +103,7 @@ def read_weights(path: Path) -> Weights:
         raise ReadError(
             "is a net in text form, expected weights: a .caffemodel or .caffemodel.h5", place=place
         )
-    return net_weights(caffe_schema().decode("NetParameter", content, place=place), place=place)
+    return net_weights(caffe_schema().decode_file("NetParameter", path, place=place), place=place)
 
 
 def weights_alone(path: Path) -> Graph | None:
