@@ -84,6 +84,32 @@ def test_the_child_reads_a_file_that_only_its_owner_may_read(tmp_path: Path) -> 
 
 @guarded
 @multi
+def test_the_child_reads_a_folder_that_only_its_owner_may_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    folder = tmp_path / "model"
+    inner = folder / "inner"
+    inner.mkdir(parents=True)
+    (folder / "config.json").write_text("given")
+    (inner / "weights").write_text("weights")
+    (inner / "link").symlink_to(secret)
+    for path in (secret, folder / "config.json", inner / "weights"):
+        path.chmod(0o600)
+    inner.chmod(0o700)
+    folder.chmod(0o700)
+    code = """
+        import pathlib, sys
+        folder = pathlib.Path(sys.argv[1])
+        print((folder / "config.json").read_text(), (folder / "inner" / "weights").read_text())
+        print((folder / "inner" / "link").exists())
+    """
+    assert report(program(tmp_path, code), folder).split() == ["given", "weights", "False"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (inner / "weights").stat().st_mode & 0o777 == 0o600
+
+
+@guarded
+@multi
 def test_the_child_has_no_network_and_writes_only_its_folder(tmp_path: Path) -> None:
     code = """
         import os, socket, sys

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError
 from netweave.files.cgroup import Cgroup, limited_group
+from netweave.files.readable_copies import readable_copies
 from netweave.files.sandbox_limits import Limits, check_files_in_memory, check_written
 from netweave.files.seccomp import seccomp_filter
 
@@ -142,7 +143,7 @@ def run_guarded(
         if os.geteuid() == 0:
             os.chown(folder, user, user)
         inside = [*_limited(limits, guarded=True), *_unprivileged(user), *command]
-        copies = _readable_copies(readable, outer / "readable")
+        copies = readable_copies(readable, outer / "readable") if os.geteuid() == 0 else {}
         bounds = {"memory_bytes": limits.memory_bytes, "processes": limits.processes}
         with _filter_file(outer / "filter") as filtered, limited_group(**bounds) as group:
             seccomp = [] if filtered is None else ["--seccomp", str(filtered)]
@@ -299,23 +300,6 @@ def _unprivileged(user: int) -> list[str]:
     if os.geteuid() != 0:
         return []
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"]
-
-
-def _readable_copies(readable: Sequence[Path], folder: Path) -> dict[Path, Path]:
-    """Copy the files that a child of root could not open as another user; return the copies by file.
-
-    A server keeps uploads as 0600. The mode of the file itself stays: the file may have other links.
-    """
-    copies: dict[Path, Path] = {}
-    if os.geteuid() != 0:
-        return copies
-    for path in {path.resolve() for path in readable}:
-        if path.is_file() and not path.stat().st_mode & stat.S_IROTH:
-            folder.mkdir(exist_ok=True)
-            copies[path] = folder / str(len(copies))
-            shutil.copyfile(path, copies[path])
-            copies[path].chmod(0o444)
-    return copies
 
 
 def _guard(folder: Path, readable: Sequence[Path], copies: Mapping[Path, Path], limits: Limits) -> list[str]:
