@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from netweave.errors import UsageError
@@ -126,3 +127,13 @@ def test_a_module_does_not_stand_in_the_way_of_the_package_of_its_name(tmp_path,
     assert module.WIDTH == 3
     for name in [name for name in sys.modules if name.startswith("own_name")]:
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_an_array_among_the_arguments_is_what_the_framework_takes():
+    file = code("class Net(Base): pass")
+    asked = Wanted(
+        Base, "a base", "net.py", "Net", "torch.ones(2, 3), x=zeros((4,))", as_tensor=np.ndarray.tolist
+    )
+    (array,), named = construct(file, {"Net": file.Net}, asked).model.told
+    assert array == [[1.0] * 3] * 2
+    assert named == {"x": [0.0] * 4}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from netweave.errors import UsageError
+from netweave.files.array_arguments import ArrayArgument
 from netweave.files.net_names import find_module, literal_arguments, parse_net_name
 
 
@@ -68,3 +70,24 @@ def test_a_module_is_found_in_a_folder_before_the_installed_packages(tmp_path):
     assert installed.path.parts[-2:] == ("json", "tool.py")
     with pytest.raises(UsageError, match=r"no module 'json\.gone' in .*--root"):
         find_module("json.gone", [tmp_path])
+
+
+@pytest.mark.parametrize("function", ["zeros", "ones", "rand", "randn"])
+def test_an_argument_may_be_an_array_by_its_sizes(function):
+    (one,), named = literal_arguments(f"torch.{function}(1, 3, 8), x=np.{function}((2,))")
+    assert isinstance(one, ArrayArgument)
+    assert one.array().shape == (1, 3, 8)
+    assert one.array().dtype == np.float32
+    assert np.array_equal(one.array(), one.array())
+    assert named == {"x": ArrayArgument(function, (2,))}
+    assert parse_net_name(f"net.py:Net(torch.{function}(1, 3)),w.pt").weights == "w.pt"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["torch.zeros(-1)", "torch.zeros(1 << 40)", "torch.zeros(99999, 99999)", "torch.load('x')", "os.zeros(1)",
+     "torch.zeros(1.5)", "torch.zeros(1, device='cuda')", "zeros(ones(2))"],
+)  # fmt: skip
+def test_other_calls_are_no_arguments(text):
+    with pytest.raises(UsageError, match="are not literals"):
+        literal_arguments(text)

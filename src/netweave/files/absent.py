@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError
+from netweave.files.absent_settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -99,15 +100,18 @@ def with_bases(base: Callable[[str], type]) -> Iterator[None]:
 
 
 class AbsentModule(ModuleType):
-    """A module with nothing in it; each of its names is absent."""
+    """A module with nothing in it; each of its names is absent, but for kinds of settings."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__version__" and is_importing():
             return "0.0.0"
         if name.startswith("__"):
             raise AttributeError(name)
-        known = sys.modules.get(f"{self.__name__}.{name}")
-        return Absent(f"{self.__name__}.{name}") if known is None else known
+        full = f"{self.__name__}.{name}"
+        if full in SETTINGS:
+            return SETTINGS[full]
+        known = sys.modules.get(full)
+        return Absent(full) if known is None else known
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

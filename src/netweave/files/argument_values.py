@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from netweave.files.array_arguments import ArrayArgument
 from netweave.files.net_names import literal_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
 
 
 class Settings(dict[str, Any]):
@@ -35,22 +38,28 @@ def as_settings(value: Any) -> Any:
     return [as_settings(item) for item in value] if isinstance(value, list) else value
 
 
-def argument_values(text: str, files: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def argument_values(
+    text: str, files: Mapping[str, str], as_tensor: Callable[[np.ndarray], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and the named arguments of a call that is written as literals.
 
     Args:
         text: The arguments, as in a net's name.
         files: Full paths of the files that they name, by the texts that name them: the code runs in another
             folder than its caller.
+        as_tensor: Makes an array what the framework of the code takes.
 
     Raises:
         UsageError: They are not literals.
     """
     positional, named = literal_arguments(text)
-    return (
-        tuple(as_settings(_with_files(value, files)) for value in positional),
-        {key: as_settings(_with_files(value, files)) for key, value in named.items()},
-    )
+
+    def value_of(literal: Any) -> Any:
+        if isinstance(literal, ArrayArgument):
+            return as_tensor(literal.array())
+        return as_settings(_with_files(literal, files))
+
+    return tuple(map(value_of, positional)), {key: value_of(value) for key, value in named.items()}
 
 
 def _with_files(value: Any, files: Mapping[str, str]) -> Any:

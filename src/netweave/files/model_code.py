@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from netweave.errors import ReadError, UsageError
 from netweave.files.argument_values import Settings, argument_values
 
@@ -95,6 +97,7 @@ class Wanted:
         arguments: What it is called with, as literals.
         config: Settings for it.
         argument_files: Full paths of the files that the arguments name, by the texts that name them.
+        as_tensor: Makes an array among the arguments what the framework takes.
     """
 
     base: type
@@ -104,14 +107,23 @@ class Wanted:
     arguments: str = ""
     config: Mapping[str, Any] | None = None
     argument_files: Mapping[str, str] = field(default_factory=dict)
+    as_tensor: Callable[[np.ndarray], Any] = np.asarray
 
     @classmethod
-    def of_request(cls, request: Mapping[str, Any], base: type, *, noun: str) -> Wanted:
+    def of_request(
+        cls,
+        request: Mapping[str, Any],
+        base: type,
+        *,
+        noun: str,
+        as_tensor: Callable[[np.ndarray], Any] = np.asarray,
+    ) -> Wanted:
         """Return what a child process was asked for."""
         told = {name: request.get(name) for name in ("entry", "config")}
         files = request.get("argument_files") or {}
         arguments = request.get("arguments") or ""
-        return cls(base, noun, request["place"], arguments=arguments, argument_files=files, **told)
+        told |= {"arguments": arguments, "argument_files": files, "as_tensor": as_tensor}
+        return cls(base, noun, request["place"], **told)
 
 
 def own_factories(
@@ -221,7 +233,7 @@ def _arguments(
     factory: Callable[..., Any], name: str, wanted: Wanted, notes: list[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments that a factory is called with: those in its name, and settings of the file."""
-    positional, named = argument_values(wanted.arguments, wanted.argument_files)
+    positional, named = argument_values(wanted.arguments, wanted.argument_files, wanted.as_tensor)
     try:
         signature = inspect.signature(factory)
     except ValueError:  # some that are not written in Python

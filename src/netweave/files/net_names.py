@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.files.array_arguments import array_argument
 from netweave.files.source import is_file, is_folder
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ def parse_net_name(text: str) -> NetName:
 
 
 def literal_arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and the named arguments of a call, which must be literals: no code is run.
+    """Return the positional and the named arguments of a call: literals, or arrays by their sizes.
+
+    No code is run.
 
     Raises:
         UsageError: They are no arguments, or not literals.
@@ -86,14 +89,21 @@ def literal_arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         assert isinstance(call, ast.Call)
-        named = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords if keyword.arg}
+        named = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg}
         assert len(named) == len(call.keywords), "**, or a name that comes twice"
-        return tuple(ast.literal_eval(argument) for argument in call.args), named
+        return tuple(map(_literal, call.args)), named
     except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise UsageError(
             f"the arguments ({text}) are not literals: expected numbers, strings, True, None, and lists, "
-            "tuples and dicts of these, such as (classes=21, widths=[64, 128])"
+            "tuples and dicts of these, such as (classes=21, widths=[64, 128]), or an array by its "
+            "sizes, such as torch.zeros(1, 3, 224, 224)"
         ) from error
+
+
+def _literal(node: ast.expr) -> Any:
+    """Return the value of a literal, or the array that is said by its sizes."""
+    array = array_argument(node)
+    return ast.literal_eval(node) if array is None else array
 
 
 def _split_arguments(text: str) -> tuple[str, str]:

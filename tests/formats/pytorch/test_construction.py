@@ -122,6 +122,49 @@ def make():
     assert graph.initial
 
 
+def test_what_torchscript_would_compile_is_traced_as_python(tmp_path: Path) -> None:
+    text = """
+        import torch
+        from torch import nn
+
+        @torch.jit.script
+        def after_the_net(x: torch.Tensor):
+            return torch.ops.not_registered_here.nms(x)
+
+        @torch.jit.script
+        def swish(x: torch.Tensor):
+            return x * torch.sigmoid(x)
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 4, 3)
+
+            def forward(self, x):
+                return swish(self.conv(x))
+        """
+    graph = load(lay(tmp_path, {"net.py": text}) / "net.py:Net")
+    assert "Sigmoid" in {node.op_type for node in graph.nodes}
+
+
+def test_a_constructor_may_be_given_an_example_of_its_input(tmp_path: Path) -> None:
+    text = """
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self, example):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 4, 3)
+                self.head = nn.Linear(self.conv(example).numel(), 5)
+
+            def forward(self, x):
+                return self.head(self.conv(x).flatten(1))
+        """
+    graph = load(f"{lay(tmp_path, {'net.py': text}) / 'net.py:Net'}(torch.zeros(1, 3, 16, 16))")
+    assert graph.parameters["head.weight"].shape == (5, 4 * 14 * 14)
+
+
 def test_a_class_of_lightning_is_a_module_without_it(tmp_path: Path) -> None:
     text = NET.replace("class Net(nn.Module)", "import gone_lightning as pl\n\nclass Net(pl.LightningModule)")
     text = text.replace(

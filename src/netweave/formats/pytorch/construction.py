@@ -16,6 +16,7 @@ from netweave.formats.pytorch.absent_base import base_for
 from netweave.formats.pytorch.fetched_weights import drawn_instead
 from netweave.formats.pytorch.source_functions import stand_in
 from netweave.formats.pytorch.state_match import COUNTERS, match_names
+from netweave.formats.pytorch.unscripted import unscripted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ def module_from_code(request: Mapping[str, Any], notes: list[str]) -> torch.nn.M
         drawn_instead(notes, trusted=folder is not None),
         in_folder(folder),
         removed_names(),
+        unscripted(),
     ):
         with importing():
             code = imported(
@@ -48,7 +50,7 @@ def module_from_code(request: Mapping[str, Any], notes: list[str]) -> torch.nn.M
                 is_own_used=request["is_own_used"],
             )
         stand_in(code)
-        wanted = Wanted.of_request(request, torch.nn.Module, noun="an nn.Module")
+        wanted = Wanted.of_request(request, torch.nn.Module, noun="an nn.Module", as_tensor=torch.from_numpy)
         classes, functions = own_factories(code, torch.nn.Module)
         made = construct(code, classes if len(classes) == 1 else functions or classes, wanted)
     notes += [f"{place}: {note}" for note in made.notes]
