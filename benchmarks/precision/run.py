@@ -1,18 +1,19 @@
 """Compare nets with their float16, bfloat16 and int8 versions, and with planted faults of quantisation.
 
-``python -m benchmarks.precision.run [NAME ...]`` writes ``result.json`` beside this file. The 8-bit files are
-by ONNX Runtime's own quantisers, those in half precision by its converter or by PyTorch's export of a module.
+``python -m benchmarks.precision.run [--tflite FOLDER] [NAME ...]`` writes ``result.json`` beside this
+file. The 8-bit files are by ONNX Runtime's own quantisers and, in ``FOLDER``, by TensorFlow's
+(``tflite_files``); those in half precision by its converter or by PyTorch's export of a module.
 torchvision's nets need torchvision, and have weights that are drawn.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
-import sys
 import tempfile
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ import onnx
 import netweave
 from benchmarks.precision.nets import calibrated, edited, float_net, images
 from benchmarks.precision.planted import PER_CHANNEL, PER_TENSOR, PLANTED
+from benchmarks.precision.rows import Row, compared
+from benchmarks.precision.tflite import tflite_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,41 +37,24 @@ SIZE = 64
 """Height and width of the images for torchvision's nets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What was said of one pair.
+def main(names: list[str], tflite: Path | None) -> None:
+    """Compare all pairs, or those of some nets, and write what was said; rows of other nets stay.
 
-    Attributes:
-        net: The net.
-        form: Its other version, or the planted fault.
-        expected: The verdict that is right.
-        verdict: The verdict.
-        seen: The loss of the output; None where nothing is rounded.
-        explained: What rounding explains of it.
-        findings: Layer and mismatch of each finding.
-        located: Whether every finding names a layer that is at fault, and there is one.
-        seconds: Time of the comparison.
+    Args:
+        names: Nets; none for all.
+        tflite: Where TensorFlow's files are.
     """
-
-    net: str
-    form: str
-    expected: str
-    verdict: str
-    seen: float | None
-    explained: float | None
-    findings: list[str] = field(default_factory=list)
-    located: bool = True
-    seconds: float = 0.0
-
-
-def main(names: list[str]) -> None:
-    """Compare all pairs, or those of some nets, and write what was said."""
     logging.disable(logging.WARNING)
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for row in _rows(Path(folder), names):
-            print(f"{row.net:15} {row.form:40} {row.verdict:32} {row.findings}", flush=True)
+        pairs = chain(_rows(Path(folder), names), () if tflite is None else tflite_rows(tflite, names))
+        for row in pairs:
+            print(f"{row.net:20} {row.form:40} {row.verdict:32} {row.findings}", flush=True)
             rows.append(asdict(row))
+    known = json.loads(RESULT.read_text())["rows"] if RESULT.exists() else []
+    tried = {(row["net"], row["form"]) for row in rows}
+    rows += [row for row in known if (row["net"], row["form"]) not in tried]
+    rows.sort(key=lambda row: row["net"])
     right = sum(row["verdict"] == row["expected"] and row["located"] for row in rows)
     RESULT.write_text(json.dumps({"right": right, "pairs": len(rows), "rows": rows}, indent=1) + "\n")
     print(f"{right} of {len(rows)} right")
@@ -92,7 +78,7 @@ def _planted(folder: Path) -> Iterator[Row]:
         onnx.save(float_net(spread=planted.spread), str(plain))
         calibrated(plain, source, images(16), per_channel=planted.form == PER_CHANNEL)
         port = edited(source, folder / "planted.onnx", planted.change)
-        yield _row("residual", planted.name, "different", str(plain), str(port), planted.layers)
+        yield compared("residual", planted.name, "different", str(plain), str(port), planted.layers)
 
 
 def _versions(name: str, plain: Path, data: list[np.ndarray]) -> Iterator[Row]:
@@ -100,7 +86,7 @@ def _versions(name: str, plain: Path, data: list[np.ndarray]) -> Iterator[Row]:
     for form, make in _FORMS.items():
         port = plain.with_name(f"{name} {form}.onnx")
         make(plain, port, data)
-        yield _row(name, form, "equal under a mapping", str(plain), str(port))
+        yield compared(name, form, "equal under a mapping", str(plain), str(port))
 
 
 def _static(**settings: Any) -> Callable[[Path, Path, list[np.ndarray]], object]:
@@ -140,7 +126,7 @@ def _torchvision(name: str, folder: Path) -> Iterator[Row]:
     for dtype in ("float16", "bfloat16"):
         port = _drawn(getattr(torchvision.models, name)(weights=None)).to(getattr(torch, dtype))
         other = netweave.load(port, input_shapes=shapes)
-        yield _row(name, f"module in {dtype}", "equal under a mapping", plain, other)
+        yield compared(name, f"module in {dtype}", "equal under a mapping", plain, other)
     path = folder / f"{name}.onnx"
     netweave.save(plain, path)
     model = onnx.load(str(path))
@@ -170,25 +156,9 @@ def _drawn(module: Any) -> Any:
     return module.eval()
 
 
-def _row(net: str, form: str, expected: str, a: Any, b: Any, layers: tuple[str, ...] = ()) -> Row:
-    start = time.perf_counter()
-    comparison = netweave.compare(a, b)
-    seconds = time.perf_counter() - start
-    findings = comparison.findings
-    located = {finding.layer_a for finding in findings} <= set(layers) and bool(findings) == bool(layers)
-    precision = comparison.precision
-    return Row(
-        net,
-        form,
-        expected,
-        comparison.verdict.value,
-        None if precision is None else round(precision.seen, 5),
-        None if precision is None else round(precision.expected, 5),
-        [f"{finding.layer_a}: {finding.mismatch}" for finding in findings],
-        located,
-        round(seconds, 2),
-    )
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="nets; all if there are none")
+    parser.add_argument("--tflite", type=Path, metavar="FOLDER", help="what tflite_files wrote")
+    arguments = parser.parse_args()
+    main(arguments.names, arguments.tflite)

@@ -30,6 +30,7 @@ from netweave.graph.stored import (
     unread_arrays,
     with_arrays,
 )
+from netweave.graph.stored_format import StoredFormat
 from netweave.graph.summary import (
     LayerSummary,
     NodeSummary,
@@ -57,6 +58,7 @@ __all__ = [
     "Origin",
     "Parameter",
     "Statistics",
+    "StoredFormat",
     "ValueSummary",
     "all_operators",
     "as_loaded",

@@ -14,6 +14,8 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from netweave.graph.stored_format import StoredFormat
+
 PARAMETER_PROP = "netweave.parameter"
 """Metadata key under which an initializer names the stored array that it was made from."""
 
@@ -48,6 +50,8 @@ class Parameter:
             Netweave drew them and wrote them to a file.
         open_axes: Axes whose size depends on an input whose sizes the file does not give; such a net can be
             looked at and not run.
+        stored_format: How the source stores the values, if in fewer bits than those of the initializers; None
+            if it stores them as they are.
     """
 
     key: str
@@ -60,6 +64,7 @@ class Parameter:
     trainable: bool = True
     initial: bool = False
     open_axes: tuple[int, ...] = ()
+    stored_format: StoredFormat | None = None
 
     @property
     def size(self) -> int:

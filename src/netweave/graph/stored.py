@@ -91,7 +91,10 @@ def with_arrays(graph: Graph, arrays: Mapping[str, np.ndarray]) -> Graph:
                 value.const_value = ir.Tensor(laid, name=value.name)
     for key in arrays:
         if key in found.parameters:
-            found.parameters[key] = replace(found.parameters[key], loaded=True, initial=False)
+            # the new values are not those that the file stores in fewer bits
+            found.parameters[key] = replace(
+                found.parameters[key], loaded=True, initial=False, stored_format=None
+            )
     return found
 
 

@@ -15,8 +15,8 @@ from netweave.comparison.precision import measuring
 from netweave.comparison.precision.measuring import Measurement
 from netweave.comparison.precision.pairing import pair_arrays
 from netweave.comparison.precision.ranges import fitting_range, range_faults
-from netweave.comparison.precision.reference_arrays import reference_arrays
-from netweave.comparison.precision.verdict import RoundedResult
+from netweave.comparison.precision.reference_arrays import ReferenceArrays, reference_arrays
+from netweave.comparison.precision.verdict import RoundedResult, both_within
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import NetweaveError, RunError
 from netweave.passes import absorb
@@ -39,12 +39,14 @@ if TYPE_CHECKING:
 
     from netweave.comparison.precision.measuring import Inputs
     from netweave.comparison.precision.pairing import ArrayPair
-    from netweave.comparison.precision.reference_arrays import ReferenceArrays
     from netweave.comparison.precision.stored_faults import StoredFault
     from netweave.comparison.result.comparison import Comparison, Group
     from netweave.comparison.stage_log import StageLog
     from netweave.graph import Graph
     from netweave.passes.rounding import RoundingPoint
+
+ALIKE = 1.2
+"""A net whose stored arrays lose so many times what the other's do is the coarser one; else B is judged."""
 
 MAX_MEASURED = 12
 """Faults beyond this many are not run one by one."""
@@ -94,30 +96,68 @@ def compare_precisions(
     except (NotExplicitError, NetweaveError) as reason:
         log.note(f"compared without regard to rounding: {reason}")
         return None
-    if explicit[0].formats == explicit[1].formats:
+    are_alike = explicit[0].formats == explicit[1].formats
+    if are_alike and not any(each.has_integers for each in explicit):
         return None
-    of_b = explicit[1].significant_bits < explicit[0].significant_bits
-    pair = _RoundedPair(a, b, explicit[of_b], of_b=of_b, reference=without_rounding(explicit[not of_b].graph))
-    return pair.compare(exact, probe=probe, tolerance=tolerance, seed=seed, log=log)
+    if are_alike and (plain := exact(a, b)).equal:  # the same scales
+        return plain
+    if not all(each.formats for each in explicit):
+        of_b = bool(explicit[1].formats)
+        return _RoundedPair(a, b, explicit, of_b=of_b).compare(
+            exact, probe=probe, tolerance=tolerance, seed=seed, log=log
+        )
+    # both are rounded: the weights of the finer one are the reference's, then it is judged by itself
+    of_b = explicit[0].stored_loss <= ALIKE * explicit[1].stored_loss
+    coarse = _RoundedPair(a, b, explicit, of_b=of_b)
+    first = coarse.compare(exact, probe=probe, tolerance=tolerance, seed=seed, log=log)
+    if not first.equal or first.precision is None:
+        return first
+    fine = _RoundedPair(a, b, explicit, of_b=not of_b, has_own_arrays=True)
+    second = fine.measure(first, probe=probe, tolerance=tolerance, seed=seed, log=log)
+    if not second.equal or second.precision is None:
+        return second
+    return both_within(second, first) if of_b else both_within(first, second)
 
 
 @dataclass(slots=True)
 class _RoundedPair:
+    """A rounded net and the one that it is held against, which may be rounded as well.
+
+    Attributes:
+        a: The first net.
+        b: The second net.
+        explicit: Both, with their roundings as nodes.
+        of_b: Whether B is judged.
+        has_own_arrays: Whether the judged one keeps its stored arrays: only its activations are judged.
+        rounded: The one that is judged, with its roundings.
+        reference: The other one without rounding.
+        real: The judged one without rounding, with the reference's arrays where rounding explains the rest.
+        arrays: These arrays, and what is wrong with others.
+    """
+
     a: Graph
     b: Graph
-    rounded: ExplicitRounding
-    reference: Graph
+    explicit: tuple[ExplicitRounding, ExplicitRounding]
     of_b: bool
+    has_own_arrays: bool = False
+    rounded: ExplicitRounding = field(init=False)
+    reference: Graph = field(init=False)
     real: Graph = field(init=False)
     arrays: ReferenceArrays = field(init=False)
 
     def __post_init__(self) -> None:
+        self.rounded, other = self.explicit[self.of_b], self.explicit[not self.of_b]
         self.real = without_rounding(self.rounded.graph)
+        self.reference, of_reference = without_rounding(other.graph), other.stored
         if _num_normalisations(self.reference) > _num_normalisations(self.real):
-            self.reference = absorb(self.reference)  # the quantiser had them folded
+            # the quantiser had them folded; arrays are then not those that a file stores
+            self.reference, of_reference = absorb(self.reference), {}
         pairs = pair_arrays(self.reference, self.real)
         self._choose_rectifiers(pairs)
-        self.arrays = reference_arrays(pairs, self.rounded.stored)
+        if self.has_own_arrays:
+            self.arrays = ReferenceArrays()
+            return
+        self.arrays = reference_arrays(pairs, self.rounded.stored, of_reference)
         self.real = measuring.with_arrays(self.real, self.arrays.arrays)
 
     def _choose_rectifiers(self, pairs: Mapping[str, ArrayPair]) -> None:
@@ -146,6 +186,18 @@ class _RoundedPair:
         plain = exact(*nets)
         if plain.verdict is Verdict.UNDECIDED or not plain.inputs:
             return replace(plain, a=self.a, b=self.b)
+        return self.measure(plain, probe=probe, tolerance=tolerance, seed=seed, log=log)
+
+    def measure(
+        self,
+        plain: Comparison,
+        *,
+        probe: Mapping[str, np.ndarray] | None,
+        tolerance: float,
+        seed: int,
+        log: StageLog,
+    ) -> Comparison:
+        """Return a comparison without roundings with what those of the judged net cost."""
         own = {str(value.name) for value in self.real.inputs}
         if not {mapping.b if self.of_b else mapping.a for mapping in plain.inputs} <= own:
             return self._unmeasured(plain, tolerance, "a range of layers is compared")
@@ -217,7 +269,7 @@ class _RoundedPair:
         for name, array in self.arrays.arrays.items():
             axis = self.arrays.channel_axes.get(name, 0)
             is_right = name not in self.arrays.faults
-            if name in values:
+            if name in values and name in self.rounded.stored:
                 proper[name] = measuring.properly_rounded(
                     array, self.rounded.stored[name], is_right=is_right, axis=axis
                 )

@@ -102,6 +102,11 @@ class ArrayPair:
     reference: StoredInput
     wanted: np.ndarray
 
+    def laid_out(self, array: np.ndarray) -> np.ndarray:
+        """Return numbers in the layout of the reference's array in that of the rounded net's."""
+        first = outputs_first(self.reference.node, array) if self.reference.is_filters else array
+        return self.place.laid_out(first)
+
 
 def pair_arrays(reference: Graph, rounded: Graph) -> dict[str, ArrayPair]:
     """Return for stored arrays of the rounded net the reference's.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.comparison.precision.given_ranges import has_given_range
 from netweave.comparison.precision.stored_faults import StoredFault
 from netweave.passes.rounding.formats import FLOATS
 
@@ -87,7 +88,8 @@ def range_faults(
         elif point.quantiser is not None:
             fits.append(_fit(point, point.quantiser, tensors))
     if is_drawn and len(fits) > 2:
-        usual = np.median([fit.ratios for fit in fits], axis=0).tolist()
+        calibrated = [fit for fit in fits if not has_given_range(fit.point)] or fits
+        usual = np.median([fit.ratios for fit in calibrated], axis=0).tolist()
         fits = [fit.relative_to(usual) for fit in fits]
     for fit in fits:
         fault = _judged(fit, fits, is_drawn=is_drawn)
@@ -176,7 +178,7 @@ def _judged(fit: Fit, fits: Sequence[Fit], *, is_drawn: bool) -> StoredFault | N
     quantiser = fit.quantiser
     low, high = quantiser.range
     cuts = fit.clipped > CLIPPED and (not is_drawn or max(fit.ratios) < SMALL)
-    if not cuts and min(fit.ratios) <= LARGE:
+    if not cuts and (min(fit.ratios) <= LARGE or has_given_range(fit.point)):
         return None
     scale, zero = fitting_range(fit.low, fit.high, quantiser)
     wanted = f"scale={scale:.4g}, zero_point={zero}"

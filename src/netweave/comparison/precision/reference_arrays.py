@@ -6,17 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.comparison.precision.stored_faults import StoredFault, stored_fault
+from netweave.passes.rounding import StoredRounding
 from netweave.passes.rounding.formats import float_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import onnx_ir as ir
-
     from netweave.comparison.precision.pairing import ArrayPair, StoredInput
-    from netweave.passes.rounding import StoredRounding
 
 
 @dataclass(slots=True)
@@ -36,12 +35,17 @@ class ReferenceArrays:
     num_within: int = 0
 
 
-def reference_arrays(pairs: Mapping[str, ArrayPair], stored: Mapping[str, StoredRounding]) -> ReferenceArrays:
+def reference_arrays(
+    pairs: Mapping[str, ArrayPair],
+    stored: Mapping[str, StoredRounding],
+    of_reference: Mapping[str, StoredRounding],
+) -> ReferenceArrays:
     """Return the stored arrays of a rounded net without rounding, and the faults of their quantisers.
 
     Args:
         pairs: Its arrays and those of the net in full precision, by initializer of the rounded net.
         stored: How its arrays are stored, by initializer.
+        of_reference: How those of the other net are stored, if that is rounded too.
     """
     found = ReferenceArrays()
     scales = [
@@ -51,7 +55,7 @@ def reference_arrays(pairs: Mapping[str, ArrayPair], stored: Mapping[str, Stored
     ]
     for name, pair in pairs.items():
         place, wanted = pair.place, pair.wanted
-        rounding = stored.get(name)
+        rounding = _rounding(pair, stored.get(name), of_reference.get(str(pair.reference.value.name)))
         if rounding is None or place.value.const_value is None:
             continue
         real = place.value.const_value.numpy()
@@ -71,6 +75,17 @@ def reference_arrays(pairs: Mapping[str, ArrayPair], stored: Mapping[str, Stored
         found.num_within += bool((np.abs(wanted - real) <= rounding.bound(wanted)).all())
     _drop_biases_of_scales(found, pairs)
     return found
+
+
+def _rounding(
+    pair: ArrayPair, own: StoredRounding | None, of_reference: StoredRounding | None
+) -> StoredRounding | None:
+    """Return how an array is rounded against the reference's, which may be rounded itself."""
+    if of_reference is None or pair.reference.value.const_value is None:
+        return own
+    bound = of_reference.bound(pair.reference.value.const_value.numpy())
+    exact = StoredRounding(ir.DataType.FLOAT)
+    return replace(own or exact, uncertainty=pair.laid_out(bound))
 
 
 def _role(place: StoredInput) -> str:
@@ -164,6 +179,8 @@ def _scaled_row(
         bound = float_bound(scaled, rounding.dtype) * (1 + 1e-6)
     else:
         bound = np.asarray(float(rounding.quantiser.scale.max()) * 0.51)
+    if rounding.uncertainty is not None:
+        bound = bound + float(rounding.uncertainty.max())
     return np.asarray(scaled if factor and (np.abs(scaled - real) <= bound).all() else otherwise)
 
 

@@ -161,6 +161,31 @@ class RoundedResult:
         )
 
 
+def both_within(of_a: Comparison, of_b: Comparison) -> Comparison:
+    """Return the result for two rounded nets, each of which is the other one but for its own rounding.
+
+    Their outputs differ by no more than both lose against the net without rounding.
+
+    Args:
+        of_a: What A loses of the net that it stands for, with the weights of B.
+        of_b: What B loses of it, with the weights of A.
+    """
+    one, other = of_a.precision, of_b.precision
+    assert one is not None
+    assert other is not None
+    latent = Verdict.LATENT in {of_a.verdict, of_b.verdict}
+    verdict = Verdict.LATENT if latent else Verdict.EQUAL
+    formats = tuple(sorted({*one.formats, *other.formats}))
+    both = Precision("A and B", formats, seen=one.seen + other.seen, expected=one.expected + other.expected)
+    sentence = (
+        f"{verdict.value}: A computes in {one.text} and B in {other.text}, and they stand for the same net: "
+        f"rounding changes A's output by {ratio_text(one.seen)} of its rms and B's by "
+        f"{ratio_text(other.seen)}, within what they can hold ({ratio_text(one.expected)} and "
+        f"{ratio_text(other.expected)})"
+    )
+    return replace(of_b, verdict=verdict, sentence=sentence, error=both.seen, precision=both)
+
+
 def _with_loss(group: Group, loss: Loss | None, finding: Finding | None, *, after_fault: bool) -> Group:
     """Return a group with what rounding costs there; one that loses more follows from an earlier fault."""
     if loss is not None:

@@ -181,7 +181,8 @@ class Precision:
     """What rounding to fewer bits costs a net (decision 0184).
 
     Attributes:
-        side: The net that is rounded, ``A`` or ``B``; the other one is the reference.
+        side: The net that is rounded, ``A`` or ``B``; the other one is the reference. ``A and B`` where
+            both are rounded, each in its own way: then the losses are the sums of both.
         formats: The formats that it rounds to, such as ``float16`` or ``int8``.
         seen: Largest difference of an output from the net without rounding, relative to its rms.
         expected: The same with the reference's weights rounded to these formats, and ranges that fit.

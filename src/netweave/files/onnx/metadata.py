@@ -13,7 +13,16 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netweave.errors import ReadError
-from netweave.graph import Graph, Layer, LayerTable, Origin, Parameter, parameter_key, parameter_layout
+from netweave.graph import (
+    Graph,
+    Layer,
+    LayerTable,
+    Origin,
+    Parameter,
+    StoredFormat,
+    parameter_key,
+    parameter_layout,
+)
 from netweave.graph.parameters import Step, tag_parameter
 
 if TYPE_CHECKING:
@@ -142,9 +151,17 @@ def _parameter(row: Mapping[str, Any]) -> Parameter:
         **_made(Parameter, row)
         | {"shape": tuple(int(size) for size in row["shape"]), "filler": _mapping(row["filler"])}
         | {"open_axes": tuple(int(axis) for axis in row.get("open_axes", ()))}
+        | {"stored_format": _stored_format(row.get("stored_format"))}
         | {name: _text(row[name]) for name in ("key", "role")}
         | {name: float(row[name]) for name in ("lr_mult", "decay_mult")}
     )
+
+
+def _stored_format(row: Mapping[str, Any] | None) -> StoredFormat | None:
+    if not row:
+        return None
+    scale, zero_point = tuple(map(float, row["scale"])), tuple(map(int, row["zero_point"]))
+    return StoredFormat(_text(row["dtype"]), scale, zero_point, int(row["axis"]))
 
 
 def _made(kind: type, row: Mapping[str, Any]) -> dict[str, Any]:

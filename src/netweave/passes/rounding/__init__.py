@@ -8,15 +8,17 @@ from netweave.passes.rounding.explicit import (
 )
 from netweave.passes.rounding.formats import Quantiser, StoredRounding, format_name
 from netweave.passes.rounding.points import RoundingPoint, rounding_points
-from netweave.passes.rounding.rectifiers import choose_rectifiers, rectifier_after
-from netweave.passes.rounding.walk import NotExplicitError
+from netweave.passes.rounding.rectifiers import MOVING, choose_rectifiers, rectifier_after
+from netweave.passes.rounding.walk import NotExplicitError, array_of
 
 __all__ = [
+    "MOVING",
     "ExplicitRounding",
     "NotExplicitError",
     "Quantiser",
     "RoundingPoint",
     "StoredRounding",
+    "array_of",
     "choose_rectifiers",
     "explicit_rounding",
     "format_name",

@@ -5,18 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netweave.graph import infer_shapes
 from netweave.passes.rewrite import Pass, Rewriter
 from netweave.passes.rounding.floats import widen
-from netweave.passes.rounding.formats import FLOATS, format_name, significant_bits
+from netweave.passes.rounding.formats import FLOATS, format_name
 from netweave.passes.rounding.integers import make_real
 from netweave.passes.rounding.points import rounding_points
+from netweave.passes.rounding.stored_formats import stored_formats
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph import Graph
     from netweave.passes.rounding.formats import StoredRounding
+
+TINY = 1e-30
+"""The rms of an array of zeros, for what is divided by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,21 @@ class ExplicitRounding:
         return tuple(sorted({format_name(dtype) for dtype in self._dtypes()}))
 
     @property
-    def significant_bits(self) -> int:
-        """Bits of the coarsest format; those of float32 where nothing is rounded."""
-        return min(map(significant_bits, self._dtypes()), default=24)
+    def has_integers(self) -> bool:
+        """Whether numbers are rounded to integers, which have scales, and not only to floats."""
+        return any(dtype.is_integer() for dtype in self._dtypes())
+
+    @property
+    def stored_loss(self) -> float:
+        """How far numbers of an array may be off, relative to its rms: the median over all arrays."""
+        values = self.graph.model.graph.initializers
+        losses = []
+        for name, rounding in self.stored.items():
+            tensor = values[name].const_value
+            if tensor is not None and rounding.dtype.bitwidth <= 16:
+                array = tensor.numpy()
+                losses.append(_rms(rounding.bound(array)) / max(_rms(array), TINY))
+        return float(np.median(losses)) if losses else 0.0
 
     def _dtypes(self) -> set[ir.DataType]:
         dtypes = {rounding.dtype for rounding in self.stored.values()}
@@ -47,9 +65,15 @@ class ExplicitRounding:
         return {dtype for dtype in dtypes if dtype.bitwidth <= 16}  # biases have more than enough bits
 
 
+def _rms(array: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
+
+
 def has_rounding(graph: Graph) -> bool:
     """Whether a graph holds numbers in fewer bits than float32, or integers that stand for real numbers."""
     if any("Quantize" in node.op_type or node.op_type.startswith("QLinear") for node in graph.nodes):
+        return True
+    if any(parameter.stored_format is not None for parameter in graph.parameters.values()):
         return True
     return any(value.dtype in FLOATS for value in graph.values().values())
 
@@ -64,7 +88,7 @@ def explicit_rounding(graph: Graph) -> ExplicitRounding:
         NotExplicitError: Rounding and arithmetic of some layer cannot be told apart.
     """
     copy = graph.clone()
-    stored = make_real(copy) | widen(copy)
+    stored = make_real(copy) | widen(copy) | stored_formats(copy)
     if stored or rounding_points(copy):
         infer_shapes(copy)
     return ExplicitRounding(copy, stored)

@@ -10,9 +10,9 @@ import onnx_ir as ir
 FLOATS = {ir.DataType.FLOAT16: "float16", ir.DataType.BFLOAT16: "bfloat16"}
 """Floating-point formats with fewer bits than float32, in words."""
 
-_SIGNIFICANT_BITS = {ir.DataType.FLOAT16: 11, ir.DataType.BFLOAT16: 8}
+_SIGNIFICANT_BITS = {ir.DataType.FLOAT: 24, ir.DataType.FLOAT16: 11, ir.DataType.BFLOAT16: 8}
 
-_SMALLEST = {ir.DataType.FLOAT16: 2.0**-24, ir.DataType.BFLOAT16: 2.0**-133}
+_SMALLEST = {ir.DataType.FLOAT: 2.0**-149, ir.DataType.FLOAT16: 2.0**-24, ir.DataType.BFLOAT16: 2.0**-133}
 """Distance of neighbouring subnormal numbers."""
 
 
@@ -23,11 +23,6 @@ def format_name(dtype: ir.DataType) -> str:
     ('bfloat16', 'int8')
     """
     return FLOATS.get(dtype, f"int{dtype.bitwidth}")
-
-
-def significant_bits(dtype: ir.DataType) -> int:
-    """Return how many binary digits of a number a format keeps at most."""
-    return _SIGNIFICANT_BITS.get(dtype, dtype.bitwidth - 1)
 
 
 def float_bound(values: np.ndarray, dtype: ir.DataType) -> np.ndarray:
@@ -116,19 +111,24 @@ class StoredRounding:
         dtype: Type of the stored numbers.
         quantiser: What integers stand for; None for floating-point formats.
         integers: The integers; None for floating-point formats.
+        uncertainty: How far each number of the reference may itself be from the one that was rounded, where
+            the reference is stored in fewer bits too; None where it is exact.
     """
 
     dtype: ir.DataType
     quantiser: Quantiser | None = None
     integers: np.ndarray | None = None
+    uncertainty: np.ndarray | None = None
 
     def bound(self, values: np.ndarray) -> np.ndarray:
         """Return how far numbers may be from what this format holds in their place, element by element."""
         if self.quantiser is None:
-            return float_bound(values, self.dtype)
-        half = self.quantiser.steps(values.shape) / 2
-        # what the scale itself lost when it was computed and stored in float32
-        return np.asarray(half * (1 + 1e-4) + np.abs(values) * 1e-6)
+            bound = float_bound(values, self.dtype)
+        else:
+            half = self.quantiser.steps(values.shape) / 2
+            # what the scale itself lost when it was computed and stored in float32
+            bound = np.asarray(half * (1 + 1e-4) + np.abs(values) * 1e-6)
+        return bound if self.uncertainty is None else np.asarray(bound + self.uncertainty)
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """Return what this format holds in the place of numbers, as float32."""

@@ -26,7 +26,10 @@ MOVING = frozenset(
 
 _POSITIVE = frozenset({"Abs", "Exp", "HardSigmoid", "Relu", "Sigmoid", "Softmax", "Softplus"})
 
-_KEEPING_SIGN = MOVING | {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Resize"}
+_KEEPING_SIGN = (MOVING - {"Concat"}) | {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Resize"}
+
+_JOINING_SIGNS = frozenset({"Add", "Concat", "Max", "Mul"})
+"""Operators whose result is positive where all of their operands are."""
 
 RELU6 = 6.0
 
@@ -70,7 +73,17 @@ def is_positive(value: ir.Value | None) -> bool:
     if maker.op_type == "DequantizeLinear":  # of values that were rounded before
         there = maker.inputs[0].producer() if maker.inputs[0] is not None else None
         return there is not None and is_positive(there.inputs[0])
+    if maker.op_type in _JOINING_SIGNS:
+        return all(_is_not_negative(operand) for operand in maker.inputs)
     return maker.op_type in _KEEPING_SIGN and is_positive(maker.inputs[0])
+
+
+def _is_not_negative(operand: ir.Value | None) -> bool:
+    """Whether an operand cannot be below zero; of a stored one that is seen, of an input it is not known."""
+    array = array_of(operand)
+    if array is not None:
+        return bool((array >= 0).all())
+    return operand is not None and operand.producer() is not None and is_positive(operand)
 
 
 def choose_rectifiers(graph: Graph, rectifier_behind: Callable[[ir.Node], ir.Node | None]) -> None:

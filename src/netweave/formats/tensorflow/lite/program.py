@@ -29,7 +29,7 @@ OPERANDS = "_operands"
 """The attribute of a node with its ``Operands``."""
 
 TENSOR = "_tensor"
-"""The attribute of an input with its ``LiteTensor``."""
+"""The attribute of an input, or of what the file stores, with its ``LiteTensor``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +165,7 @@ class _Subgraph:
                     place=self.place,
                 )
             name = self._free(tensor.name or f"constant {index}")
-            self.nodes[name] = Node(name, "Const", (), {"value": array})
+            self.nodes[name] = Node(name, "Const", (), {"value": array, TENSOR: tensor})
             self.refs[index] = (name, 0)
         return self.refs[index]
 

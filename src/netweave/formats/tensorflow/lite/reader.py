@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.tensorflow.lite.interpreter import LiteInterpreter
 from netweave.formats.tensorflow.lite.operators import LITE_READERS, REASONS
-from netweave.formats.tensorflow.lite.program import OPERANDS, open_net
+from netweave.formats.tensorflow.lite.program import OPERANDS, TENSOR, open_net
 from netweave.formats.tensorflow.reach import check_written_out, needed
 from netweave.formats.tensorflow.reader import lower, wanted_outputs
 
 if TYPE_CHECKING:
     from netweave.files import Source
+    from netweave.formats.tensorflow.lite.tensors import LiteTensor
+    from netweave.formats.tensorflow.nodes import Program
     from netweave.graph import Graph
 
 
@@ -36,10 +39,21 @@ def read(source: Source) -> Graph:
         reasons=REASONS,
         how_to="add-a-tensorflow-operator",
     )
-    return lower(
+    graph = lower(
         opened,
         name=source.net.stem,
         format_name="tensorflow.lite",
         input_shapes=source.input_shapes,
         interpreter=LiteInterpreter,
     )
+    return _with_stored_formats(graph, opened.program)
+
+
+def _with_stored_formats(graph: Graph, program: Program) -> Graph:
+    """Note on the parameters in how many bits the file stores them."""
+    for name, node in program.main.nodes.items():
+        tensor: LiteTensor | None = node.attributes.get(TENSOR)
+        parameter = graph.parameters.get(name)
+        if parameter is not None and tensor is not None and tensor.array is not None:
+            graph.parameters[name] = replace(parameter, stored_format=tensor.stored_format)
+    return graph

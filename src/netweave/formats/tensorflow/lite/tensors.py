@@ -11,6 +11,7 @@ import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.tensorflow.lite.quantization import Quantization, quantization_of
+from netweave.graph import StoredFormat
 from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
@@ -66,6 +67,14 @@ class LiteTensor:
     shape: tuple[int | None, ...]
     array: np.ndarray | None = None
     quantization: Quantization | None = None
+
+    @property
+    def stored_format(self) -> StoredFormat | None:
+        """How the file stores its numbers, if in fewer bits than float32."""
+        if self.quantization is None:
+            return StoredFormat(self.type.lower()) if self.type in {"FLOAT16", "BFLOAT16"} else None
+        scale, zero = self.quantization.scale.tolist(), self.quantization.zero_point.tolist()
+        return StoredFormat(self.type.lower(), tuple(scale), tuple(zero), self.quantization.axis)
 
     @property
     def real_type(self) -> str:
