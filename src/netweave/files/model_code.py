@@ -119,11 +119,16 @@ class Wanted:
         as_tensor: Callable[[np.ndarray], Any] = np.asarray,
     ) -> Wanted:
         """Return what a child process was asked for."""
-        told = {name: request.get(name) for name in ("entry", "config")}
-        files = request.get("argument_files") or {}
-        arguments = request.get("arguments") or ""
-        told |= {"arguments": arguments, "argument_files": files, "as_tensor": as_tensor}
-        return cls(base, noun, request["place"], **told)
+        return cls(
+            base,
+            noun,
+            request["place"],
+            entry=request.get("entry"),
+            arguments=request.get("arguments") or "",
+            config=request.get("config"),
+            argument_files=request.get("argument_files") or {},
+            as_tensor=as_tensor,
+        )
 
 
 def own_factories(
