@@ -86,8 +86,9 @@ def _advice(error: BaseException, request: dict[str, Any]) -> str:
     is_of_literal = isinstance(error, AttributeError | TypeError) and _LITERAL.search(str(error))
     if request.get("arguments") and is_of_literal:
         return (
-            "; its arguments are literals: where it takes tensors, modules or other objects, write a "
-            "function that constructs it, and name that one"
+            "; its arguments are literals: where it takes an example of its input, give its sizes, such as "
+            "torch.zeros(1, 3, 224, 224); where it takes modules or other objects, write a function that "
+            "constructs it, and name that one"
         )
     if request.get("trusted_folder") or not isinstance(error, OSError | ModuleNotFoundError):
         return ""
