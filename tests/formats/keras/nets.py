@@ -15,7 +15,50 @@ ROWS = {"x": ["N", 5, 6]}
 FUNCTIONS = "Ceil Cos Erf Floor Neg Sign Sin"
 POSITIVE = "Log Reciprocal Sqrt"
 
+
+def along(sizes: tuple[int, ...], op_type: str, last: tuple[int, ...], *arrays: np.ndarray, **settings):
+    """A net that sees its image as a sequence or a volume, of which one operator makes another image."""
+    names = [f"a{number}" for number in range(len(arrays))]
+    nodes = [
+        node("Reshape", "x s", "v"),
+        node(op_type, " ".join(["v", *names]), "p", **settings),
+        node("Reshape", "p e", "y"),
+    ]
+    shapes = {"s": ints(0, 6, *sizes), "e": ints(0, *last)}
+    return net(nodes, shapes | dict(zip(names, arrays, strict=True)))
+
+
+SEQUENCE, VOLUME = (72,), (9, 4, 2)
+"""The 9 x 8 places of an image otherwise."""
+
+AXES = {
+    "convolution of sequences": along(SEQUENCE, "Conv", (4, 9, 8), drawn(4, 6, 3), drawn(4), pads=[1, 1]),
+    "convolution of sequences by steps": along(
+        SEQUENCE, "Conv", (4, 7, 5), drawn(4, 6, 3), strides=[2], pads=[0, 0]
+    ),
+    "convolution of sequences by groups": along(
+        SEQUENCE, "Conv", (4, 2, 34), drawn(4, 3, 3), drawn(4), group=2, dilations=[2]
+    ),
+    "convolution of volumes": along(
+        VOLUME, "Conv", (4, 9, 8), drawn(4, 6, 3, 3, 1), drawn(4), pads=[1, 1, 0, 1, 1, 0]
+    ),
+    "convolution of volumes by steps": along(
+        VOLUME, "Conv", (4, 4, 4), drawn(4, 6, 3, 2, 1), strides=[2, 2, 1]
+    ),
+    "maximum of sequences": along(SEQUENCE, "MaxPool", (6, 4, 9), kernel_shape=[2], strides=[2]),
+    "maximum of volumes": along(VOLUME, "MaxPool", (6, 3, 2), kernel_shape=[3, 2, 2], strides=[3, 2, 2]),
+    "mean of sequences": along(SEQUENCE, "AveragePool", (6, 8, 3), kernel_shape=[3], strides=[3]),
+    "mean of volumes": along(VOLUME, "AveragePool", (6, 4, 3), kernel_shape=[2, 2, 2], strides=[2, 1, 1]),
+    **{
+        f"{name} of {noun}": along(sizes, name, (6, 1, 1))
+        for name in ("GlobalAveragePool", "GlobalMaxPool")
+        for noun, sizes in (("sequences", SEQUENCE), ("volumes", VOLUME))
+    },
+}
+"""Operators over one axis and over three."""
+
 NETS = {
+    **AXES,
     **{f"attention, {name}": form.net for name, form in FORMS.items() if name != "changed by head"},
     "gelu by a tangent": one("Gelu", approximate="tanh"),
     **{name: one(name) for name in FUNCTIONS.split()},
