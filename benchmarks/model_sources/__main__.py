@@ -1,9 +1,10 @@
 """Load PyTorch model sources of public repositories, each with one command and no editing.
 
-    python -m benchmarks.model_sources FOLDER
+    python -m benchmarks.model_sources FOLDER [--run NAME]
 
 ``README.md`` says how they were chosen. ``sources.json`` holds repositories, commits and commands, no code.
 ``FOLDER`` holds the repositories at these commits as ``OWNER+NAME``; what is not there is left out.
+A run that was stopped is resumed under its name.
 torchvision, timm, einops and transformers are installed, as they are for most people who use such code.
 """
 
@@ -16,6 +17,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +33,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the repositories are")
     parser.add_argument("--only", nargs="*", default=[], help="architectures; the others' rows stay")
+    parser.add_argument("--run", default="", help="name of the run; rows that it has measured stay")
     arguments = parser.parse_args()
     sources: list[dict[str, str]] = json.loads((FOLDER / "sources.json").read_text())
     result = FOLDER / "result.json"
     rows: dict[str, Any] = json.loads(result.read_text())["sources"] if result.exists() else {}
     for source in sources:
         name = source["architecture"]
-        if (not arguments.only or name in arguments.only) and folder_of(source, arguments.folder).is_dir():
-            rows[name] = row(source, arguments.folder)
+        is_measured = bool(arguments.run) and rows.get(name, {}).get("run") == arguments.run
+        is_asked = (not arguments.only or name in arguments.only) and not is_measured
+        if is_asked and folder_of(source, arguments.folder).is_dir():
+            rows[name] = row(source, arguments.folder) | {"run": arguments.run}
             print(name, rows[name]["verdict"], rows[name].get("error", ""), flush=True)
-    rows = {
-        source["architecture"]: rows[source["architecture"]]
-        for source in sources
-        if source["architecture"] in rows
-    }
-    loading = sum(found["verdict"] == "loads" for found in rows.values())
-    table = {"loads": loading, "of": len(rows), "sources": rows}
+            write(sources, rows, result)  # a run that is stopped is resumed where it was
+    write(sources, rows, result)
+
+
+def write(sources: list[dict[str, str]], rows: dict[str, Any], result: Path) -> None:
+    """Write the result and the README's table, in the order of the sources."""
+    ordered = {name: rows[name] for source in sources if (name := source["architecture"]) in rows}
+    loading = sum(row["verdict"] == "loads" for row in ordered.values())
+    table = {"loads": loading, "of": len(ordered), "sources": ordered}
     result.write_text(json.dumps(table, indent=1) + "\n")
-    write_readme(sources, rows)
-    print(f"{loading} of {len(rows)} load")
+    write_readme(sources, ordered)
 
 
 def folder_of(source: dict[str, str], folder: Path) -> Path:
@@ -94,7 +100,10 @@ def write_readme(sources: list[dict[str, str]], rows: dict[str, Any]) -> None:
     before, _, rest = path.read_text().partition(MARK)
     _, _, after = rest.partition(MARK)
     loading = sum(found["verdict"] == "loads" for found in rows.values())
-    lines = [f"**{loading} of {len(rows)} load.**", "", "| | repository, net | |", "|---|---|---|"]
+    runs = Counter(found.get("run", "") or "an earlier run" for found in rows.values())
+    told = "one run" if len(runs) == 1 else ", ".join(f"{count} of {run}" for run, count in runs.items())
+    lines = [f"**{loading} of {len(rows)} load.** Rows: {told}.", ""]
+    lines += ["| | repository, net | |", "|---|---|---|"]
     for source in sources:
         found = rows.get(source["architecture"])
         if found is not None:
