@@ -117,6 +117,23 @@ def unpack(payload: bytes) -> Packed:
     return Packed(labels, identity, payload[end:])
 
 
+def leading_labels(frame: bytes) -> np.ndarray | None:
+    """Return the labels of an image record from its first bytes; None where these do not hold them all.
+
+    Raises:
+        ValueError: The bytes begin no record.
+    """
+    flag, length = head(frame)
+    start = 8 + HEADER.size
+    if flag != WHOLE or len(frame) < start or length < HEADER.size:
+        return None
+    count, label, _, _ = HEADER.unpack_from(frame, 8)
+    if not count:
+        return np.array([label], np.float32)
+    end = start + 4 * count
+    return None if min(len(frame), 8 + length) < end else np.frombuffer(frame, "<f4", count, start)
+
+
 def pack(packed: Packed) -> bytes:
     """Return an image record as a payload."""
     if packed.labels.size == 1:

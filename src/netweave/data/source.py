@@ -60,7 +60,8 @@ class Source(ABC):
         color: Order of three channels in pixels: ``bgr`` or ``rgb``.
         endless: Whether the records have no end, or none that is known; ``len`` means nothing then.
         boxes: Whether the second part of a record is ground-truth boxes, one row each: centre x and y, width
-            and height, relative to the image, class, difficult. A centre x of 0 ends them.
+            and height, relative to the image, class, and what else is known of the object (Darknet's and
+            VOC's: whether it is difficult). Rows of zeros fill it up.
         remote: Whether reading waits for another machine, so that it pays to ``fetch`` ahead of time.
         batch_axis: Axis of the records in the first part of a batch; 1 where a record is a sequence of steps.
         stored: Whether records come from files or servers, whose errors become ReadErrors; errors of the

@@ -38,6 +38,20 @@ class Image:
         self.replace(pixels)
         self.boxes = boxes
 
+    @property
+    def objects(self) -> np.ndarray:
+        """The rows of its boxes that hold an object: those with a width."""
+        assert self.boxes is not None
+        found: np.ndarray = self.boxes[self.boxes[:, 2] > 0]
+        return found
+
+    @objects.setter
+    def objects(self, rows: np.ndarray) -> None:
+        """Put other objects, no more than before, in the place of these."""
+        assert self.boxes is not None
+        self.boxes = np.zeros_like(self.boxes)
+        self.boxes[: len(rows)] = rows
+
     def replace(self, pixels: np.ndarray) -> None:
         """Go on with other pixels, which are no window."""
         self.pixels = pixels

@@ -40,7 +40,7 @@ class RecordIO(StoredSource):
         path: The ``.rec`` file.
         index: The ``.idx`` file; None for the one beside it, if there is one.
         color: How images are decoded; MXNet's order is ``rgb``.
-        label_width: Numbers in a label, >= 1.
+        label_width: Numbers in a label, >= 1; 0 where each record has as many as it needs.
         labels: A list (``.lst``) whose labels replace those in the records, by number of the record.
 
     Raises:
@@ -99,9 +99,10 @@ class RecordIO(StoredSource):
         except ValueError as error:
             raise ReadError(str(error), place=place) from error
         labels = packed.labels if self._labels is None else self._labels.get(packed.identity)
-        if labels is None or labels.size != self._label_width:
+        if labels is None or labels.size != (self._label_width or labels.size):
             found = "none" if labels is None else str(labels.size)
-            raise ReadError(f"has {found} labels, expected {self._label_width} (label_width)", place=place)
+            wanted = self._label_width or "some"
+            raise ReadError(f"has {found} labels, expected {wanted} (label_width)", place=place)
         return packed, labels
 
     def _span(self, index: int) -> Span:

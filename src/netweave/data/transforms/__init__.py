@@ -1,5 +1,5 @@
 """The transforms; importing this package enters them in the table."""
 
-from netweave.data.transforms import arithmetic, boxes, color, geometry, warp
+from netweave.data.transforms import arithmetic, boxes, color, detection, geometry, warp
 
-__all__ = ["arithmetic", "boxes", "color", "geometry", "warp"]
+__all__ = ["arithmetic", "boxes", "color", "detection", "geometry", "warp"]

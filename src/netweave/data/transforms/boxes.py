@@ -138,7 +138,7 @@ def _factor(limit: float, generator: np.random.Generator) -> float:
 
 def _moved(boxes: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:
     """Return the boxes of an image that lies on a canvas, cut off at its edges: ``correct_boxes``."""
-    present = boxes[boxes[:, 0] != 0]
+    present = boxes[boxes[:, 2] > 0]
     half = present[:, 2:4] / 2
     low = np.clip((present[:, :2] - half) * scale + offset, 0.0, 1.0)
     high = np.clip((present[:, :2] + half) * scale + offset, 0.0, 1.0)

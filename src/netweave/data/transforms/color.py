@@ -23,7 +23,12 @@ PCA = np.array(
 """Principal axes of ImageNet's colours times their lengths; rows are red, green, blue."""
 
 
-def _three_channels(image: Image) -> np.ndarray:
+def three_channels(image: Image) -> np.ndarray:
+    """Return the pixels of an image that has three channels.
+
+    Raises:
+        ValueError: It has another number of them.
+    """
     if image.pixels.shape[2] != 3:
         raise ValueError(f"has {image.pixels.shape[2]} channels, colour transforms need 3")
     return np.ascontiguousarray(image.pixels)
@@ -33,6 +38,8 @@ def _three_channels(image: Image) -> np.ndarray:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReverseChannels(Geometric):
     """Makes RGB of BGR, and BGR of RGB."""
+
+    keeps_boxes: ClassVar[bool] = True
 
     def change(self, image: Image, generator: np.random.Generator) -> None:
         """Change the image."""
@@ -56,7 +63,7 @@ class ColorJitter(Geometric):
     def change(self, image: Image, generator: np.random.Generator) -> None:
         """Change the image."""
         cv2 = opencv()
-        pixels = _three_channels(image)
+        pixels = three_channels(image)
         factors = [
             1.0 + generator.uniform(-share, share)
             for share in (self.brightness, self.contrast, self.saturation)
@@ -95,7 +102,7 @@ class HLSJitter(Geometric):
         hue, saturation, lightness = (
             int(share * limit * 2 - limit) for share, limit in zip(drawn, limits, strict=True)
         )
-        hls = cv2.cvtColor(_three_channels(image), cv2.COLOR_BGR2HLS).astype(np.int16)
+        hls = cv2.cvtColor(three_channels(image), cv2.COLOR_BGR2HLS).astype(np.int16)
         hls += np.array([hue, lightness, saturation], np.int16)
         np.clip(hls, 0, np.array([180, 255, 255], np.int16), out=hls)
         image.pixels = cv2.cvtColor(hls.astype(np.uint8), cv2.COLOR_HLS2BGR)
@@ -113,5 +120,5 @@ class PCANoise(Geometric):
     def change(self, image: Image, generator: np.random.Generator) -> None:
         """Change the image."""
         red_green_blue = PCA @ generator.normal(0.0, self.level, 3)
-        moved = np.trunc(_three_channels(image) + red_green_blue[::-1])
+        moved = np.trunc(three_channels(image) + red_green_blue[::-1])
         image.pixels = np.clip(moved, 0, 255).astype(np.uint8)

@@ -110,6 +110,8 @@ class Resize(Geometric):
         interpolation: How.
     """
 
+    keeps_boxes: ClassVar[bool] = True
+
     height: int = 0
     width: int = 0
     shorter: int | None = None
@@ -206,7 +208,7 @@ class Mirror(Geometric):
             image.pixels = mirrored(image.pixels)
             image.mirrored = not image.mirrored
             if image.boxes is not None:
-                present = image.boxes[:, 0] != 0
+                present = image.boxes[:, 2] > 0
                 image.boxes[present, 0] = 1.0 - image.boxes[present, 0]
 
 

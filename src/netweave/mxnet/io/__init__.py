@@ -6,15 +6,14 @@ from typing import Any
 
 from netweave.mxnet.io.arrays import NDArrayIter, _init_data
 from netweave.mxnet.io.batch import DataBatch, DataDesc, DataIter
-from netweave.mxnet.io.files import (
-    CSVIter,
+from netweave.mxnet.io.files import CSVIter, LibSVMIter, MNISTIter
+from netweave.mxnet.io.images import (
+    ImageDetRecordIter,
     ImageRecordIter,
     ImageRecordIter_v1,
     ImageRecordUInt8Iter,
-    LibSVMIter,
-    MNISTIter,
-    MXDataIter,
 )
+from netweave.mxnet.io.loaded import MXDataIter
 from netweave.mxnet.io.wrapped import PrefetchingIter, ResizeIter
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
     "DataBatch",
     "DataDesc",
     "DataIter",
+    "ImageDetRecordIter",
     "ImageRecordIter",
     "ImageRecordIter_v1",
     "ImageRecordUInt8Iter",

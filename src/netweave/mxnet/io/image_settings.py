@@ -18,23 +18,33 @@ INTERPOLATIONS = ("nearest", "linear", "cubic", "area", "lanczos")
 """By MXNet's number, ``inter_method``; 9 is ``auto`` and 10 ``random``."""
 
 
-class _Settings:
+class ImageSettings:
     """Settings that are taken out one by one; what is left over is unknown."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
 
     def number(self, name: str, default: float) -> float:
+        """Take out a number."""
         value = self._settings.pop(name, None)
         return default if value is None else float(value)
 
+    def numbers(self, name: str, default: float) -> tuple[float, ...]:
+        """Take out numbers, or one by itself."""
+        value = self._settings.pop(name, None)
+        values = value if isinstance(value, list | tuple) else [default if value is None else value]
+        return tuple(float(one) for one in values)
+
     def count(self, name: str, default: int) -> int:
+        """Take out a whole number."""
         return int(self.number(name, default))
 
     def flag(self, name: str) -> bool:
+        """Take out a truth value."""
         return str(self._settings.pop(name, False)) in {"True", "1", "true"}
 
     def text(self, name: str) -> str:
+        """Take out a word; empty where there is none."""
         return str(self._settings.pop(name, None) or "")
 
 
@@ -48,9 +58,9 @@ def image_transforms(shape: Sequence[int], settings: dict[str, Any]) -> list[Map
     Raises:
         UsageError: A number is out of range.
     """
-    s = _Settings(settings)
-    how = _interpolation(s.count("inter_method", 1))
-    rows = [*_sizes(s, how), *_window(s, shape, how), *_colors(s)]
+    s = ImageSettings(settings)
+    how = interpolation_name(s.count("inter_method", 1))
+    rows = [*_sizes(s, how), *_window(s, shape, how), *in_bgr(_colors(s))]
     if s.flag("mirror"):
         rows.append({"kind": "mirror", "probability": 1.0})
     elif s.flag("rand_mirror"):
@@ -59,14 +69,25 @@ def image_transforms(shape: Sequence[int], settings: dict[str, Any]) -> list[Map
     return [*rows, *_arithmetic(s, shape[0])]
 
 
-def _interpolation(number: int) -> str:
+def in_bgr(rows: list[Row]) -> list[Row]:
+    """Return transforms of colours in BGR, in which MXNet augments: it is what OpenCV decodes."""
+    reverse: Row = {"kind": "reverse_channels"}
+    return [reverse, *rows, reverse] if rows else []
+
+
+def interpolation_name(number: int) -> str:
+    """Return the interpolation of a number of MXNet's.
+
+    Raises:
+        UsageError: There is none.
+    """
     named = dict(enumerate(INTERPOLATIONS)) | {9: "auto", 10: "random"}
     if number not in named:
         raise UsageError(f"inter_method is {number}, expected one of {', '.join(map(str, named))}")
     return named[number]
 
 
-def _sizes(s: _Settings, how: str) -> list[Row]:
+def _sizes(s: ImageSettings, how: str) -> list[Row]:
     rows: list[Row] = []
     shorter = s.count("resize", -1)
     if shorter > 0:
@@ -103,7 +124,7 @@ def _sizes(s: _Settings, how: str) -> list[Row]:
     return rows
 
 
-def _window(s: _Settings, shape: Sequence[int], how: str) -> list[Row]:
+def _window(s: ImageSettings, shape: Sequence[int], how: str) -> list[Row]:
     _, height, width = shape
     size: Row = {"height": height, "width": width, "interpolation": how}
     where = "random" if s.flag("rand_crop") else "centre"
@@ -124,7 +145,7 @@ def _window(s: _Settings, shape: Sequence[int], how: str) -> list[Row]:
     return [{"kind": "crop", **size, "where": where, "enlarge": True}]
 
 
-def _colors(s: _Settings) -> list[Row]:
+def _colors(s: ImageSettings) -> list[Row]:
     rows: list[Row] = []
     jitter = {name: s.number(name, 0.0) for name in ("brightness", "contrast", "saturation")}
     if any(jitter.values()):
@@ -142,7 +163,7 @@ def _colors(s: _Settings) -> list[Row]:
     return rows
 
 
-def _arithmetic(s: _Settings, channels: int) -> list[Row]:
+def _arithmetic(s: ImageSettings, channels: int) -> list[Row]:
     rows: list[Row] = []
     names = ("r", "g", "b", "a")[:channels]
     path = s.text("mean_img")
