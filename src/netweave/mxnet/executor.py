@@ -213,7 +213,9 @@ class Executor:
         store = ParameterStore()
         for name, parameter in self._graph.parameters.items():
             store.adopt(parameter, self._array(name).tensor)
-        return TorchNet(self._graph, taps=taps, store=store).to(self._ctx.torch_device)
+        net = TorchNet(self._graph, taps=taps, store=store).to(self._ctx.torch_device)
+        # constants, such as a gamma that is fixed, have 32 bits
+        return net.to(torch.float64) if _is_double(self.arg_dict) else net
 
     def _array(self, name: str) -> NDArray:
         return self.arg_dict[name] if name in self.arg_dict else self.aux_dict[name]
@@ -394,11 +396,19 @@ def simple_bind(
     grads = {
         name: new_array(found[name], args[name].tensor.dtype, place) for name in names if reqs[name] != "null"
     }
+    if _is_double(args):  # BatchNorm's statistics have the type of its data, or 32 bits for one of 16
+        types |= dict.fromkeys(states, torch.float64)
     aux = {name: take(name) for name in states}
     for name in states:
         if name.endswith("var") and name not in shared:
             aux[name][:] = 1
     return Executor(symbol, graph, place, args=args, grads=grads, grad_req=reqs, aux=aux)
+
+
+def _is_double(arrays: Arrays) -> bool:
+    """Return whether a net computes in 64 bits."""
+    floating = [one.tensor.dtype for one in arrays.values() if one.tensor.is_floating_point()]
+    return bool(floating) and all(dtype == torch.float64 for dtype in floating)
 
 
 def _types(graph: Graph, type_dict: Mapping[str, Any]) -> dict[str, torch.dtype]:

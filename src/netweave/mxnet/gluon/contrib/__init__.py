@@ -1,8 +1,8 @@
 """``gluon.contrib``: further blocks."""
 
-from netweave.mxnet.gluon.contrib import nn
+from netweave.mxnet.gluon.contrib import nn, rnn
 
-__all__ = ["nn"]
+__all__ = ["nn", "rnn"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""``gluon.rnn``: recurrent layers as blocks, each one ``RNN`` operator."""
+"""Recurrent layers as blocks, each one ``RNN`` operator."""
 
 from __future__ import annotations
 
@@ -150,9 +150,3 @@ class GRU(_Layer):
 
     def __init__(self, hidden_size: int, num_layers: int = 1, *args: Any, **kw: Any) -> None:
         super().__init__(hidden_size, num_layers, *args, **{**kw, "mode": "gru"})
-
-
-def __getattr__(name: str) -> Any:
-    from netweave.mxnet.base import missing
-
-    raise missing("gluon.rnn", name, ["RNN", "LSTM", "GRU"])

@@ -1,0 +1,34 @@
+"""``gluon.rnn``: recurrent layers, and cells that compute one step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netweave.mxnet.gluon.rnn.cells import GRUCell, HybridRecurrentCell, LSTMCell, RecurrentCell, RNNCell
+from netweave.mxnet.gluon.rnn.layers import GRU, LSTM, RNN
+from netweave.mxnet.gluon.rnn.modifiers import DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
+from netweave.mxnet.gluon.rnn.stacks import BidirectionalCell, HybridSequentialRNNCell, SequentialRNNCell
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "BidirectionalCell",
+    "DropoutCell",
+    "GRUCell",
+    "HybridRecurrentCell",
+    "HybridSequentialRNNCell",
+    "LSTMCell",
+    "ModifierCell",
+    "RNNCell",
+    "RecurrentCell",
+    "ResidualCell",
+    "SequentialRNNCell",
+    "ZoneoutCell",
+]
+
+
+def __getattr__(name: str) -> Any:
+    from netweave.mxnet.base import missing
+
+    raise missing("gluon.rnn", name, __all__)
