@@ -14,6 +14,7 @@ import netweave
 from netweave import keras
 from netweave.errors import RunError, UsageError
 from netweave.keras import layers
+from tests.keras.examples import first_weights
 from tests.keras.masks import REDUCTIONS, tagger, words
 
 
@@ -120,6 +121,26 @@ def test_a_mask_is_followed_through_models_inside_and_ends_where_keras_ends_it()
         model.compile("sgd", loss="mse")
         p = model.predict(ids)
         assert model.evaluate(ids, p * 0, verbose=0) == pytest.approx((p[counts] ** 2).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda e: e * 2, lambda e: e + e, lambda e: -e, lambda e: keras.ops.tanh(e)],
+)
+def test_arithmetic_on_a_tensor_ends_its_mask(change):
+    """As in Keras, whose operations, unlike its layers, pass no mask on."""
+    ids = np.array([[0, 0, 3, 4, 5], [1, 2, 0, 0, 0], [0, 1, 0, 2, 0]], np.float32)
+
+    def predicted(mask_zero, inside):
+        x = keras.Input((5,))
+        e = inside(keras.layers.Embedding(9, 3, mask_zero=mask_zero)(x))
+        model = keras.Model(x, keras.layers.LSTM(4)(e))
+        model.set_weights(first_weights(model))
+        return model.predict(ids, verbose=0)
+
+    np.testing.assert_array_equal(predicted(True, change), predicted(False, change))
+    own = keras.layers.Activation("relu")  # a layer passes it on
+    assert np.abs(predicted(True, own) - predicted(False, own)).max() > 1e-3
 
 
 def test_batches_of_a_generator_and_of_an_object():

@@ -57,3 +57,11 @@ def test_the_rates_of_an_optimizer_that_has_a_scheduler(row):
     policy = make_policy(mxnet_solver(row["optimizer"], settings, rescale_grad=1.0).policy)
     rates = [policy.rate(iteration) for iteration in range(50)]
     np.testing.assert_allclose(rates, row["rates"], rtol=1e-12, atol=1e-18)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "NAG", "RMSProp", "LBSGD"])
+def test_an_optimizer_in_capitals_is_the_same(name):
+    """MXNet looks its optimizers up in small letters; scripts write them as classes."""
+    settings = {"learning_rate": 0.1, "wd": 1e-3, "multi_precision": False, "begin_num_update": 2}
+    one, other = (mxnet_solver(row, settings, rescale_grad=0.5) for row in (name, name.lower()))
+    assert one == other

@@ -25,6 +25,10 @@ Ref = tuple[str, int, int]
 """A tensor: the layer that makes it, at which call, and which of its outputs."""
 
 
+OPERATIONS = ("keras.src.ops", "keras.ops")
+"""Where Keras has the operations that lie between layers."""
+
+
 @dataclass(frozen=True, slots=True)
 class LayerConfig:
     """One layer of a model.
@@ -35,6 +39,7 @@ class LayerConfig:
         settings: Its settings as written.
         calls: The arguments of each call: tensors as ``Ref``, everything else as written.
         build: Sizes that it was built with, if the file says them.
+        is_operation: Whether it is a function of ``keras.ops`` and no layer; some have a layer's name.
     """
 
     name: str
@@ -42,6 +47,7 @@ class LayerConfig:
     settings: Mapping[str, Any]
     calls: tuple[Arguments, ...] = ()
     build: Any = None
+    is_operation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,7 @@ def _layer(item: Any, place: str) -> LayerConfig:
         settings,
         tuple(_arguments(call, name, place) for call in calls),
         build.get("input_shape") if isinstance(build, Mapping) else None,
+        str(item.get("module") or "").startswith(OPERATIONS),
     )
 
 
@@ -267,7 +274,7 @@ def _chain(name: str, layers: list[LayerConfig], settings: Mapping[str, Any], pl
     chained = [LayerConfig(layers[0].name, layers[0].type, layers[0].settings, calls=(Arguments(),))]
     for before, layer in pairwise(layers):
         call = Arguments((TensorRef((before.name, 0, 0)),))
-        chained.append(LayerConfig(layer.name, layer.type, layer.settings, (call,), layer.build))
+        chained.append(replace(layer, calls=(call,)))
     return Model(name, tuple(chained), ((chained[0].name, 0, 0),), ((chained[-1].name, 0, 0),))
 
 

@@ -145,8 +145,11 @@ class KerasLayer(ChannelsLastLayer):
         return self.unary("Identity", x) if x is self.x else x
 
     def masked(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Return a tensor of which only some steps count, to the layers that ask."""
-        if mask is not None:
+        """Return a tensor of which only some steps count, to the layers that ask.
+
+        Keras' layers pass masks on, its operations do not, though a rule may serve both (``Multiply``).
+        """
+        if mask is not None and not self.config.is_operation:
             self._masks[x.value] = mask
         return x
 
