@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import random
 import re
@@ -37,28 +38,32 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("folders", nargs="+", type=Path, help="folders of releases, each with its example")
     parser.add_argument("--mxnet", required=True, help="a Python that has MXNet 1.9.1")
     parser.add_argument("--netweave", default=sys.executable, help="the Python of the other side")
-    parser.add_argument("--count", type=int, default=100, help="how many scripts that MXNet runs are drawn")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=100,
+        help="how many scripts that MXNet runs are drawn; 0 keeps those known",
+    )
     parser.add_argument("--seed", type=int, default=18)
     parser.add_argument("--limit", type=int, default=25, help="seconds; a script that still runs then counts")
     parser.add_argument("--only", default="", help="a regular expression for names")
     parser.add_argument("--symbols", action="store_true", help="try the networks of the symbol files")
-    parser.add_argument("--known", type=Path, help="a result whose runs under MXNet are not repeated")
+    parser.add_argument(
+        "--known", type=Path, help="a result: its runs under MXNet, and networks that agree, are not repeated"
+    )
     parser.add_argument("--retry", action="store_true", help="of those known, run only what fails here")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
     return parser.parse_args()
 
 
 def _symbols(runner: Runner, report: Report) -> None:
-    """Run each network of the newest release that has it."""
-    newest: dict[str, tuple[str, str]] = {}
-    for release, folder in runner.folders.items():
-        example = folder / "example"
-        for path, name in symbols.names(example):
-            newest[f"{path.relative_to(example)}/{name}.py"] = (release, name)
-    for script, (release, name) in sorted(newest.items()):
-        if re.search(report.only, script):
-            row = report.known_symbols.get(script) or runner.symbol(release, str(Path(script).parent), name)
-            report.add_symbol({**row, "release": release, "script": script})
+    """Run each network, but for those that are known to agree."""
+    for network in symbols.networks(runner.folders):
+        if not re.search(report.only, f"{network.script} {network.network}"):
+            continue
+        row: Row = {**dataclasses.asdict(network)}
+        key = tuple(row.values())
+        report.add_symbol(report.known_symbols.get(key) or {**row, **runner.symbol(network)})
 
 
 def _scripts(runner: Runner, report: Report, args: argparse.Namespace) -> None:
@@ -66,6 +71,8 @@ def _scripts(runner: Runner, report: Report, args: argparse.Namespace) -> None:
 
     That is the same as drawing from those that MXNet runs, without running all.
     """
+    if not args.count:
+        return
     order = runner.scripts()
     random.Random(args.seed).shuffle(order)
     report.pool = len(order)
@@ -96,14 +103,17 @@ class Report:
         self._rows: list[Row] = []
         self._symbols: list[Row] = []
         self.only: str = args.only
-        self.pool = 0
+        self.pool, self._limit_s = 0, args.limit
         self.known: dict[tuple[str, str], dict[str, str]] = {}
-        self.known_symbols: dict[str, Row] = {}
+        self.known_symbols: dict[tuple[object, ...], Row] = {}
         if args.known:
             known = json.loads(args.known.read_text(encoding="utf-8"))
             self.known = {(row["release"], row["script"]): row for row in known["rows"]}
+            if not args.count:
+                self._rows, self.pool, self._limit_s = known["rows"], known["scripts"], known["limit_s"]
+            names = [field.name for field in dataclasses.fields(symbols.Network)]
             good = [row for row in known["symbols"] if str(row.get("numbers")).startswith("agrees")]
-            self.known_symbols = {row["script"]: row for row in good} if args.retry else {}
+            self.known_symbols = {tuple(row.get(name) for name in names): row for row in good}
 
     @property
     def runnable(self) -> int:
@@ -125,7 +135,7 @@ class Report:
         counted = [row for row in self._rows if "netweave" in row]
         good = [row for row in counted if row["netweave"] in GOOD]
         summary = {
-            "limit_s": self._args.limit,
+            "limit_s": self._limit_s,
             "seed": self._args.seed,
             "scripts": self.pool,
             "tried": len(self._rows),

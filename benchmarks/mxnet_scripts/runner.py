@@ -6,20 +6,29 @@ import ast
 import contextlib
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.mxnet_scripts import symbols
 from benchmarks.mxnet_scripts.arguments import ARGUMENTS, OUTSIDE
 from benchmarks.mxnet_scripts.data import write_all
 
+if TYPE_CHECKING:
+    from benchmarks.mxnet_scripts.symbols import Network
+
 IMPORT = re.compile(r"^(\s*)(import|from)(\s+)mxnet\b(?!\s*\()", re.MULTILINE)
 COMPATIBILITY = Path(__file__).with_name("compat")
 SOURCES = Path(__file__).parents[2] / "src"
+
+
+PACKAGES = {"mxnet": "mxnet", "netweave": "netweave.mxnet"}
+"""What each side imports."""
 
 
 class Runner:
@@ -64,18 +73,32 @@ class Runner:
             side, path.parent, [path.name, *shlex.split(ARGUMENTS.get(script, ""))], limit=self._limit
         )
 
-    def symbol(self, release: str, place: str, name: str) -> dict[str, str]:
-        """Return how a network runs on both sides, and how its numbers compare."""
-        row, files = {}, {}
-        for side, package in (("mxnet", "mxnet"), ("netweave", "netweave.mxnet")):
-            folder = self._copy(side, release) / "example" / place
-            files[side] = self._scratch / f"{side}.npz"
-            files[side].unlink(missing_ok=True)
-            program = symbols.program(package=package, folder=folder, name=name, out=files[side])
-            row[side] = self._run(side, folder.parent, ["-c", program], limit=4 * self._limit)
+    def symbol(self, network: Network) -> dict[str, object]:
+        """Return how a network runs on both sides, how long, and how its numbers compare.
+
+        One of 16 bits, which MXNet computes on GPUs only, runs here as it is, and on both sides in 64 bits.
+        """
+        row: dict[str, object] = {}
+        if network.is_half:
+            row["netweave in 16 bits"] = self._network("netweave", network, widen=False)
+        for side in PACKAGES:
+            before = _processor_seconds()
+            row[side] = self._network(side, network, widen=network.is_half)
+            row[f"{side} processor_s"] = round(_processor_seconds() - before, 1)
+        files = {side: self._numbers(side) for side in PACKAGES}
         if all(file.exists() for file in files.values()):
             row["numbers"] = symbols.compared(files["netweave"], files["mxnet"])
         return row
+
+    def _network(self, side: str, network: Network, *, widen: bool) -> str:
+        folder = self._copy(side, network.release) / "example" / Path(network.script).parent
+        out = self._numbers(side)
+        out.unlink(missing_ok=True)
+        program = symbols.program(network, package=PACKAGES[side], folder=folder, out=out, widen=widen)
+        return self._run(side, folder.parent, ["-c", program], limit=4 * self._limit)
+
+    def _numbers(self, side: str) -> Path:
+        return self._scratch / f"{side}.npz"
 
     def _copy(self, side: str, release: str) -> Path:
         target = self._scratch / side / release
@@ -128,6 +151,12 @@ class Runner:
         errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit|Interrupt)\b", line)]
         line = (errors or lines)[-1].replace(str(self._scratch), "")
         return re.sub(r"(?<![\w.])(?:/[\w.+-]+){2,}/([\w.+-]+)", r"\1", line)[:300]
+
+
+def _processor_seconds() -> float:
+    """Return what all programs that have ended have used of the processor."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
