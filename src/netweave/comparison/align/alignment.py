@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.sketches import SketchIndex
@@ -78,6 +78,15 @@ class Alignment:
         """Return the same pairs, seen with other tensors in the place of some of A's."""
         seen = copy(self)
         seen.a = self.a.with_tensors(HeldValues(arrays, behind=self.a.tensors))
+        return seen
+
+    def with_changes(self, changes: Mapping[str, LayoutChange]) -> Alignment:
+        """Return the same pairs, some of B's signals with another layout than is known of them."""
+        known = {name: pair for name in changes if (pair := self.b.pairs.get(name)) is not None}
+        pairs = {name: replace(pair, change=changes[name]) for name, pair in known.items()}
+        seen = copy(self)
+        seen.a = replace(self.a, pairs={**self.a.pairs, **{pair.a: pair for pair in pairs.values()}})
+        seen.b = replace(self.b, pairs={**self.b.pairs, **pairs})
         return seen
 
     def pair_signals(self, pair: SignalPair) -> bool:

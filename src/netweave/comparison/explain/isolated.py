@@ -127,7 +127,7 @@ class IsolatedTester:
         """
         (name_b,) = self._b.signals.reads_from_outside(nodes)
         pair = self._b.pairs.get(name_b)
-        change = None if pair is None else self._layout(pair.a, name_b)
+        change = None if pair is None else self.layout(pair.a, name_b)
         if pair is None or change is None:
             return {}
         feeds = {name_b: change.apply(self._a.tensors[pair.a])}
@@ -139,6 +139,14 @@ class IsolatedTester:
         except NetweaveError as error:
             _LOGGER.debug("not run alone: %s", error)
             return {}
+
+    def layout(self, name_a: str, name_b: str) -> LayoutChange | None:
+        """Return how A's tensor becomes B's: as their values say, or else as most of the net's tensors do."""
+        pair = self._b.pairs.get(name_b)
+        if pair is not None and pair.a == name_a and pair.change is not None:
+            return pair.change
+        shape_a = self._a.tensors.shape_of(name_a)
+        return None if shape_a is None else self._likely(shape_a, self._b.tensors.shape_of(name_b))
 
     def _run(self, rows: Sequence[tuple[Draft, IsolatedTest]]) -> None:
         try:
@@ -221,7 +229,7 @@ class IsolatedTester:
             if name_a is None:
                 test.reason = f"no counterpart of {name_b!r} is known"
                 return test
-            change = self._layout(name_a, name_b)
+            change = self.layout(name_a, name_b)
             if change is None:
                 test.reason = f"{name_a!r} and {name_b!r} have different sizes"
                 return test
@@ -229,18 +237,10 @@ class IsolatedTester:
             test.layouts[name_b] = change
             test.feeds[name_b] = change.apply(self._a.tensors[name_a])
         for name_b, name_a in test.rewired.items():
-            change = self._layout(name_a, name_b)
+            change = self.layout(name_a, name_b)
             if change is not None:
                 test.instead[name_b] = change.apply(self._a.tensors[name_a])
         return test
-
-    def _layout(self, name_a: str, name_b: str) -> LayoutChange | None:
-        """Return how A's tensor becomes B's: as their values say, or else as most of the net's tensors do."""
-        pair = self._b.pairs.get(name_b)
-        if pair is not None and pair.a == name_a and pair.change is not None:
-            return pair.change
-        shape_a = self._a.tensors.shape_of(name_a)
-        return None if shape_a is None else self._likely(shape_a, self._b.tensors.shape_of(name_b))
 
     def _frontier(self, draft: Draft, test: IsolatedTest) -> list[tuple[str | None, str]]:
         """Return (signal of A, signal of B) for everything that B's nodes read from outside.

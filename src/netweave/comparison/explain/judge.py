@@ -10,6 +10,7 @@ from netweave.comparison.completion import Completion
 from netweave.comparison.explain.causes import Explainer, shaped_finding
 from netweave.comparison.explain.findings import finding_at
 from netweave.comparison.explain.isolated import IsolatedTest, IsolatedTester
+from netweave.comparison.explain.joined_order import settle_joined_orders
 from netweave.comparison.explain.latent import hidden_by_copies, latent_finding
 from netweave.comparison.explain.misplaced_outputs import misplaced_outputs
 from netweave.comparison.explain.missing import missing_finding
@@ -51,6 +52,7 @@ class Judge:
     _num_unexplained: int = 0
     _moved: dict[int, str] = field(default_factory=dict)
     _misplaced: dict[int, Finding] = field(default_factory=dict)
+    _joined: dict[int, Finding] = field(default_factory=dict)
 
     def num_wrong(self) -> int:
         """Return how many groups do not do what A's do, without looking for the cause."""
@@ -64,6 +66,7 @@ class Judge:
         self.drafts = drafts = build_groups(self.alignment)
         self._moved = find_moved(self.alignment, drafts)
         self._misplaced = misplaced_outputs(self.alignment)
+        self._joined = settle_joined_orders(self.alignment, drafts)
         doubtful = [draft for draft in drafts if draft.is_pair and not self._has_equal_values(draft)]
         tests = IsolatedTester(self.alignment).run(doubtful)
         tested = {id(draft) for draft in doubtful}
@@ -129,6 +132,9 @@ class Judge:
         if test.error is None:
             return self._untestable(draft, test, replace(group, error=error))
         group = replace(group, error=error, isolated_error=test.error)
+        joined = next((self._joined[id(node)] for node in draft.nodes_b if id(node) in self._joined), None)
+        if joined is not None and test.is_equal:  # equal but for the order, which its readers do not expect
+            return replace(group, status=Status.DIFFERENT, isolated_error=joined.error, finding=joined)
         if test.is_equal:
             propagates = error is None or error > LOCAL_TOLERANCE
             status = Status.PROPAGATED if propagates else Status.EQUAL

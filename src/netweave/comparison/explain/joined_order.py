@@ -1,0 +1,227 @@
+"""Concatenations of B that join what A's join, in another order.
+
+Tested alone, such a layer makes A's channels in another order, which is no error by itself: whoever reads
+them may have its weights in that order. So the readers are tested as well, on channels in either order. The
+layers whose values agree in both nets need none of this: their order is known from the values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from netweave.comparison.explain.edits import edits_of
+from netweave.comparison.explain.findings import finding_at
+from netweave.comparison.explain.isolated import IsolatedTester
+from netweave.comparison.explain.wording import input_order
+from netweave.comparison.layout.change import LayoutChange, unless_plain
+from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
+from netweave.graph import attributes_of, known_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.comparison.align.alignment import Alignment
+    from netweave.comparison.align.groups import Draft
+    from netweave.comparison.result.comparison import Finding
+
+MAX_READERS = 30
+"""So many layers behind a concatenation are tested to find one that tells its channels apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Two concatenations that join the same signals.
+
+    Attributes:
+        node_a: A's node.
+        node_b: B's node.
+        parts_a: Signals of A that A's node joins, in its order.
+        parts_b: The counterparts in A of what B's node joins, in its order.
+    """
+
+    node_a: ir.Node
+    node_b: ir.Node
+    parts_a: tuple[str, ...]
+    parts_b: tuple[str, ...]
+
+    @property
+    def a(self) -> str:
+        """The signal of A."""
+        return str(self.node_a.outputs[0].name)
+
+    @property
+    def b(self) -> str:
+        """The signal of B."""
+        return str(self.node_b.outputs[0].name)
+
+
+def settle_joined_orders(alignment: Alignment, drafts: Sequence[Draft]) -> dict[int, Finding]:
+    """Return what is wrong with concatenations of B whose readers expect A's order, by ``id`` of the node.
+
+    Where the readers expect B's order instead, the alignment is told so, and they are tested in it.
+
+    Args:
+        alignment: Pairs of signals and nodes, and what A computes.
+        drafts: The groups, in A's order.
+    """
+    findings: dict[int, Finding] = {}
+    readers = _Readers(alignment, {id(node): draft for draft in drafts for node in draft.nodes_b})
+    joins: list[Join] = []
+    for draft in drafts:
+        join = _join(alignment, draft)
+        if join is None:
+            continue
+        change = _change(alignment, join)
+        if change is not None and not alignment.has_equal_values(join.a):
+            order = _own_order(join, joins)
+            if readers.follow(join.b, change) is False and order is not None:
+                findings[id(join.node_b)] = _finding(alignment, join, change, order)
+        joins.append(join)
+    return findings
+
+
+def _join(alignment: Alignment, draft: Draft) -> Join | None:
+    """Return the concatenations of a group; None if there are none, or they do not join the same."""
+    nodes = [[node for node in nodes if node.op_type == "Concat"] for nodes in (draft.nodes_a, draft.nodes_b)]
+    if [len(found) for found in nodes] != [1, 1]:
+        return None
+    (node_a,), (node_b,) = nodes
+    parts_a = alignment.a.signals.inputs_of(node_a)
+    pairs = [alignment.b.pairs.get(name) for name in alignment.b.signals.inputs_of(node_b)]
+    parts_b = [pair.a for pair in pairs if pair is not None]
+    is_known = len(node_a.inputs) == len(parts_a) == len(parts_b) == len(node_b.inputs)
+    if not is_known or sorted(parts_a) != sorted(parts_b) or len(set(parts_a)) != len(parts_a):
+        return None
+    if alignment.a.partners.get(id(node_a)) is not node_b:
+        return None
+    return Join(node_a, node_b, tuple(parts_a), tuple(parts_b))
+
+
+def _own_order(join: Join, before: Sequence[Join]) -> tuple[int, ...] | None:
+    """Return where A's parts stand in B; None if they stand so in A but for the order of earlier joins.
+
+    A net that joins more and more, as a DenseNet, joins each time what it joined before, which counts as one
+    part however it is joined.
+    """
+    parts_a, parts_b = join.parts_a, join.parts_b
+    for earlier in sorted(before, key=lambda one: -len(one.parts_a)):
+        merged_a = _merged(parts_a, earlier.parts_a, earlier.a)
+        merged_b = _merged(parts_b, earlier.parts_b, earlier.a)
+        if merged_a is not None and merged_b is not None:
+            parts_a, parts_b = merged_a, merged_b
+    return None if parts_a == parts_b else tuple(map(parts_b.index, parts_a))
+
+
+def _merged(parts: tuple[str, ...], some: tuple[str, ...], name: str) -> tuple[str, ...] | None:
+    """Return parts with a stretch of them as one; None if they are not all there, one behind the other."""
+    start = parts.index(some[0]) if some[0] in parts else len(parts)
+    if len(some) == len(parts) or parts[start : start + len(some)] != some:
+        return None
+    return (*parts[:start], name, *parts[start + len(some) :])
+
+
+def _change(alignment: Alignment, join: Join) -> LayoutChange | None:
+    """Return how A's joined tensor becomes B's; None if the order is A's, or is not one of channels."""
+    base = IsolatedTester(alignment).layout(join.a, join.b)
+    shape = known_shape(join.node_a.outputs[0])
+    if base is None or base.shape is not None or base.split is not None or base.orders or shape is None:
+        return None
+    axis_a = attributes_of(join.node_a)["axis"] % len(shape)
+    axis_b = base.axes.index(axis_a) if base.axes else axis_a
+    sizes = [(known_shape(value) or ())[axis_a : axis_a + 1] for value in join.node_a.inputs]
+    lengths = [size[0] for size in sizes if size and size[0] is not None]
+    if not base.is_channel_axis(axis_b) or len(lengths) != len(sizes):
+        return None
+    starts = [0, *accumulate(lengths)]
+    places = map(join.parts_a.index, join.parts_b)
+    order = unless_plain([i for place in places for i in range(starts[place], starts[place + 1])])
+    return None if order is None else replace(base, orders=((axis_b, order),))
+
+
+def _finding(alignment: Alignment, join: Join, change: LayoutChange, order: Sequence[int]) -> Finding:
+    fix = input_order(order)
+    plain = replace(change, orders=()).apply(alignment.a.tensors[join.a])
+    return finding_at(
+        (alignment.a.signals, join.node_a),
+        (alignment.b.signals, join.node_b),
+        mismatch="input-order",
+        cause="the inputs of Concat stand in another order in B than in A, and its readers do not follow",
+        fix=fix,
+        error=relative_error(plain, change.apply(alignment.a.tensors[join.a])),
+        error_fixed=0.0,  # it moves values and computes none
+        edits=edits_of([fix]),
+    )
+
+
+class _Readers:
+    """What reads tensors whose channels stand in B in another order.
+
+    Args:
+        alignment: Pairs of signals and nodes.
+        owner: The group of each node of B, by ``id``.
+    """
+
+    def __init__(self, alignment: Alignment, owner: Mapping[int, Draft]) -> None:
+        self._alignment, self._owner = alignment, owner
+
+    def follow(self, signal: str, change: LayoutChange) -> bool | None:
+        """Say whether what reads a signal of B expects its channels in B's order; None if nothing tells.
+
+        If so, the pairs of signals are given that order.
+
+        Args:
+            signal: The signal.
+            change: How A's tensor becomes B's.
+        """
+        changes = {signal: change}
+        waiting = [signal]
+        follows = False
+        for draft in self._drafts(waiting):
+            moved, after = self._test(draft, changes)
+            straight, _ = self._test(draft, {})
+            if straight is None or moved is None:
+                continue
+            if straight < moved and moved > LOCAL_TOLERANCE and not follows:
+                return False
+            follows |= moved < straight and straight > LOCAL_TOLERANCE
+            for name, layout in after.items():
+                if layout.channel_order is not None:  # it keeps the channels apart, as activations do
+                    changes[name] = layout
+                    waiting.append(name)
+        if follows:
+            self._settle(changes)
+            return True
+        is_returned = not changes.keys().isdisjoint(self._alignment.b.signals.outputs)
+        return False if is_returned else None
+
+    def _drafts(self, waiting: Sequence[str]) -> Iterator[Draft]:
+        """Yield the groups that read signals, each once, in the order in which the signals come up."""
+        seen: set[int] = set()
+        place = 0
+        while place < len(waiting) and len(seen) < MAX_READERS:
+            for reader in self._alignment.b.signals.consumers.get(waiting[place], ()):
+                draft = self._owner.get(id(reader))
+                # another concatenation has an order of its own
+                if draft is None or not draft.is_pair or id(draft) in seen or reader.op_type == "Concat":
+                    continue
+                seen.add(id(draft))
+                yield draft
+            place += 1
+
+    def _test(
+        self, draft: Draft, changes: Mapping[str, LayoutChange]
+    ) -> tuple[float | None, Mapping[str, LayoutChange]]:
+        """Return the error of a group that reads signals in some layout, and the layout of what it makes."""
+        (test,) = IsolatedTester(self._alignment.with_changes(changes)).run([draft])
+        return test.error, test.changes
+
+    def _settle(self, changes: Mapping[str, LayoutChange]) -> None:
+        pairs_a, pairs_b = self._alignment.a.pairs, self._alignment.b.pairs
+        for name, change in changes.items():
+            if name in pairs_b:
+                pair = replace(pairs_b[name], change=change)
+                pairs_a[pair.a] = pairs_b[name] = pair
