@@ -257,3 +257,29 @@ def test_inputs_of_a_symbol_are_put_in_another_order():
     ]
     changed = edit_symbol(json.dumps({"nodes": nodes}), 0, "c", [Edit(INPUT_ORDER, "2, 1")])
     assert json.loads(changed)["nodes"][1] == nodes[1] | {"inputs": [[1, 0, 0], [0, 0, 0]]}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("y = torch.cat((f(a), b[:, 1]), dim=1)\n", "y = torch.cat((b[:, 1], f(a)), dim=1)\n"),
+        ("y = F.concat([x, größe], axis=1)\n", "y = F.concat([größe, x], axis=1)\n"),
+        ("y = torch.cat(\n    [a,\n     b], 1)\n", "y = torch.cat(\n    [b,\n     a], 1)\n"),
+    ],
+)
+def test_what_python_joins_is_put_in_another_order(text, wanted):
+    assert edit_python(text, 1, "cat", [Edit(INPUT_ORDER, "2, 1")]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("y = torch.cat(parts, 1)\n", "no call at line 1 lists what it joins"),
+        ("y = torch.cat((a, *parts), 1)\n", "joins a list whose length the text does not say"),
+        ("y = torch.cat((a, b, c), 1)\n", "3 inputs in the file and 2 in the net"),
+        ("y = torch.cat((torch.cat((a, b), 1), c), 1)\n", "no call at line 1 lists what it joins"),
+    ],
+)
+def test_what_python_does_not_list_is_not_put_in_another_order(text, message):
+    with pytest.raises(NotAppliedError, match=message):
+        edit_python(text, 1, "cat", [Edit(INPUT_ORDER, "2, 1")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from netweave.comparison import INPUT_ORDER
 from netweave.fixes.signatures import BY_NAME, POSITIONS
 from netweave.fixes.text import NotAppliedError, Replacement, replaced
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.comparison import Edit
+
+JOINING = frozenset({"cat", "concat", "concatenate"})
+"""Functions of PyTorch, Chainer, Keras and NumPy whose first argument lists what they join."""
 
 
 def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
@@ -24,8 +28,13 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise NotAppliedError(f"the file is no Python that can be changed: {error}") from error
-    call = _call(tree, line, layer, edits)
     places = _Places(text)
+    order = next((edit.value for edit in edits if edit.name == INPUT_ORDER), None)
+    if order is not None:
+        if len(edits) > 1:
+            raise NotAppliedError("the order of what is joined, and settings besides: change one by hand")
+        return replaced(text, _reordered(tree, line, [int(place) for place in order.split(",")], places))
+    call = _call(tree, line, layer, edits)
     changes = [change for edit in edits if (change := _change(call, edit, places)) is not None]
     added = ", ".join(f"{edit.name}={edit.value}" for edit in edits if _value(call, edit.name) is None)
     end = places.of(call)[1] - 1
@@ -35,6 +44,27 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
         if _is_python(changed):
             return changed
     raise NotAppliedError(f"the arguments at line {line} are written in a way that cannot be changed safely")
+
+
+def _reordered(tree: ast.Module, line: int, order: Sequence[int], places: _Places) -> list[Replacement]:
+    """Return the changes that put what a call at a line joins in another order, counted from 1."""
+    joining = [
+        call.args[0]
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and call.lineno <= line <= (call.end_lineno or call.lineno)
+        and call.args
+        and _callee(call) in JOINING
+    ]
+    if len(joining) != 1 or not isinstance(joining[0], ast.Tuple | ast.List):
+        raise NotAppliedError(f"no call at line {line} lists what it joins; change the order by hand")
+    parts = joining[0].elts
+    if any(isinstance(part, ast.Starred) for part in parts):
+        raise NotAppliedError(f"line {line} joins a list whose length the text does not say")
+    if len(parts) != len(order):
+        raise NotAppliedError(f"line {line} has {len(parts)} inputs in the file and {len(order)} in the net")
+    texts = [places.text(part) for part in parts]
+    return [Replacement(*places.of(part), texts[place - 1]) for part, place in zip(parts, order, strict=True)]
 
 
 def _is_python(text: str) -> bool:
@@ -166,6 +196,11 @@ class _Places:
         """Return where a node begins and ends."""
         end = self._place(node.end_lineno or node.lineno, node.end_col_offset or 0)
         return self._place(node.lineno, node.col_offset), end
+
+    def text(self, node: ast.expr) -> str:
+        """Return what stands at a node's place."""
+        start, end = self.of(node)
+        return self._text[start:end]
 
     def _place(self, line: int, column: int) -> int:
         before = self._lines[line - 1].encode()[:column].decode()
