@@ -54,6 +54,34 @@ def test_with_weights_a_folded_normalisation_is_no_difference() -> None:
     assert netweave.compare(build(Form(file="a.net")), build(Form(fold=True))).findings == ()
 
 
+@pytest.mark.parametrize("has_bias", [(True, False), (False, True), (True, True), (False, False)])
+def test_a_bias_in_front_of_a_normalisation_that_one_net_has(has_bias) -> None:
+    """Copied weights put it into the normalisation's mean, so nothing else tells."""
+    found = netweave.compare(*(_normalised(has, name) for has, name in zip(has_bias, "ab", strict=True)))
+    assert found.verdict is Verdict.STRUCTURE
+    findings = [(finding.mismatch, finding.latent, finding.cause[:10]) for finding in found.findings]
+    expected = [("missing-bias", True, f"{'A' if has_bias[0] else 'B'} has a bi")]
+    assert findings == (expected if has_bias[0] != has_bias[1] else [])
+
+
+def _normalised(has_bias, prefix):
+    """Return a convolution and its BatchNorm, without weights."""
+    builder = GraphBuilder("net", format="onnx", files=(f"{prefix}.net",))
+    x = builder.input("data", (1, 3, 9, 9))
+
+    def stored(name, shape, role):
+        key = f"{prefix}{name}"
+        return builder.parameter(Parameter(key, shape, role=role, loaded=False), drawn(key, shape, role))
+
+    with builder.layer(Layer("conv", "conv", "Convolution")):
+        bias = [stored("bias", (4,), "bias")] if has_bias else []
+        x = builder.add("Conv", [x, stored("weight", (4, 3, 3, 3), "weight"), *bias])
+    with builder.layer(Layer("norm", "norm", "BatchNorm")):
+        roles = ("gamma", "beta", "mean", "variance")
+        x = builder.add("BatchNormalization", [x, *(stored(role, (4,), role) for role in roles)])
+    return builder.finish([builder.add("Relu", [x])])
+
+
 def test_a_padding_of_its_own_does_not_stop_the_alignment() -> None:
     """TensorFlow's ports pad in a node of its own; what is behind it belongs together and is no guess."""
     a = Side.of("A", _branched(padded=False), comparable)

@@ -11,6 +11,7 @@ from netweave.comparison.explain.findings import finding_at, where
 from netweave.comparison.explain.known_mismatches import Case
 from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
 from netweave.comparison.explain.known_mismatches.constants import constant_mismatches
+from netweave.comparison.explain.wording import bias_setting
 from netweave.comparison.signals import constants_of
 from netweave.graph.parameters import source_keys
 from netweave.graph.wording import joined_text
@@ -78,7 +79,9 @@ def hidden_by_copies(
         )
     norms_a, norms_b = _norms(draft.nodes_a), _norms(draft.nodes_b)
     if len(norms_a) == len(norms_b) == 1:
-        return _fixed_gamma(alignment, norms_a[0], norms_b[0])
+        return _fixed_gamma(alignment, norms_a[0], norms_b[0]) or _bias_of_one(alignment, draft)
+    if not norms_a and not norms_b:
+        return _bias_of_one(alignment, draft)
     return _folded(alignment, draft)
 
 
@@ -99,6 +102,33 @@ def _fixed_gamma(alignment: Alignment, norm_a: ir.Node, norm_b: ir.Node) -> Find
         cause=f"{lacks} takes every gamma as 1 and stores none, {stores} stores them",
         fix="leave out the gammas in B" if fixed_in_a else "store gammas in B",
     )
+
+
+def _bias_of_one(alignment: Alignment, draft: Draft) -> Finding | None:
+    """Return that only one of two filters has a bias; None if both have one, or neither.
+
+    A bias that A lacks is zero in B then, and one that B lacks is in the mean of the BatchNorm behind.
+    """
+    filters_a, filters_b = _filters(draft.nodes_a), _filters(draft.nodes_b)
+    if len(filters_a) != 1 or len(filters_b) != 1:
+        return None
+    has_a, has_b = (_has_bias(node) for node in (*filters_a, *filters_b))
+    if has_a == has_b:
+        return None
+    owner, other = ("A", "B") if has_a else ("B", "A")
+    fix = bias_setting(alignment.b.signals.graph.format, has_bias=has_a)
+    return _latent(
+        alignment,
+        (filters_a[0], filters_b[0]),
+        mismatch="missing-bias",
+        cause=f"{owner} has a bias, {other} has none; the weights that were copied make up for it",
+        fix=fix or ("give B's layer A's bias" if has_a else "take the bias from B's layer"),
+    )
+
+
+def _has_bias(filters: ir.Node) -> bool:
+    bias = constants_of(filters).get(2)
+    return bias is not None and bool(source_keys(bias))
 
 
 def _folded(alignment: Alignment, draft: Draft) -> Finding | None:
