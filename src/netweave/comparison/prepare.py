@@ -14,6 +14,7 @@ from netweave.comparison.joined_outputs import find_joined_outputs, part_outputs
 from netweave.comparison.missing_weights import find_weights, looks_untrained
 from netweave.comparison.side import Side
 from netweave.comparison.signals import Signals
+from netweave.passes.attention import attention_forms, fuse_heads
 from netweave.passes.cut_splits import cut_splits, num_splits
 from netweave.passes.rewrite import chain
 from netweave.passes.spread_activations import (
@@ -21,6 +22,7 @@ from netweave.passes.spread_activations import (
     num_behind_concats,
     spread_activations,
 )
+from netweave.passes.whole_windows import num_global_pools, pool_whole_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,7 +146,22 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
     before = num_before_concats(b) - num_before_concats(a)
     if behind * before > 0:  # what one net has behind, the other has in front
         found.append(spread_activations)
-    return found
+    if num_global_pools(a) != num_global_pools(b):
+        found.append(pool_whole_images)
+    return found + _attention_to_share(a, b)
+
+
+def _attention_to_share(a: Graph, b: Graph) -> list[Pass]:
+    """Return a pass that makes one operator of each core of attention, if two nets write theirs otherwise.
+
+    The scale stands before the product, behind it or half of it on either side, and a mask is added or
+    chosen; only if all cores of both nets become the operator do the nets become more alike.
+    """
+    forms_a, forms_b = attention_forms(a), attention_forms(b)
+    if forms_a == forms_b or len(forms_a) != len(forms_b):
+        return []
+    numbers = {sum(node.op_type == "Attention" for node in fuse_heads(graph).nodes) for graph in (a, b)}
+    return [fuse_heads] if numbers == {len(forms_a)} else []
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from netweave.graph import infer_shapes, known_shape
 from netweave.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
+from netweave.passes.rotary import join_rotations
 from netweave.passes.scaffolding import has_scaffolding, see_through
 from netweave.passes.spread import Branchings, find_branchings, spread_groups
 from netweave.passes.two_term_sums import two_term_sums
@@ -105,6 +106,7 @@ def _settled(graph: Graph) -> Graph:
     else:
         fold.edit(graph)
     compose.edit(graph)
+    join_rotations.edit(graph)
     flatten_concats.edit(graph)
     two_term_sums.edit(graph)
     return graph

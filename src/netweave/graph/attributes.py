@@ -30,7 +30,7 @@ def default_attributes(op_type: str) -> Mapping[str, Any]:
     >>> default_attributes("LRN")["beta"], dict(default_attributes("Relu"))
     (0.75, {})
     """
-    if not onnx.defs.has(op_type):
+    if not onnx.defs.has(op_type, OPSET):
         return MappingProxyType({})
     values: dict[str, Any] = {}
     for name, attribute in onnx.defs.get_schema(op_type, OPSET).attributes.items():

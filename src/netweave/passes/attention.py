@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 
-def attention_fusion(*, projected_only: bool = False) -> Pass:
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How much around the core is made one operator with it; see ``attention_fusion``."""
+
+    projected_only: bool
+    heads_only: bool
+
+
+def attention_fusion(*, projected_only: bool = False, heads_only: bool = False) -> Pass:
     """Return a pass that makes one operator of the nodes that compute attention.
 
     - MultiHeadAttention with the dense layers around it, where these are those that torch.nn and Keras have.
@@ -38,7 +46,9 @@ def attention_fusion(*, projected_only: bool = False) -> Pass:
 
     Args:
         projected_only: Whether only attention with its dense layers is made one operator.
+        heads_only: Whether what stands around the core stays as it is: of values with an axis for the heads.
     """
+    extent = _Extent(projected_only=projected_only, heads_only=heads_only)
 
     def edit(graph: Graph) -> None:
         rewriter, sizes, masks = Rewriter(graph), OpenSizes(), Masks(graph)
@@ -48,7 +58,7 @@ def attention_fusion(*, projected_only: bool = False) -> Pass:
             heads = heads_of(scores, sizes) if scores is not None else None
             if scores is not None and heads is not None:
                 settled = masks.settled(scores)
-                is_changed |= _replace(rewriter, settled, heads, sizes, projected_only=projected_only)
+                is_changed |= _replace(rewriter, settled, heads, sizes, extent)
         if is_changed:
             prune.edit(graph)
             infer_shapes(graph)
@@ -58,6 +68,15 @@ def attention_fusion(*, projected_only: bool = False) -> Pass:
 
 fuse_attention = attention_fusion()
 """The pass for frameworks that have attention of any values, with any mask."""
+
+fuse_heads = attention_fusion(heads_only=True)
+"""The pass for nets that are compared, which keep their dense layers."""
+
+
+def attention_forms(graph: Graph) -> list[tuple[str, ...]]:
+    """Return the operators of which each core of attention is made."""
+    cores = [scores_around(node) for node in graph.nodes if node.op_type == "Softmax" and not node.domain]
+    return [tuple(node.op_type for node in core.nodes) for core in cores if core is not None]
 
 
 # What is put in its place.
@@ -82,16 +101,17 @@ class _Fused:
     nodes: Sequence[ir.Node]
 
 
-def _replace(
-    rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenSizes, *, projected_only: bool
-) -> bool:
+def _replace(rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenSizes, extent: _Extent) -> bool:
     """Put one operator in the place of attention, the largest that fits; return whether one does."""
     mask = stored(scores.mask)
     is_causal = mask is not None and has_causal_form(mask)
     is_masked = scores.mask is not None and not is_causal
-    fused = None if is_masked else _with_projections(rewriter, scores, heads, sizes)
-    if fused is None and not projected_only:
-        fused = _of_sequences(rewriter, scores, heads, sizes) or _of_heads(scores, heads)
+    is_projected = not is_masked and not extent.heads_only
+    fused = _with_projections(rewriter, scores, heads, sizes) if is_projected else None
+    if fused is None and not extent.projected_only and not extent.heads_only:
+        fused = _of_sequences(rewriter, scores, heads, sizes)
+    if fused is None and not extent.projected_only:
+        fused = _of_heads(scores, heads)
     if fused is None:
         return False
     masks: list[ir.Value] = []

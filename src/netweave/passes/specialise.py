@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 _SAME = {"SAME_UPPER", "SAME_LOWER"}
 
+PADDING_RULE_PROP = "netweave.padding_rule"
+"""Metadata of a node whose pads are those of a rule at this size: ``SAME_UPPER`` or ``SAME_LOWER``.
+
+Two poolings may take the same windows at any size, though their pads at this one do not show it.
+"""
+
 
 def specialise(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Graph:
     """Return the graph for given input sizes; ``graph`` is not changed.
@@ -115,6 +121,7 @@ def _pad_windows(rewriter: Rewriter, node: ir.Node) -> None:
         )
         # its windows are counted by ceil(size / stride), whatever ceil_mode says
         _set(node, auto_pad=None, pads=pads, ceil_mode=None)
+        node.metadata_props[PADDING_RULE_PROP] = auto_pad
     else:
         _set(node, auto_pad=None, pads=[0] * (2 * len(kernel)))
 

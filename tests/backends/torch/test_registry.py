@@ -240,6 +240,10 @@ CASES += [
     ),
     Case("CTCLoss", (real(6, 2, 5), np.array([[0.0, 2, 2], [3, -1, -1]])), {"blank_label": "last"}),
     Case("CTCOutput", (real(12, 5), np.array([1.0, 2, 2, 3, 0, 0])), {"input_length": 6, "label_length": 3}),
+    *(
+        Case("RotaryEmbedding", (real(2, 3, 5, 8), real(5, 4), real(5, 4)), {"interleaved": interleaved})
+        for interleaved in (0, 1)
+    ),
     Case("Attention", (real(2, 3, 4), real(2, 3, 4), real(2, 3, 4)), {"num_heads": 2, "scale": 0.5}),
     Case("Attention", tuple(real(1, 2, 3, 2) for _ in range(3)), {"scale": 0.5, "is_causal": 1}),
     Case("Attention", (*(real(1, 2, 3, 2) for _ in range(3)), real(1, 1, 3, 3)), {"scale": 1.0}),

@@ -159,6 +159,15 @@ CASES = [
     pytest.param(
         "ChannelLRN", [floats(2, 5, 8, 9)], {"size": 5, "alpha": 0.1, "beta": 0.75}, id="ChannelLRN"
     ),
+    *(
+        pytest.param(
+            "RotaryEmbedding",
+            [floats(2, 3, 5, 8), floats(5, 4), floats(5, 4)],
+            {"interleaved": interleaved},
+            id=f"RotaryEmbedding-{interleaved}",
+        )
+        for interleaved in (0, 1)
+    ),
     *loops(),
     *outputs(),
 ]

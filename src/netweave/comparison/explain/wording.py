@@ -186,6 +186,8 @@ def setting(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: 
         return ROUNDING.get((format, value), f"the rounding rule {value!r}")
     if name == "pads":
         return _padding(format, node, value)
+    if name == "is_causal":  # code that computes its mask has no such argument to be edited
+        return "mask later steps, as is_causal=True does" if value else "remove the causal mask"
     if format == "caffe":
         if node.op_type == "LeakyRelu":
             return f"negative_slope: {in_words(name, value)}"

@@ -14,6 +14,7 @@ from netweave.graph.ops import (
     proposals,
     region_proposals,
     regions,
+    rotary,
     yolo_loss,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "proposals",
     "region_proposals",
     "regions",
+    "rotary",
     "yolo_loss",
 ]

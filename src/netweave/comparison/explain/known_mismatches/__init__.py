@@ -15,6 +15,7 @@ from netweave.comparison.explain.known_mismatches.mismatch import Case, KnownMis
 from netweave.comparison.explain.known_mismatches.operators import input_order_mismatches, operator_mismatches
 from netweave.comparison.explain.known_mismatches.pool_padding import pool_padding_mismatches
 from netweave.comparison.explain.known_mismatches.resizing import resize_mismatches
+from netweave.comparison.explain.known_mismatches.rotary import rotary_mismatches
 from netweave.comparison.explain.known_mismatches.scaling_order import scaling_behind_mismatches
 from netweave.comparison.explain.known_mismatches.softmax import softmax_mismatches
 from netweave.comparison.explain.known_mismatches.views import view_mismatches
@@ -23,6 +24,7 @@ KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     attribute_mismatches,
     pool_padding_mismatches,
     resize_mismatches,
+    rotary_mismatches,
     softmax_mismatches,
     group_mismatches,
     gate_mismatches,

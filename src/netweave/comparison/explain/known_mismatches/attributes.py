@@ -11,8 +11,9 @@ from netweave.comparison.explain.known_mismatches.same_windows import (
 )
 from netweave.comparison.explain.wording import in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
-from netweave.graph import attributes_of, default_attributes, known_shape
+from netweave.graph import DOMAIN, attributes_of, default_attributes, find_operator, known_shape
 from netweave.graph.ops.pooling import PoolWindows
+from netweave.passes.specialise import PADDING_RULE_PROP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +51,8 @@ SPECIAL = {
     ("Softmax", "axis"): "softmax-axis",
     ("LogSoftmax", "axis"): "softmax-axis",
     ("Concat", "axis"): "concat-axis",
+    ("Attention", "is_causal"): "causal-mask",
+    ("Attention", "scale"): "attention-scale",
 }
 
 NUM_AXES_OF_WINDOW = {"LRN": 1, "ChannelLRN": 2}
@@ -66,6 +69,10 @@ SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "output_pad
 WINDOWS = frozenset({"pads", "rounding"})
 """Settings of a pooling that say together how many windows there are."""
 
+POOLS = frozenset({"AveragePool", "MaxPool"})
+BETWEEN_WINDOWS = frozenset({"strides", "rounding"})
+"""Settings of a pooling that say where a next window lies, and so nothing where there is but one."""
+
 WITHOUT_ROUNDING = frozenset({"darknet", "keras", "tensorflow"})
 """Formats whose poolings have padding alone for that."""
 
@@ -74,7 +81,7 @@ OWN = frozenset({"group"})
 IGNORED = frozenset({"auto_pad", "storage_order", "momentum", "training_mode", "output_shape"})
 """Attributes that say nothing of the values, or say again what the weights say."""
 
-ELSEWHERE = frozenset({"Gemm", "Transpose", "Resize"})
+ELSEWHERE = frozenset({"Gemm", "Transpose", "Resize", "RotaryEmbedding"})
 """Operators whose attributes are the layout of their weights or values, or have mismatches of their own."""
 
 RESIZE_MODES = {"nearest_mode": "nearest", "cubic_coeff_a": "cubic", "exclude_outside": "cubic"}
@@ -148,6 +155,8 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
             different[name] = (a, b)
     if node_a.op_type == "AveragePool" and not any(values_a.get("pads", ())) and "pads" not in different:
         different.pop("count_include_pad", None)
+    if node_a.op_type in POOLS and _has_one_window(node_a) and _has_one_window(node_b):
+        different = {name: row for name, row in different.items() if name not in BETWEEN_WINDOWS}
     if "strides" not in different and set(values_a.get("strides", ())) <= {1}:
         different.pop("rounding", None)  # a step of one leaves nothing to round
     if node_a.op_type in {"Conv", "ConvTranspose"}:
@@ -159,6 +168,12 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
     return different
 
 
+def _has_one_window(pool: ir.Node) -> bool:
+    """Whether a pooling has a single window in each channel, as one over the whole image."""
+    shape = known_shape(pool.outputs[0])
+    return shape is not None and len(shape) > 2 and all(size == 1 for size in shape[2:])
+
+
 def _says_something(name: str, mode: Any) -> bool:
     """Whether a setting of Resize has an effect in a mode; which axes it names, the sizes say as well."""
     return name != "axes" and RESIZE_MODES.get(name, mode) == mode
@@ -166,7 +181,8 @@ def _says_something(name: str, mode: Any) -> bool:
 
 def canonical(node: ir.Node) -> dict[str, Any]:
     """Return a node's attributes with every default filled in and pooling's rounding by name."""
-    values = {**default_attributes(node.op_type), **attributes_of(node)}
+    own = find_operator(node.op_type) if node.domain == DOMAIN else None
+    values = {**default_attributes(node.op_type), **(own.defaults if own else {}), **attributes_of(node)}
     kernel = values.get("kernel_shape") or _kernel(node)
     if kernel:
         rank = len(kernel)
@@ -174,9 +190,11 @@ def canonical(node: ir.Node) -> dict[str, Any]:
         values.setdefault("strides", (1,) * rank)
         values.setdefault("dilations", (1,) * rank)
         values.setdefault("pads", (0,) * (2 * rank))
-    if node.op_type in {"MaxPool", "AveragePool"}:
+    if node.op_type in POOLS:
         windows = PoolWindows.of(node.domain, attributes_of(node))
         values["rounding"] = windows.rounding
+        if rule := node.metadata_props.get(PADDING_RULE_PROP):
+            values["auto_pad"] = rule
         values.pop("ceil_mode", None)
         if node.op_type == "AveragePool":
             values["count_include_pad"] = int(windows.counts_padding)  # its default depends on the domain
@@ -220,6 +238,9 @@ def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
         reason = _lrn_alpha(float(a), float(b), num_values)
         if reason:
             return f"{reason}: alpha is {in_words(name, a)} in A and {in_words(name, b)} in B"
+    if name == "is_causal":
+        masked, plain = ("A", "B") if a else ("B", "A")
+        return f"no step of {masked} sees a later one (a causal mask); those of {plain} see all"
     if name == "rounding":
         return f"the output size is rounded {ROUNDED[a]} in A and {ROUNDED.get(b, b)} in B"
     noun = {"pads": "padding", "epsilon": "eps"}.get(name, name)

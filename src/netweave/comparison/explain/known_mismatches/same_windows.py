@@ -7,9 +7,11 @@ maximum by padding, so only where the windows lie counts.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph.ops.pooling import PoolWindows
+from netweave.passes.specialise import same_pads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +30,11 @@ def take_same_windows(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     windows_a, windows_b = _windows(a), _windows(b)
     if windows_a is None or windows_b is None:
         return False
-    if any(
-        getattr(windows_a, n) != getattr(windows_b, n) for n in ("kernel", "strides", "dilations", "begin")
-    ):
+    if any(getattr(windows_a, n) != getattr(windows_b, n) for n in ("kernel", "strides", "dilations")):
         return False
     least = max(windows_a.spans)
     sizes = ([size] * len(windows_a.kernel) for size in range(least, least + NUM_SIZES))
-    return all(windows_a.counts(size) == windows_b.counts(size) for size in sizes)
+    return all(_places(a, windows_a, size) == _places(b, windows_b, size) for size in sizes)
 
 
 def rounding_with_same_windows(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
@@ -44,8 +44,8 @@ def rounding_with_same_windows(a: Mapping[str, Any], b: Mapping[str, Any]) -> st
         a: Settings of A's max pooling, as above.
         b: Those of B's.
     """
-    if a.get("pads") == b.get("pads") or not any(a.get("pads") or ()):
-        return ""  # the rounding that B needs is A's
+    if a.get("pads") == b.get("pads") or not any(a.get("pads") or ()) or take_same_windows(a, b):
+        return ""  # the rounding that B needs is A's, or B's own
     for rounding in ("ceil", "floor"):
         if rounding != b.get("rounding") and take_same_windows(a, {**b, "rounding": rounding}):
             return rounding
@@ -53,5 +53,23 @@ def rounding_with_same_windows(a: Mapping[str, Any], b: Mapping[str, Any]) -> st
 
 
 def _windows(values: Mapping[str, Any]) -> PoolWindows | None:
-    known = values.get("kernel_shape") and values.get("auto_pad", "NOTSET") == "NOTSET"
-    return PoolWindows.of("", dict(values)) if known else None
+    return PoolWindows.of("", dict(values)) if values.get("kernel_shape") else None
+
+
+def _places(values: Mapping[str, Any], windows: PoolWindows, sizes: list[int]) -> tuple[list[int], list[int]]:
+    """Return the padding before an image of some size, and how many windows there are along each axis."""
+    rule = values.get("auto_pad", "NOTSET")
+    if rule == "NOTSET":
+        return windows.begin, windows.counts(sizes)
+    if rule == "VALID":
+        windows = replace(windows, begin=[0] * len(sizes), end=[0] * len(sizes))
+        return windows.begin, windows.counts(sizes, "floor")
+    pads = same_pads(
+        sizes,
+        windows.kernel,
+        strides=windows.strides,
+        dilations=windows.dilations,
+        upper=rule == "SAME_UPPER",
+    )
+    counts = [-(-size // stride) for size, stride in zip(sizes, windows.strides, strict=True)]
+    return pads[: len(sizes)], counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.files.node_writer import NotWritable
@@ -30,6 +31,19 @@ def multi_head_attention(node: FunctionNode) -> Sequence[Tensor]:
         op("MatMul", x, arrays[2 * part]) + arrays[2 * part + 1] for part, x in enumerate(node.inputs[:3])
     )
     return [op("MatMul", _attended(node, query, key, value), arrays[6]) + arrays[7]]
+
+
+@body("RotaryEmbedding")
+def rotary_embedding(node: FunctionNode) -> Sequence[Tensor]:
+    """Pairs are neighbours, which are parted by an axis of their own, or halves."""
+    x, cosines, sines = node.inputs
+    if not node.settings["interleaved"]:
+        first, second = x.split(2, axis=-1)
+        return [op("Concat", first * cosines - second * sines, first * sines + second * cosines, axis=-1)]
+    end = np.iinfo(np.int64).max
+    first, second = (op("Slice", x, [begin], [end], [-1], [2]) for begin in (0, 1))
+    turned = first * cosines - second * sines, first * sines + second * cosines
+    return [op("Reshape", op("Concat", *(each.at(-1) for each in turned), axis=-1), x.sizes())]
 
 
 def _attended(

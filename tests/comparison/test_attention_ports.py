@@ -1,0 +1,110 @@
+"""Attention that ports write otherwise, or mask and rotate otherwise; PyTorch says which are equal."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from netweave.comparison import compare  # noqa: E402
+from tests.comparison.torch_pairs import copied, drawn, effective, load  # noqa: E402
+
+FEATURES, HEADS, STEPS = 16, 2, 7
+WIDTH = FEATURES // HEADS
+LATER = torch.ones(STEPS, STEPS, dtype=torch.bool).triu(1)
+
+
+class Attention(nn.Module):
+    """Attention by torch's function or in parts, with a mask and a rotation or without."""
+
+    def __init__(self, *, core: str = "parts", mask: str = "", pairs: str = "") -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(FEATURES, FEATURES) for _ in range(4))
+        self.core, self.mask, self.pairs = core, mask, pairs
+        angles = torch.outer(torch.arange(STEPS).float(), 0.5 ** torch.arange(WIDTH // 2))
+        angles = torch.cat((angles, angles), -1) if pairs == "halves" else angles.repeat_interleave(2, -1)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def rotated(self, x):
+        if not self.pairs:
+            return x
+        if self.pairs == "halves":
+            first, second = x.chunk(2, -1)
+            return x * self.cos + torch.cat((-second, first), -1) * self.sin
+        return x * self.cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2) * self.sin
+
+    def forward(self, x):
+        n = x.shape[0]
+        q, k, v = (
+            layer(x).view(n, STEPS, HEADS, WIDTH).transpose(1, 2) for layer in (self.q, self.k, self.v)
+        )
+        q, k = self.rotated(q), self.rotated(k)
+        if self.core == "function":
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=bool(self.mask))
+        else:
+            scores = q @ k.transpose(-1, -2) / math.sqrt(WIDTH)
+            if self.mask == "added":
+                scores = scores + torch.full((STEPS, STEPS), -1e9).triu(1)
+            elif self.mask:
+                scores = scores.masked_fill(LATER, float("-inf"))
+            y = scores.softmax(-1) @ v
+        return self.o(y.transpose(1, 2).reshape(n, STEPS, FEATURES))
+
+
+def pair(a: dict, b: dict):
+    """Return two nets of the same weights, and whether PyTorch makes the same of both."""
+    right = drawn(Attention(**a))
+    ported = copied(right, Attention(**b))
+    x = torch.rand(2, STEPS, FEATURES, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        is_same = torch.allclose(right(x), ported(x), atol=1e-5)
+    shapes = {"x": (1, STEPS, FEATURES)}
+    return compare(load(right, **shapes), load(ported, **shapes)), is_same
+
+
+FUNCTION, PARTS = {"core": "function"}, {"core": "parts"}
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (FUNCTION, PARTS),
+        ({**FUNCTION, "mask": "own"}, {**PARTS, "mask": "filled"}),
+        ({**PARTS, "mask": "added"}, {**PARTS, "mask": "filled"}),
+    ],
+    ids=["function or parts", "function or filled", "added or filled"],
+)
+def test_the_same_attention_written_otherwise_is_identical(a, b):
+    found, is_same = pair(a, b)
+    assert is_same
+    assert found.equal
+    assert not found.findings
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "fix"),
+    [
+        ({**FUNCTION, "mask": "own"}, PARTS, "mask later steps, as is_causal=True does"),
+        (PARTS, {**PARTS, "mask": "filled"}, "remove the causal mask"),
+    ],
+    ids=["B lacks it", "B has one"],
+)
+def test_a_causal_mask_of_one_net_alone_is_told(a, b, fix):
+    found, is_same = pair(a, b)
+    assert not is_same
+    assert [(finding.mismatch, finding.fix) for finding in effective(found)] == [("causal-mask", fix)]
+
+
+def test_other_pairs_of_a_rotary_embedding_are_told_at_queries_and_keys():
+    found, is_same = pair({"pairs": "halves"}, {"pairs": "neighbours"})
+    assert not is_same
+    assert [finding.mismatch for finding in effective(found)] == ["rotary-pairing"] * 2
+    for finding in effective(found):
+        assert "of A pairs feature i with feature i + d/2" in finding.cause
+        assert "of B pairs neighbours" in finding.cause
