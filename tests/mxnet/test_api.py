@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 import netweave.mxnet as mx
+from tests.oracles import mxnet_steps  # noqa: F401 - enters its programs
 from tests.oracles.mxnet_api import PROGRAMS
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "mxnet_api.npz")
