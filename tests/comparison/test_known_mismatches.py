@@ -172,8 +172,11 @@ def test_one_setting_that_differs_in_many_layers_is_explained_in_each(num_layers
             return x
 
     right = drawn(Deep(1e-5))
-    findings = effective(compare(load(right), load(copied(right, Deep(eps)))))
+    comparison = compare(load(right), load(copied(right, Deep(eps))))
+    findings = effective(comparison)
     assert len(findings) > 40
+    # one sentence for all of them: nothing else differs
+    assert f"; the same in {len(findings) - 1} other layers. The outputs" in comparison.sentence
     assert {finding.mismatch for finding in findings} == {"epsilon"}
     assert {finding.fix for finding in findings} == {"eps=1e-05"}
 

@@ -183,13 +183,23 @@ def difference_in_words(culprits: Sequence[Group], apart: Sequence[OutputPair]) 
         sentences = [f"different at {', '.join((*culprits[0].layers_a, *culprits[0].layers_b))}"]
     else:
         sentences = [f"different at {place_in_words(first)}: {first.cause}"]
-    if len(culprits) > 1:
-        sentences.append(f"{len(culprits) - 1} more difference{'s' * (len(culprits) > 2)}")
+    alike = sum(group.finding is not None and _says_the_same(first, group.finding) for group in culprits[1:])
+    if alike:
+        sentences[0] += f"; the same in {alike} other layer{'s' * (alike > 1)}"
+    if more := len(culprits) - 1 - alike:
+        sentences.append(f"{more} more difference{'s' * (more > 1)}")
     if errors:
         sentences.append(_capital(_apart(max(errors))))
     if first is not None:
         sentences += _remedy(first)
     return ". ".join(sentences)
+
+
+def _says_the_same(first: Finding | None, other: Finding) -> bool:
+    """Whether two findings are one setting that differs in several layers, as the eps of a whole net."""
+    if first is None or first.mismatch is None:
+        return False
+    return (first.mismatch, first.cause, first.fix) == (other.mismatch, other.cause, other.fix)
 
 
 def _apart(error: float) -> str:
