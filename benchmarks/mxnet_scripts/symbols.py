@@ -152,7 +152,7 @@ class Network:
     @property
     def is_single(self) -> bool:
         """Whether MXNet computes it in 32 bits only: LRN and the operators of boxes have no others."""
-        return self.name.startswith("alexnet") or self.script.startswith("ssd/")
+        return self.name.startswith(("alexnet", "legacy_", "symbol_"))
 
 
 def networks(folders: dict[str, Path]) -> list[Network]:
