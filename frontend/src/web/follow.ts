@@ -7,6 +7,7 @@ const STAGES: Record<string, string> = {
   starting: "Starting",
   "reading net A": "Reading net A",
   "reading net B": "Reading net B",
+  "take roundings apart": "Finding where one net is rounded to fewer bits",
   normalise: "Bringing both nets into the same form",
   "copy weights": "Copying weights to the net that has none",
   "match weights": "Finding layers with the same weights",
@@ -16,7 +17,11 @@ const STAGES: Record<string, string> = {
   align: "Pairing the remaining layers",
   judge: "Running the differing layers on their own, and trying explanations",
   review: "Checking the explanations",
+  "keep values": "Keeping what each layer computes, to be shown",
   "check another size": "Running both nets on inputs of another size",
+  "measure rounding": "Measuring how much of the difference is rounding",
+  "timing net A": "Measuring how long each layer of net A takes",
+  "timing net B": "Measuring how long each layer of net B takes",
   drawing: "Drawing both nets",
 };
 const NAMES = Object.keys(STAGES);

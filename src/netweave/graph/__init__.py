@@ -4,7 +4,7 @@ from netweave.graph import ops
 from netweave.graph.attributes import attributes_of, default_attributes, make_attributes
 from netweave.graph.builder import GraphBuilder
 from netweave.graph.checks import known_shape
-from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
+from netweave.graph.costs import Cost, layer_costs, node_cost, node_costs, total_cost
 from netweave.graph.gradients import gradient_factors, scale_gradients
 from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys, set_layer_keys
@@ -79,6 +79,7 @@ __all__ = [
     "layer_summaries",
     "make_attributes",
     "node_cost",
+    "node_costs",
     "node_summaries",
     "operator",
     "ops",

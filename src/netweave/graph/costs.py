@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
+from netweave.graph.layers import layer_keys
 from netweave.graph.opset import BATCH
 from netweave.graph.parameters import parameter_key
 
@@ -55,8 +57,33 @@ def node_cost(node: ir.Node, *, batch: int = 1) -> Cost:
         node: The node, with shapes inferred.
         batch: Stands for the symbol of the batch, >= 1.
     """
-    inputs = [sizes_of(value, batch) for value in node.inputs]
-    outputs = [sizes_of(value, batch) for value in node.outputs]
+    return _node_cost(node, partial(sizes_of, batch=batch))
+
+
+def node_costs(graph: Graph, *, batch: int = 1) -> list[Cost]:
+    """Return the costs of a graph's nodes, in order; each shape is looked at once.
+
+    Args:
+        graph: The graph, with shapes inferred.
+        batch: Stands for the symbol of the batch, >= 1.
+    """
+    known: dict[int, _Sizes] = {}
+
+    def sizes(value: ir.Value | None) -> _Sizes:
+        shape = value.shape if value is not None else None
+        if shape is None:
+            return None
+        # nodes that are alike share the shape of their outputs (``shapes.infer_node``)
+        if id(shape) not in known:
+            known[id(shape)] = sizes_of(value, batch)
+        return known[id(shape)]
+
+    return [_node_cost(node, sizes) for node in graph.nodes]
+
+
+def _node_cost(node: ir.Node, sizes: Callable[[ir.Value | None], _Sizes]) -> Cost:
+    inputs = [sizes(value) for value in node.inputs]
+    outputs = [sizes(value) for value in node.outputs]
     count = _MULTIPLY_ADDS.get(node.op_type) if node.domain == "" else None
     try:
         multiply_adds = count(node, inputs, outputs) if count else 0
@@ -64,15 +91,15 @@ def node_cost(node: ir.Node, *, batch: int = 1) -> Cost:
     except _UnknownSizeError:
         multiply_adds, exact = 0, False
     stored = {
-        id(value): _product(sizes)
-        for value, sizes in zip(node.inputs, inputs, strict=True)
+        id(value): _product(size)
+        for value, size in zip(node.inputs, inputs, strict=True)
         if value is not None and parameter_key(value) is not None
     }
     bytes_of = (_num_bytes(*pair) for pair in zip(node.outputs, outputs, strict=True))
     return Cost(multiply_adds, sum(bytes_of), parameters=sum(stored.values()), exact=exact)
 
 
-def layer_costs(graph: Graph, *, batch: int = 1, node_costs: Sequence[Cost] | None = None) -> dict[str, Cost]:
+def layer_costs(graph: Graph, *, batch: int = 1, of_nodes: Sequence[Cost] | None = None) -> dict[str, Cost]:
     """Return the costs of each layer by key.
 
     Parameters are counted as the source counts them, at each layer that names them; a node of several
@@ -81,7 +108,7 @@ def layer_costs(graph: Graph, *, batch: int = 1, node_costs: Sequence[Cost] | No
     Args:
         graph: The graph.
         batch: Stands for a symbolic batch size, >= 1.
-        node_costs: The costs of its nodes, if they are known.
+        of_nodes: The costs of its nodes, if they are known.
     """
     sizes = {key: parameter.size for key, parameter in graph.parameters.items()}
     of_open = {key for key, parameter in graph.parameters.items() if parameter.open_axes}
@@ -92,17 +119,30 @@ def layer_costs(graph: Graph, *, batch: int = 1, node_costs: Sequence[Cost] | No
         )
         for key, layer in graph.layers.items()
     }
-    of_nodes = node_costs or [node_cost(node, batch=batch) for node in graph.nodes]
-    for node, cost in zip(graph.nodes, of_nodes, strict=True):
-        owners = graph.layers_of(node)
-        if owners:
-            costs[owners[0].key] += replace(cost, parameters=0)
+    of_layer: dict[str, list[Cost]] = {}
+    for node, cost in zip(graph.nodes, of_nodes or node_costs(graph, batch=batch), strict=True):
+        owner = next((key for key in layer_keys(node) if key in costs), None)
+        if owner is not None:
+            of_layer.setdefault(owner, []).append(cost)
+    for key, own in of_layer.items():
+        costs[key] += replace(sum_of(own), parameters=0)
     return costs
+
+
+def sum_of(costs: Sequence[Cost]) -> Cost:
+    """Return several costs together; to add them one by one makes an object for each."""
+    return Cost(
+        sum(cost.multiply_adds for cost in costs),
+        sum(cost.activation_bytes for cost in costs),
+        sum(cost.parameters for cost in costs),
+        all(cost.exact for cost in costs),
+        any(cost.has_open_parameters for cost in costs),
+    )
 
 
 def total_cost(graph: Graph, *, batch: int = 1) -> Cost:
     """Return the costs of the whole net; a shared parameter counts once."""
-    total = sum((node_cost(node, batch=batch) for node in graph.nodes), Cost())
+    total = sum_of(node_costs(graph, batch=batch))
     is_open = any(parameter.open_axes for parameter in graph.parameters.values())
     return replace(total, parameters=graph.num_parameters, has_open_parameters=is_open)
 
@@ -141,7 +181,9 @@ def _num_bytes(value: ir.Value | None, sizes: tuple[int, ...] | None) -> int:
     return int(_product(sizes) * itemsize)
 
 
-_Shapes = Sequence[tuple[int, ...] | None]
+_Sizes = tuple[int, ...] | None
+
+_Shapes = Sequence[_Sizes]
 
 
 def _known(shapes: _Shapes, index: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph.naming import free_name
@@ -125,7 +126,12 @@ class LayerTable(Mapping[str, Layer]):
 def layer_keys(node: ir.Node) -> tuple[str, ...]:
     """Return the keys of the layers that a node belongs to, in the order of the source."""
     text = node.metadata_props.get(LAYERS_PROP)
-    return tuple(json.loads(text)) if text else ()
+    return _keys_in(text) if text else ()
+
+
+@lru_cache(maxsize=1 << 16)
+def _keys_in(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
 
 
 def set_layer_keys(node: ir.Node, keys: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ import json
 import zlib
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class Parameter:
     @property
     def size(self) -> int:
         """Number of elements; the least that it can be where a size is open."""
-        return int(np.prod(self.shape, dtype=object))
+        return prod(map(int, self.shape))
 
     @property
     def dims(self) -> tuple[int | None, ...]:

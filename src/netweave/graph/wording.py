@@ -121,7 +121,9 @@ def _value_text(value: Any) -> str:
     if isinstance(value, str):
         return value.replace(" ", "") if value[:1] in {"(", "["} else value
     if isinstance(value, Sequence):
-        return ",".join(_value_text(item) for item in value)
+        return ",".join([str(item) if type(item) is int else _value_text(item) for item in value])
+    if type(value) is int:  # most are; the rest as JSON has it
+        return str(value)
     if isinstance(value, (bool, int, float)) or value is None:
         return json.dumps(value)
     return repr(value)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import DOMAIN, attributes_of, effects_of, known_shape
+from netweave.graph.uses import needed_nodes
 from netweave.passes.rewrite import Pass, Rewriter, remove_unneeded
 
 if TYPE_CHECKING:
@@ -91,6 +92,32 @@ def to_inference(graph: Graph) -> None:
         if not value.uses() and value not in outputs:
             graph.model.graph.inputs.remove(value)
             graph.declared.pop(value.name or "", None)
+
+
+def inference_form(graph: Graph) -> Graph:
+    """Return a graph as it predicts: itself, where ``to_inference`` would change nothing, or a changed copy.
+
+    To copy a net of tens of thousands of nodes takes a second. What is returned is not to be changed.
+    """
+    return graph if _predicts(graph) else to_inference(graph)
+
+
+def _predicts(graph: Graph) -> bool:
+    """Whether ``to_inference`` would change nothing."""
+    if any(_is_of_training(node) for node in graph.nodes):
+        return False
+    needed = needed_nodes(graph.outputs)
+    is_each_once = len(set(graph.outputs)) == len(graph.outputs)
+    return is_each_once and all(node in needed or effects_of(node) for node in graph.nodes)
+
+
+def _is_of_training(node: ir.Node) -> bool:
+    """Whether ``to_inference`` may change a node or take it out."""
+    if node.domain == DOMAIN:
+        return node.op_type in {*LOSSES, *METRICS, *ACTIVATIONS, "SoftmaxOutput"}
+    if node.op_type == "BatchNormalization":
+        return bool(node.attributes.get_int("training_mode", 0))
+    return node.op_type in _STANDARD
 
 
 def _end(rewriter: Rewriter, node: ir.Node) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.execution.input_mapping import InputMapping
-from netweave.comparison.execution.probes import resize
+from netweave.comparison.execution.probes import has_sizes, resized
 from netweave.comparison.execution.sizes import declared_sizes
 from netweave.comparison.result.verdicts import Verdict
 from netweave.fixes import mend
 from netweave.graph import Graph
 from netweave.graph.collection import collector_at_rest
-from netweave.passes.inference import to_inference
+from netweave.passes.inference import inference_form
 from netweave.viewer.net import VERSION, Json, net_json, real, record_json
 from netweave.viewer.values import StoredArrays, values_json, weights_json
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from netweave.comparison import Comparison, Finding, Group, TensorMapping
+    from netweave.comparison.execution.sizes import Sizes
 
     Times = Mapping[str, float]
 
@@ -33,10 +34,13 @@ def comparison_document(comparison: Comparison, *, times: Sequence[Times] = ()) 
         comparison: What was found.
         times: Seconds that each layer takes, by key, of A and of B, where they were measured.
     """
-    short = _shortener(comparison)
     with collector_at_rest():
-        nets = _nets(comparison)
-        stored = _stored(comparison)
+        return _document(comparison, times)
+
+
+def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
+    short = _shortener(comparison)
+    nets, stored = _nets(comparison), _stored(comparison)
     for net, seconds in zip(nets, times, strict=False):
         _add_times(net, seconds)
     findings = [group.finding for group in comparison.groups if group.finding]
@@ -97,16 +101,18 @@ def _nets(comparison: Comparison) -> list[Json]:
 
 def _fitted(comparison: Comparison, a: Graph, b: Graph) -> tuple[Graph, Graph]:
     """Return both nets as they were compared, at the sizes that they declare."""
-    shown_a, shown_b = to_inference(a), to_inference(b)  # copies of our own
+    shown_a, shown_b = inference_form(a), inference_form(b)
     mappings = [InputMapping.from_mapping(mapping) for mapping in comparison.inputs]
     if not mappings:
         return shown_a, shown_b
     sizes = declared_sizes(shown_a, shown_b, mappings)
     sizes_b = {mapping.b: mapping.sizes_of_b(sizes[mapping.a]) for mapping in mappings}
-    return (
-        shown_a if resize(shown_a, sizes) else to_inference(a),
-        shown_b if resize(shown_b, sizes_b) else to_inference(b),
-    )
+    return _at(shown_a, sizes), _at(shown_b, sizes_b)
+
+
+def _at(graph: Graph, sizes: Sizes) -> Graph:
+    """Return a net at sizes of its inputs; as it is where it is at them already, or does not take them."""
+    return graph if has_sizes(graph, sizes) else resized(graph, sizes) or graph
 
 
 class _Places:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ from netweave.graph import (
     attributes_of,
     layer_costs,
     layer_keys,
-    node_cost,
+    node_costs,
     parameter_key,
-    value_summary,
 )
 from netweave.graph.collection import collector_at_rest
+from netweave.graph.costs import sum_of
 from netweave.graph.wording import settings_texts
 from netweave.viewer.arrays import parameter_statistics
 from netweave.viewer.excerpts import excerpts
@@ -56,13 +57,13 @@ def net_json(source: Graph, shown: Graph) -> Json:
     values = _Values(shown)
     parameters = {key: number for number, key in enumerate(source.parameters)}
     numbers = {key: number for number, key in enumerate(source.layers)}
-    node_costs = [node_cost(node) for node in shown.nodes]
-    costs = layer_costs(shown, node_costs=node_costs)
+    of_nodes = node_costs(shown)
+    costs = layer_costs(shown, of_nodes=of_nodes)
     nodes = [
         _node_json(node, cost, values, parameters, numbers)
-        for node, cost in zip(shown.nodes, node_costs, strict=True)
+        for node, cost in zip(shown.nodes, of_nodes, strict=True)
     ]
-    total = sum(node_costs, Cost())
+    total = sum_of(of_nodes)
     texts = excerpts(source.layers.values())
     layers = [
         _layer_json(layer, values, parameters, costs.get(key, Cost())) | {"text": texts.get(key)}
@@ -123,7 +124,12 @@ def record_json(record: NetRecord) -> Json:
 
 def file_names(files: Iterable[str]) -> list[str]:
     """Return names of files without their folders, which are nobody's business where a page is sent to."""
-    return [Path(file).name for file in files]
+    return [_file_name(file) for file in files]
+
+
+@lru_cache(maxsize=256)
+def _file_name(file: str) -> str:
+    return Path(file).name
 
 
 def real(value: float | None) -> float | str | None:
@@ -141,6 +147,7 @@ class _Values:
     def __init__(self, graph: Graph | None) -> None:
         self.rows: list[list[Any]] = []
         self._number: dict[str, int] = {}
+        self._sizes: dict[int, list[int | str | None]] = {}
         self._known = graph.values() if graph else {}
         self._aliases = graph.aliases if graph else {}
 
@@ -151,13 +158,17 @@ class _Values:
         if name not in self._number:
             self._number[name] = len(self.rows)
             value = self._known.get(name) or self._known.get(self._aliases.get(name, ""))
-            self.rows.append([name, _sizes(value)])
+            self.rows.append([name, self.sizes(value)])
         return self._number[name]
 
-
-def _sizes(value: ir.Value | None) -> list[int | str | None] | None:
-    dims = value_summary(value).dims if value is not None else None
-    return None if dims is None else list(dims)
+    def sizes(self, value: ir.Value | None) -> list[int | str | None] | None:
+        """Return the sizes of a value; values share shapes, and each shape is looked at once."""
+        shape = value.shape if value is not None else None
+        if shape is None:
+            return None
+        if id(shape) not in self._sizes:
+            self._sizes[id(shape)] = [dim if isinstance(dim, int) else dim.value for dim in shape]
+        return self._sizes[id(shape)]
 
 
 def _layer_json(layer: Layer, values: _Values, parameters: Mapping[str, int], cost: Cost | None) -> Json:
@@ -169,7 +180,7 @@ def _layer_json(layer: Layer, values: _Values, parameters: Mapping[str, int], co
         "inputs": values.numbers(layer.inputs),
         "outputs": values.numbers(layer.outputs),
         "parameters": [parameters[key] for key in layer.parameters if key in parameters],
-        "file": Path(layer.origin.file).name if layer.origin else None,
+        "file": _file_name(layer.origin.file) if layer.origin else None,
         "line": layer.origin.line if layer.origin else None,
         "call": layer.call,
         "cost": _cost_json(cost) if cost else None,
@@ -189,7 +200,7 @@ def _node_json(
         "inputs": values.numbers(value.name or "" for value in fed),
         "outputs": values.numbers(value.name or "" for value in node.outputs),
         "parameters": [parameters[key] for key in dict.fromkeys(stored) if key and key in parameters],
-        "constants": [[value.name or "", _sizes(value)] for value in given if value.is_initializer()],
+        "constants": [[value.name or "", values.sizes(value)] for value in given if value.is_initializer()],
         "layers": [layers[key] for key in layer_keys(node) if key in layers],
         "cost": _cost_json(cost),
     }

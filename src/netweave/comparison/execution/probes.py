@@ -68,10 +68,7 @@ def resize(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
 
     A graph that they do not fit is half changed then, and of no more use.
     """
-    shapes: dict[str, list[int | str]] = {}
-    for value in graph.inputs:
-        given = list(sizes[str(value.name)])
-        shapes[str(value.name)] = [BATCH, *given[1:]] if _is_open(value) and given else [*given]
+    shapes = _shapes(graph, sizes)
     is_plain = not has_rules(graph) and not has_scaffolding(graph)
     try:
         infer_shapes(graph, shapes)
@@ -83,6 +80,27 @@ def resize(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
     except ShapeError:
         return False
     return True
+
+
+def _shapes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> dict[str, list[int | str]]:
+    """Return the shapes of a graph's inputs at some sizes, the batch left open where it is open."""
+    shapes: dict[str, list[int | str]] = {}
+    for value in graph.inputs:
+        given = list(sizes[str(value.name)])
+        shapes[str(value.name)] = [BATCH, *given[1:]] if _is_open(value) and given else [*given]
+    return shapes
+
+
+def has_sizes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether a graph is at some sizes of its inputs already, so that ``resize`` would change nothing."""
+    shapes = _shapes(graph, sizes)
+    if any(
+        value.shape is None or list(value.shape.dims) != shapes[str(value.name)] for value in graph.inputs
+    ):
+        return False
+    if any(node.op_type == "Slice" or any(v.shape is None for v in node.outputs) for node in graph.nodes):
+        return False  # a slice may be padding (``absorb_crops``)
+    return not has_rules(graph) and not has_scaffolding(graph)
 
 
 def has_rules(graph: Graph) -> bool:

@@ -158,7 +158,7 @@ def _carry_out(request: Request, told: Connection) -> None:
     told.send(("verdict", found.verdict.value, sentence))  # seen while the rest is drawn
     times = _times(graphs, told) if chosen.get("times") else []
     told.send(("stage", "drawing"))
-    gc.freeze()  # both nets stay to the end: the collector need not search them again
+    gc.disable()  # this process ends with what it draws now, and cycles that became garbage go with it
     _write(request, RESULT, found.to_json())
     _write(request, DOCUMENT, viewer.comparison_document(found, times=times))
     _write(request, FIXES, _fixes(found))

@@ -1,0 +1,86 @@
+"""From *Compare* to the verdict and to the drawing of two large nets in the workbench, in headless chromium.
+
+::
+
+    python -m benchmarks.scale.workbench [--blocks 1250] [--removed 5] [--out benchmarks/scale/workbench.json]
+
+The server and its workers run as ``netweave serve`` starts them. Both nets are dropped on page 1 and read;
+then *Compare* is clicked. Measured are the seconds from the click until the page shows the verdict with the
+first difference, until the job is done and until both nets are drawn, and the processor time of all processes
+of the workbench up to the end of the job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect, sync_playwright
+
+from benchmarks.scale.generate import write_pair
+from tests.web.browser.visiting import VIEWER, drop
+from tests.web.running import Workbench
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+WAIT_MS = 300_000
+
+
+def main() -> None:
+    """Run it, print the figures and store them."""
+    parser = argparse.ArgumentParser(description="Time a large comparison in the workbench.")
+    parser.add_argument("--blocks", type=int, default=1250)
+    parser.add_argument("--removed", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="where the figures go, as JSON")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        files = write_pair(Path(name) / "nets", blocks=asked.blocks, removed=asked.removed)
+        with Workbench(Path(name) / "data", workers=2, settings="max_seconds = 900") as bench:
+            figures = measured(bench, files)
+    figures |= {"load": [round(load, 1) for load in os.getloadavg()], "cores": os.cpu_count()}
+    print(json.dumps(figures, indent=1))
+    if asked.out:
+        asked.out.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def measured(bench: Workbench, files: tuple[Path, Path]) -> dict[str, Any]:
+    """Upload two nets, compare them, and return the figures."""
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        page = browser.new_page(base_url=bench.url, viewport={"width": 1280, "height": 720})
+        page.set_default_timeout(WAIT_MS)
+        page.goto("/")
+        for letter, file in zip("AB", files, strict=True):
+            drop(page, letter, file)
+        button = page.get_by_role("button", name="Compare", exact=True)
+        expect(button).to_be_enabled(timeout=WAIT_MS)
+        before, start = processor_seconds(bench), time.monotonic()
+        button.click()
+        early = page.locator(".early:not([hidden])")
+        early.wait_for()
+        verdict, sentence = time.monotonic() - start, early.inner_text()
+        page.locator(".nw-viewer").wait_for(state="attached")  # the job is done, and its page is fetched
+        done, spent = time.monotonic() - start, processor_seconds(bench) - before
+        page.wait_for_selector(VIEWER)
+        shown = time.monotonic() - start
+        browser.close()
+    seconds = {"verdict": verdict, "done": done, "drawn": shown, "processor": spent}
+    return {"seconds": {name: round(value, 1) for name, value in seconds.items()}, "sentence": sentence}
+
+
+def processor_seconds(bench: Workbench) -> float:
+    """Return the processor time of a workbench's processes, and of their children that have ended."""
+    ticks = 0
+    for process in bench.processes("python"):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
