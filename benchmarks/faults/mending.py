@@ -2,12 +2,13 @@
 
 ::
 
-    python -m benchmarks.faults.mending --corpus CORPUS [--zoo FOLDER] [--only caffe-]
+    python -m benchmarks.faults.mending --corpus CORPUS [--folder FOLDER] [--only caffe-]
 
 Every fault is compared with the net itself. A fault whose fix is in a text file is one with a proposed fix
 that is not about stored arrays; ``mended`` are those whose pair is equal after ``netweave.fixes`` has applied
-the fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet what
-``benchmarks.faults.zoo`` wrote.
+the fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet, Chainer
+and Keras what ``benchmarks.faults.run --prepare`` wrote. Keras' are the zoo's functions as files of Python,
+since a ``.keras`` file is no text, and need Keras on PyTorch. Nets that a run leaves out keep their counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import netweave
-from benchmarks.faults import caffe_faults, darknet_faults, mxnet_faults
+from benchmarks.faults import caffe_faults, chainer_faults, darknet_faults, keras_source, mxnet_faults
 from netweave.errors import NetweaveError
 from netweave.fixes import mend
 
@@ -42,32 +43,36 @@ def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description="Apply the fixes of planted faults.")
     parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--zoo", type=Path, help="the folder that benchmarks.faults.zoo wrote")
+    parser.add_argument("--folder", type=Path, help="the folder of benchmarks.faults.run")
     parser.add_argument("--only", default="", help="nets whose name holds this")
     parser.add_argument("--result", type=Path, default=RESULT)
     asked = parser.parse_args()
-    totals: dict[str, Counter[str]] = {}
-    for subject in subjects(asked.corpus, asked.zoo, asked.only):
-        counts = totals.setdefault(subject.name.partition("-")[0], Counter())
+    by_net = json.loads(asked.result.read_text())["by_net"] if asked.result.exists() else {}
+    for subject in subjects(asked.corpus, asked.folder, asked.only):
         with tempfile.TemporaryDirectory() as folder:
-            counts.update(of_subject(subject, Path(folder)))
-        print(f"{subject.name}: {dict(counts)}", flush=True)
-    everything = sum(totals.values(), Counter())
+            by_net[subject.name] = of_subject(subject, Path(folder))
+        print(f"{subject.name}: {dict(by_net[subject.name])}", flush=True)
+    by_format: dict[str, Counter[str]] = {}
+    for name, counts in by_net.items():
+        by_format.setdefault(name.partition("-")[0], Counter()).update(counts)
+    everything = sum(by_format.values(), Counter())
     print(f"all: {dict(everything)}")
-    written = {"totals": everything, "by_format": totals}
+    written = {"totals": everything, "by_format": by_format, "by_net": by_net}
     asked.result.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
 
 
-def subjects(corpus: Path, zoo: Path | None, only: str) -> Iterator[Subject]:
-    """Yield the nets that need no interpreter of their own."""
+def subjects(corpus: Path, folder: Path | None, only: str) -> Iterator[Subject]:
+    """Yield the nets, those of MXNet, Chainer and Keras only with the folder in which their arrays are."""
 
     def wanted(name: str) -> bool:
         return only in name
 
     yield from caffe_faults.subjects(corpus, wanted)
     yield from darknet_faults.subjects(wanted)
-    if zoo is not None:
-        yield from mxnet_faults.subjects(corpus, zoo, wanted)
+    if folder is not None:
+        yield from mxnet_faults.subjects(corpus, folder / "zoo", wanted)
+        yield from chainer_faults.subjects(folder / "chainer", wanted)
+        yield from keras_source.subjects(folder / "keras", wanted)
 
 
 def of_subject(subject: Subject, folder: Path) -> Counter[str]:
@@ -122,7 +127,10 @@ def load(net: Net, folder: Path, *, write: bool = True) -> netweave.Graph:
         net.write(folder)
     file, *weights = (folder / name for name in net.files)
     sizes = None if net.format == "darknet" else {name: (1, *shape) for name, shape in net.inputs.items()}
-    return netweave.load(file, weights[0] if weights else None, input_shapes=sizes)
+    if net.format == "keras":  # its code loads them
+        weights = []
+    is_code = file.suffix == ".py"
+    return netweave.load(file, weights[0] if weights else None, input_shapes=sizes, trust=is_code)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from netweave.comparison import INPUT_ORDER, Edit
+from netweave.comparison import INPUT_ORDER, OPERATOR, Edit
 from netweave.fixes.cfg import edit_cfg
-from netweave.fixes.missing_layer import copy_layer
+from netweave.fixes.missing_layer import copy_layer, copy_line
 from netweave.fixes.prototxt import edit_prototxt
 from netweave.fixes.python_source import edit_python
 from netweave.fixes.symbol_json import edit_symbol
@@ -264,6 +264,7 @@ def test_inputs_of_a_symbol_are_put_in_another_order():
     [
         ("y = torch.cat((f(a), b[:, 1]), dim=1)\n", "y = torch.cat((b[:, 1], f(a)), dim=1)\n"),
         ("y = F.concat([x, größe], axis=1)\n", "y = F.concat([größe, x], axis=1)\n"),
+        ("y = L.Concatenate(name='c')([a, b])\n", "y = L.Concatenate(name='c')([b, a])\n"),
         ("y = torch.cat(\n    [a,\n     b], 1)\n", "y = torch.cat(\n    [b,\n     a], 1)\n"),
     ],
 )
@@ -276,10 +277,117 @@ def test_what_python_joins_is_put_in_another_order(text, wanted):
     [
         ("y = torch.cat(parts, 1)\n", "no call at line 1 lists what it joins"),
         ("y = torch.cat((a, *parts), 1)\n", "joins a list whose length the text does not say"),
-        ("y = torch.cat((a, b, c), 1)\n", "3 inputs in the file and 2 in the net"),
+        ("y = torch.cat((a, b, c), 1)\n", "has 3 inputs in the file and 2 in the net"),
         ("y = torch.cat((torch.cat((a, b), 1), c), 1)\n", "no call at line 1 lists what it joins"),
     ],
 )
 def test_what_python_does_not_list_is_not_put_in_another_order(text, message):
     with pytest.raises(NotAppliedError, match=message):
         edit_python(text, 1, "cat", [Edit(INPUT_ORDER, "2, 1")])
+
+
+CALLS = """import chainer.functions as F
+import keras
+from keras.layers import ReLU
+from torch import nn
+from torch.nn import functional
+
+L = keras.layers
+h = F.max_pooling_2d(F.relu(self.conv(h)), ksize=3)
+h = F.leaky_relu(h, slope=0.3)
+x = functional.relu(x, inplace=True)
+self.act = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True))
+x = L.Conv2D(8, 3, activation="tanh", name="conv")(x)
+x = L.ReLU(6.0, name="act")(L.BatchNormalization(name="bn")(x))
+x = L.Activation("relu", name="last")(x)
+x = L.MaxPooling2D(3, 2, padding="same", name="pool")(x)
+h = F.concat((a, self.b(c), d), axis=1)
+x = ReLU(name="imported")(x)
+x = torch.relu(x)
+x = F.relu(F.tanh(x))
+"""
+"""Lines of Chainer, PyTorch and Keras; the first of them is the eighth."""
+
+
+@pytest.mark.parametrize(
+    ("line", "layer", "value", "expected"),
+    [
+        (8, "relu", "F.sigmoid", "h = F.max_pooling_2d(F.sigmoid(self.conv(h)), ksize=3)"),
+        (
+            8,
+            "max_pooling_2d",
+            "F.average_pooling_2d(ksize=3, stride=2, pad=(0, 1))",
+            "h = F.average_pooling_2d(F.relu(self.conv(h)), ksize=3, stride=2, pad=(0, 1))",
+        ),
+        (9, "leaky_relu", "F.relu", "h = F.relu(h)"),
+        (10, "relu", "nn.LeakyReLU(0.1)", "x = functional.leaky_relu(x, 0.1)"),
+        (11, "act.1", "nn.Tanh()", "self.act = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh())"),
+        (12, "conv", "ReLU()", "x = L.Conv2D(8, 3, activation='relu', name=\"conv\")(x)"),
+        (12, "conv", "Activation('sigmoid')", "x = L.Conv2D(8, 3, activation='sigmoid', name=\"conv\")(x)"),
+        (13, "act", "ReLU()", 'x = L.ReLU(name="act")(L.BatchNormalization(name="bn")(x))'),
+        (13, "act", "ReLU(4)", 'x = L.ReLU(4, name="act")(L.BatchNormalization(name="bn")(x))'),
+        (14, "last", "Activation('tanh')", "x = L.Activation('tanh', name=\"last\")(x)"),
+        (
+            15,
+            "pool",
+            "AveragePooling2D",
+            'x = L.AveragePooling2D(3, 2, padding="same", name="pool")(x)',
+        ),
+        (17, "imported", "ReLU(6)", 'x = ReLU(6, name="imported")(x)'),
+    ],
+)
+def test_a_line_calls_something_else(line, layer, value, expected):
+    changed = edit_python(CALLS, line, layer, [Edit(OPERATOR, value)])
+    before, after = CALLS.splitlines(), changed.splitlines()
+    assert [n for n, pair in enumerate(zip(before, after, strict=True), 1) if pair[0] != pair[1]] == [line]
+    assert ast.dump(ast.parse(after[line - 1])) == ast.dump(ast.parse(expected))
+
+
+@pytest.mark.parametrize(
+    ("line", "layer", "value", "why"),
+    [
+        (12, "conv", "LeakyReLU(0.2)", "takes only the name of one"),
+        (17, "imported", "LeakyReLU(0.1)", "may not import LeakyReLU"),
+        (18, "relu", "nn.LeakyReLU(0.1)", "calls no function that LeakyReLU can stand for"),
+        (19, "unknown", "F.elu", "2 calls that could become"),
+        (2, "act", "F.elu", "0 calls that could become"),
+    ],
+)
+def test_a_line_that_could_mean_something_else_is_left_alone(line, layer, value, why):
+    with pytest.raises(NotAppliedError, match=why):
+        edit_python(CALLS, line, layer, [Edit(OPERATOR, value)])
+
+
+def test_what_is_called_and_its_settings_are_not_changed_at_once():
+    with pytest.raises(NotAppliedError, match="more besides"):
+        edit_python(CALLS, 9, "leaky_relu", [Edit(OPERATOR, "F.relu"), Edit("slope", "0.1")])
+
+
+def test_inputs_of_a_call_are_put_in_another_order():
+    changed = edit_python(CALLS, 16, "concat", [Edit(INPUT_ORDER, "3, 1, 2")])
+    assert changed.splitlines()[15] == "h = F.concat((d, a, self.b(c)), axis=1)"
+    with pytest.raises(NotAppliedError, match="has 3 inputs in the file and 2 in the net"):
+        edit_python(CALLS, 16, "concat", [Edit(INPUT_ORDER, "2, 1")])
+
+
+SOURCE = "def forward(self, h):\n    h = self.conv(h)\n    h = F.relu(h)\n    return self.fc(h)\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("instead", ["", "    h = h\n"])
+def test_a_line_that_only_the_first_net_has_is_copied(instead, end):
+    without = SOURCE.replace("    h = F.relu(h)\n", instead).replace("\n", end)
+    assert copy_line(SOURCE, without, 3) == SOURCE.replace("\n", end)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        (SOURCE, 3, "has the first net's line 3 already"),
+        ("x = 1\ny = 2\n", 3, "not the same around line 3"),
+        (SOURCE.replace("    h = self.conv(h)\n", ""), 2, r"line 2 of the first net's file needs self\.conv"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_not_copied(text, line, why):
+    with pytest.raises(NotAppliedError, match=why):
+        copy_line(SOURCE, text, line)

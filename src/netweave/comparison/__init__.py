@@ -12,6 +12,7 @@ from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.comparison.pipeline import compare
 from netweave.comparison.result.comparison import (
     INPUT_ORDER,
+    OPERATOR,
     READING,
     Comparison,
     Edit,
@@ -30,6 +31,7 @@ __all__ = [
     "INPUT_ORDER",
     "LOCAL_TOLERANCE",
     "NUM_SAMPLES",
+    "OPERATOR",
     "OUTPUT_TOLERANCE",
     "READING",
     "Comparison",

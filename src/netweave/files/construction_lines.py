@@ -1,4 +1,4 @@
-"""The line of the source that constructs each module: where its settings stand, and a fix is written."""
+"""The line of the source that constructs each module or layer: where its settings stand, and fixes go."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
-
-import torch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -21,14 +19,15 @@ Lines = WeakKeyDictionary[Any, tuple[str, int]]
 
 
 @contextmanager
-def recording(files: Collection[str]) -> Iterator[Lines]:
+def recording(base: type, files: Collection[str]) -> Iterator[Lines]:
     """Record the file and the line that construct each module, until the context ends.
 
     Args:
-        files: The full paths of the files that count, which are not those of PyTorch and other packages.
+        base: What all modules are: ``torch.nn.Module``, ``keras.Layer``.
+        files: The full paths of the files that count, which are not those of installed packages.
     """
     lines: Lines = WeakKeyDictionary()
-    original = torch.nn.Module.__init__
+    original: Any = base.__dict__["__init__"]
 
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
@@ -36,7 +35,7 @@ def recording(files: Collection[str]) -> Iterator[Lines]:
         if place is not None:
             lines[self] = place
 
-    with patch.object(torch.nn.Module, "__init__", initialise):
+    with patch.object(base, "__init__", initialise):
         yield lines
 
 

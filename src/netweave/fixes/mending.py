@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.fixes.cfg import edit_cfg
-from netweave.fixes.missing_layer import copy_layer
+from netweave.fixes.missing_layer import copy_layer, copy_line
 from netweave.fixes.prototxt import edit_prototxt
 from netweave.fixes.python_source import edit_python
 from netweave.fixes.symbol_json import edit_symbol
@@ -107,7 +107,14 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
 def _is_copied(comparison: Comparison, finding: Finding) -> bool:
     """Whether a fix is a layer that stands in A's text in B's own format."""
     is_missing = finding.mismatch == "missing-layer" and bool(finding.layer_a) and not finding.layer_b
-    return is_missing and comparison.a.format == comparison.b.format == "caffe"
+    formats = {comparison.a.format, comparison.b.format}
+    if not is_missing or len(formats) > 1:
+        return False
+    return "caffe" in formats or all(_is_python(net.files[:1]) for net in (comparison.a, comparison.b))
+
+
+def _is_python(files: Sequence[str]) -> bool:
+    return any(file.endswith(".py") for file in files)
 
 
 def _copy_layer(
@@ -118,8 +125,14 @@ def _copy_layer(
     file = comparison.b.files[0]
     if file not in before:
         before[file] = _text(file)
-    text_a = _text(finding.place_a.rpartition(":")[0])
-    after[file] = copy_layer(text_a, after.get(file, before[file]), finding.layer_a)
+    file_a, _, line = finding.place_a.rpartition(":")
+    text_a, text_b = _text(file_a), after.get(file, before[file])
+    if not _is_python([file]):
+        after[file] = copy_layer(text_a, text_b, finding.layer_a)
+    elif line.isdecimal():
+        after[file] = copy_line(text_a, text_b, int(line))
+    else:
+        raise NotAppliedError(f"where {finding.layer_a} stands in {Path(file_a or line).name} is not known")
 
 
 def unified_diff(file: str, before: str, after: str) -> str:

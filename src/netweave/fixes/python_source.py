@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from netweave.comparison import INPUT_ORDER
+from netweave.comparison import INPUT_ORDER, OPERATOR
+from netweave.fixes.python_calls import operator_changes, order_changes
+from netweave.fixes.python_places import Places
 from netweave.fixes.signatures import BY_NAME, POSITIONS
 from netweave.fixes.text import NotAppliedError, Replacement, replaced
 
@@ -13,9 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.comparison import Edit
-
-JOINING = frozenset({"cat", "concat", "concatenate"})
-"""Functions of PyTorch, Chainer, Keras and NumPy whose first argument lists what they join."""
 
 
 def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
@@ -28,12 +27,12 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise NotAppliedError(f"the file is no Python that can be changed: {error}") from error
-    places = _Places(text)
-    order = next((edit.value for edit in edits if edit.name == INPUT_ORDER), None)
-    if order is not None:
+    places = Places(text)
+    moved = [edit for edit in edits if edit.name in {OPERATOR, INPUT_ORDER}]
+    if moved:
         if len(edits) > 1:
-            raise NotAppliedError("the order of what is joined, and settings besides: change one by hand")
-        return replaced(text, _reordered(tree, line, [int(place) for place in order.split(",")], places))
+            raise NotAppliedError("the fix changes what is called and more besides; do it by hand")
+        return replaced(text, _call_changes(tree, line, layer, moved[0], places))
     call = _call(tree, line, layer, edits)
     changes = [change for edit in edits if (change := _change(call, edit, places)) is not None]
     added = ", ".join(f"{edit.name}={edit.value}" for edit in edits if _value(call, edit.name) is None)
@@ -46,25 +45,20 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
     raise NotAppliedError(f"the arguments at line {line} are written in a way that cannot be changed safely")
 
 
-def _reordered(tree: ast.Module, line: int, order: Sequence[int], places: _Places) -> list[Replacement]:
-    """Return the changes that put what a call at a line joins in another order, counted from 1."""
-    joining = [
-        call.args[0]
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call)
-        and call.lineno <= line <= (call.end_lineno or call.lineno)
-        and call.args
-        and _callee(call) in JOINING
+def _call_changes(tree: ast.Module, line: int, layer: str, edit: Edit, places: Places) -> list[Replacement]:
+    """Return the changes of what a line calls, or of the order of what it gives."""
+    calls = _calls_at(tree, line)
+    if edit.name == INPUT_ORDER:
+        return order_changes(calls, line, edit, places)
+    return operator_changes(calls, layer, edit, places)
+
+
+def _calls_at(tree: ast.Module, line: int) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
-    if len(joining) != 1 or not isinstance(joining[0], ast.Tuple | ast.List):
-        raise NotAppliedError(f"no call at line {line} lists what it joins; change the order by hand")
-    parts = joining[0].elts
-    if any(isinstance(part, ast.Starred) for part in parts):
-        raise NotAppliedError(f"line {line} joins a list whose length the text does not say")
-    if len(parts) != len(order):
-        raise NotAppliedError(f"line {line} has {len(parts)} inputs in the file and {len(order)} in the net")
-    texts = [places.text(part) for part in parts]
-    return [Replacement(*places.of(part), texts[place - 1]) for part, place in zip(parts, order, strict=True)]
 
 
 def _is_python(text: str) -> bool:
@@ -77,11 +71,7 @@ def _is_python(text: str) -> bool:
 
 def _call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast.Call:
     """Return the innermost call at a line that takes the arguments."""
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
+    calls = _calls_at(tree, line)
     taking = [call for call in calls if all(_takes(call, edit.name) for edit in edits)]
     names = ", ".join(edit.name for edit in edits)
     if not taking or any(_is_call_of(call, _attribute(layer)) for call in calls):
@@ -174,34 +164,9 @@ def _value(call: ast.Call, name: str) -> ast.expr | None:
     return call.args[place] if place < len(call.args) else None
 
 
-def _change(call: ast.Call, edit: Edit, places: _Places) -> Replacement | None:
+def _change(call: ast.Call, edit: Edit, places: Places) -> Replacement | None:
     value = _value(call, edit.name)
     if value is None:
         return None
     start, end = places.of(value)
     return Replacement(start, end, edit.value)
-
-
-class _Places:
-    """Characters of a text by the lines and UTF-8 columns that Python counts in."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._lines = text.splitlines(keepends=True)
-        self._starts = [0]
-        for line in self._lines:
-            self._starts.append(self._starts[-1] + len(line))
-
-    def of(self, node: ast.expr) -> tuple[int, int]:
-        """Return where a node begins and ends."""
-        end = self._place(node.end_lineno or node.lineno, node.end_col_offset or 0)
-        return self._place(node.lineno, node.col_offset), end
-
-    def text(self, node: ast.expr) -> str:
-        """Return what stands at a node's place."""
-        start, end = self.of(node)
-        return self._text[start:end]
-
-    def _place(self, line: int, column: int) -> int:
-        before = self._lines[line - 1].encode()[:column].decode()
-        return self._starts[line - 1] + len(before)

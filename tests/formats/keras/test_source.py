@@ -14,7 +14,7 @@ import pytest
 
 import netweave
 from netweave import api
-from netweave.errors import CodeError, UnsupportedError, UsageError
+from netweave.errors import CodeError, ReadError, UnsupportedError, UsageError
 from netweave.formats.keras.source.reading import TABLE
 from tests.formats import graph_nets, recurrent_nets, written_nets
 from tests.formats.framework_runs import Case, check
@@ -209,6 +209,47 @@ def test_code_that_fails_is_told_by_its_line(tmp_path):
     )
     with pytest.raises(CodeError, match=r"bad\.py:5: its code fails"):
         netweave.load(tmp_path / "bad.py")
+
+
+NESTED = """import keras
+
+L = keras.layers
+
+
+def block(x, width):
+    return L.Dense(width)(x)
+
+
+def build():
+    inner_data = L.Input((4,))
+    inner = keras.Model(inner_data, L.Dense(4, name="deep")(inner_data), name="inner")
+    x = data = L.Input((4,), name="data")
+    x = L.ReLU(
+        name="first",
+    )(x)
+    x = inner(x)
+    return keras.Model(data, block(x, 3))
+"""
+
+
+@pytest.mark.slow
+@needs_keras
+def test_layers_stand_where_the_code_constructs_them(tmp_path):
+    (tmp_path / "net.py").write_text(NESTED)
+    layers = netweave.load(tmp_path / "net.py").layers
+    lines = {layer.type: layer.origin.line for layer in layers.values() if layer.name != "inner/deep"}
+    assert lines == {"InputLayer": 13, "ReLU": 14, "Dense": 7}
+    assert layers["inner/deep"].origin.line == 12
+    assert {Path(layer.origin.file).name for layer in layers.values()} == {"net.py"}
+
+
+@pytest.mark.slow
+@needs_keras
+def test_code_cannot_write_the_lines_of_layers_itself(tmp_path):
+    code = NESTED + "\n\nimport atexit\natexit.register(lambda: open('lines.json', 'w').write('[]'))\n"
+    (tmp_path / "net.py").write_text(code)
+    with pytest.raises(ReadError, match=r"net\.py: its code wrote to lines\.json"):
+        netweave.load(tmp_path / "net.py")
 
 
 def test_a_framework_that_has_no_such_files_is_refused(tmp_path):

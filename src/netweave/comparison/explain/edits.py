@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from netweave.comparison.result.comparison import INPUT_ORDER, Edit
+from netweave.comparison.result.comparison import INPUT_ORDER, OPERATOR, Edit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _VALUE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)|\[[^\[\]]*\]|[-+]?\w[\w.+-]*)"""
 _PAIR = re.compile(rf"(\w+)(?::\ |=)({_VALUE})", re.VERBOSE)
 _ORDER = re.compile(r"put the inputs in the order (\d+(?:, \d+)+)")
+_CALL = re.compile(r"use ([A-Za-z_][\w.]*(?:\((?:[^()]|\([^()]*\))*\))?)")
 _PHRASE = re.compile(rf"{_PAIR.pattern}(?:\ {_PAIR.pattern})*", re.VERBOSE)
 
 
@@ -21,6 +22,8 @@ def edits_of(phrases: Iterable[str]) -> tuple[Edit, ...]:
 
     >>> edits_of(["pad_h: 1 pad_w: 2", 'type: "ReLU"'])
     (Edit(name='pad_h', value='1'), Edit(name='pad_w', value='2'), Edit(name='type', value='"ReLU"'))
+    >>> edits_of(["use F.leaky_relu(slope=0.1)"])
+    (Edit(name='operator', value='F.leaky_relu(slope=0.1)'),)
     >>> edits_of(["ceil_mode=True", "put its inputs in A's order"])
     ()
     """
@@ -28,6 +31,9 @@ def edits_of(phrases: Iterable[str]) -> tuple[Edit, ...]:
     for phrase in phrases:
         if order := _ORDER.fullmatch(phrase):
             found.append(Edit(INPUT_ORDER, order[1]))
+            continue
+        if call := _CALL.fullmatch(phrase):
+            found.append(Edit(OPERATOR, call[1]))
             continue
         if not _PHRASE.fullmatch(phrase):
             return ()

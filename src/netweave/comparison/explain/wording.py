@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from netweave.comparison.explain.pooling_calls import POOLS, pooling_call
+from netweave.comparison.signals import constants_of
 from netweave.graph import attributes_of, default_attributes
 
 if TYPE_CHECKING:
@@ -105,8 +107,6 @@ FILTERS = {
 }
 """How files say the number of filters of a convolution, and that of the units of a dense layer."""
 
-_POOLS = {"MaxPool": "max", "GlobalMaxPool": "max", "AveragePool": "average", "GlobalAveragePool": "average"}
-
 _DARKNET = {
     "Relu": "activation=relu",
     "LeakyRelu": "activation=leaky",
@@ -118,7 +118,7 @@ _DARKNET = {
 
 OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
     "caffe": (
-        {name: f"pool: {'MAX' if kind == 'max' else 'AVE'}" for name, kind in _POOLS.items()},
+        {name: f"pool: {'MAX' if kind == 'max' else 'AVE'}" for name, kind in POOLS.items()},
         {"Add": "operation: SUM", "Mul": "operation: PROD", "Max": "operation: MAX"},
         {"LRN": "norm_region: ACROSS_CHANNELS", "ChannelLRN": "norm_region: WITHIN_CHANNEL"},
         {
@@ -127,12 +127,12 @@ OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
         },
     ),
     "singa": (
-        {name: f"pool: {'MAX' if kind == 'max' else 'AVG'}" for name, kind in _POOLS.items()},
+        {name: f"pool: {'MAX' if kind == 'max' else 'AVG'}" for name, kind in POOLS.items()},
         {"Relu": "type: kReLU", "Sigmoid": "type: kSigmoid"},
     ),
     "darknet": (_DARKNET,),
     "mxnet": (
-        {name: f"pool_type={'max' if kind == 'max' else 'avg'}" for name, kind in _POOLS.items()},
+        {name: f"pool_type={'max' if kind == 'max' else 'avg'}" for name, kind in POOLS.items()},
         {
             "Relu": "act_type=relu", "Sigmoid": "act_type=sigmoid", "Softplus": "act_type=softrelu",
             "Softsign": "act_type=softsign", "Tanh": "act_type=tanh",
@@ -254,7 +254,7 @@ def count_of_filters(format: str, node: ir.Node, count: int) -> str:  # noqa: A0
 def _argument(format: str, node: ir.Node, name: str) -> str:  # noqa: A002
     if format == "pytorch" and node.op_type == "LeakyRelu" and name == "alpha":
         return "negative_slope"
-    if format == "keras" and name == "kernel_shape" and node.op_type in _POOLS:
+    if format == "keras" and name == "kernel_shape" and node.op_type in POOLS:
         return "pool_size"
     return CALLS[format].get(name, name)
 
@@ -282,6 +282,11 @@ def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A00
         return f"negative_slope: {slope:.6g}"  # both are layers of type ReLU
     if format == "darknet" and node_a.op_type == "LeakyRelu":
         return activation_setting(format, node_a) if node_b.op_type in _DARKNET else ""
+    if {node_a.op_type, node_b.op_type} <= POOLS.keys() and format in MODULES:
+        call = pooling_call(format, node_a)
+        return f"use {call}" if call else ""
+    if node_a.op_type == "Clip" and node_b.op_type.lower() in MODULES.get(format, {}):
+        return _bounded_rectifier(format, node_a)
     names = MODULES.get(format, {})
     if node_a.op_type.lower() in names and node_b.op_type.lower() in names:
         return _as_module(format, node_a)
@@ -300,6 +305,18 @@ def _as_module(format: str, node: ir.Node) -> str:  # noqa: A002
         return f"use {written}({argument}{alpha:.6g})"
     is_called = format != "chainer" and not written.endswith(")")
     return f"use {written}" + ("()" if is_called else "")
+
+
+def _bounded_rectifier(format: str, node: ir.Node) -> str:  # noqa: A002
+    """Return a rectifier with an upper bound as it is written in the Python of a format; empty for others."""
+    bounds = {i: v.const_value.numpy() for i, v in constants_of(node).items() if v.const_value is not None}
+    if bounds.keys() != {1, 2} or bounds[1] != 0:
+        return ""
+    bound = f"{float(bounds[2]):.6g}"
+    known = {"keras": f"use ReLU({bound})", "chainer": f"use F.clipped_relu(z={bound})"}
+    if format == "pytorch" and bound == "6":
+        return "use nn.ReLU6()"
+    return known.get(format, "")
 
 
 def activation_setting(format: str, node: ir.Node | None) -> str:  # noqa: A002
@@ -337,7 +354,7 @@ def in_order_of_a(node: ir.Node) -> str:
 def _padding(format: str, node: ir.Node, value: tuple[int, ...]) -> str:  # noqa: A002
     half = len(value) // 2
     begin, end = value[:half], value[half:]
-    if format == "darknet" and node.op_type in _POOLS:
+    if format == "darknet" and node.op_type in POOLS:
         total = {first + last for first, last in zip(begin, end, strict=True)}
         # Darknet divides a pooling's padding, the smaller half before the image (maxpool_layer.c)
         if len(total) == 1 and begin == tuple(first // 2 for first in total) * half:

@@ -79,6 +79,10 @@ NOT_IN_JSON = MappingProxyType({"json": False})
 INPUT_ORDER = "input order"
 """The setting of an ``Edit`` that puts a layer's inputs in another order, counted from 1 as they stand."""
 
+OPERATOR = "operator"
+"""The setting of an ``Edit`` that has a line of Python compute something else: what it calls, and with which
+arguments (``F.leaky_relu(slope=0.1)``); without brackets the arguments of a class stay."""
+
 
 @dataclass(frozen=True, slots=True)
 class Edit:

@@ -1,10 +1,12 @@
 """The program that the guarded child process runs: a model's code to ``net.keras``. It is never imported.
 
-It is given a request as JSON, and leaves ``net.keras`` in its working folder, or ``error.json``.
+It is given a request as JSON, and leaves ``net.keras`` and ``lines.json`` in its working folder, or
+``error.json``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -14,18 +16,32 @@ os.environ["KERAS_HOME"] = str(Path.cwd())
 
 import keras
 
+from netweave.files.construction_lines import Lines, recording
 from netweave.files.guard_answer import answer
 from netweave.files.model_code import Wanted, construct, imported, in_folder, own_factories
 
 
 def main(request: dict[str, Any]) -> None:
     """Make the model that a request names and save it."""
-    with in_folder(request["trusted_folder"]):
-        code = imported(Path(request["net"]))
+    net = request["net"]
+    with in_folder(request["trusted_folder"]), recording(keras.Layer, {net}) as constructed:
+        code = imported(Path(net))
         classes, functions = own_factories(code, keras.Model)
         wanted = Wanted.of_request(request, keras.Model, noun="a keras.Model")
         model = construct(code, functions or classes, wanted).model
     model.save("net.keras")
+    Path("lines.json").write_text(json.dumps(_lines(model, constructed)), encoding="utf-8")
+
+
+def _lines(model: Any, constructed: Lines, *, before: str = "") -> dict[str, int]:
+    """Return the line of each layer by its name, which has the names of the models around it before it."""
+    lines: dict[str, int] = {}
+    for layer in getattr(model, "layers", ()):
+        name = f"{before}{layer.name}"
+        if layer in constructed:
+            lines[name] = constructed[layer][1]
+        lines |= _lines(layer, constructed, before=f"{name}/")
+    return lines
 
 
 if __name__ == "__main__":

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.errors import UnsupportedError
+from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
 from netweave.files.code_reader import MAX_CODE_BYTES, imports_package, run_reader
+from netweave.graph import LayerTable, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,32 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
         for suffix in (".npz", ".weights.h5", ".h5")
         if (path := source.net.with_name(source.net.stem + suffix)).is_file()
     ]
-    with run_reader(source, CHILD, ["net.keras"], readable=beside) as (saved,):
+    with run_reader(source, CHILD, ["net.keras", "lines.json"], readable=beside) as (saved, lines):
         graph = read(Source(saved, input_shapes=source.input_shapes))
-    return replace(graph, files=(place, *map(str, beside)))
+        layers = _at_lines(graph, lines, place=place)
+    return replace(graph, files=(place, *map(str, beside)), layers=layers)
+
+
+def _at_lines(graph: Graph, written: Path, *, place: str) -> LayerTable:
+    """Return the layers at the lines that construct them, which a saved model does not say.
+
+    Args:
+        graph: The graph of the saved model.
+        written: The lines by layer, as the child process wrote them.
+        place: The file with the code.
+
+    Raises:
+        ReadError: They are something else: the code has written there itself.
+    """
+    try:
+        lines = json.loads(written.read_bytes())
+    except (ValueError, RecursionError):
+        lines = None
+    if not isinstance(lines, dict) or not all(type(line) is int and line > 0 for line in lines.values()):
+        raise ReadError(
+            f"its code wrote to {written.name}, where Netweave notes the lines of layers, expected nothing "
+            "else to write there; write elsewhere",
+            place=place,
+        )
+    layers = graph.layers.values()
+    return LayerTable(replace(layer, origin=Origin(place, lines.get(layer.name))) for layer in layers)

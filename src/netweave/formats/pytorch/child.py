@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from netweave.files.construction_lines import recording
 from netweave.files.guard_answer import answer
 from netweave.formats.pytorch.construction import module_from_code, module_from_folder
-from netweave.formats.pytorch.construction_lines import recording
 from netweave.formats.pytorch.module import describe, export, write, write_script
 from netweave.formats.pytorch.on_cpu import on_cpu
 
@@ -43,7 +43,7 @@ def _exported(
 ) -> dict[str, Any]:
     notes: list[str] = []
     with on_cpu():
-        with recording({request["net"], *request["beside"]}) as constructed:
+        with recording(torch.nn.Module, {request["net"], *request["beside"]}) as constructed:
             module = construct(request, notes)
         lines = {name: constructed[part] for name, part in module.named_modules() if part in constructed}
         shapes = {"input_shapes": request["input_shapes"], "likely_shapes": request["likely_shapes"]}
