@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from netweave.comparison.align.alignment import Alignment
 from netweave.comparison.execution import probes
+from netweave.comparison.execution.probes import has_rules, has_scaffolding, has_sizes, resized
 from netweave.comparison.execution.sizes import Resizer
 from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.side import Side
 from netweave.comparison.signals import comparable
 from netweave.graph import GraphBuilder, known_shape
+from tests.passes.random_nets import nets
 
 
 def pooled(*, rule: bool):
@@ -69,3 +73,20 @@ def test_every_alignment_has_pairs_and_votes_of_its_own():
     second = Alignment(a, b)
     assert second.a.partners == {}
     assert (first.hints(), second.hints()) == (((0, 1, 3, 2),), ())
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=nets(), size=st.sampled_from([0, 1]))
+def test_a_net_at_its_sizes_need_not_be_resized(case, size):
+    """What is said to be at some sizes has the shapes of a copy that was brought to them."""
+    shape = [1, *case.x.shape[1:-1], case.x.shape[-1] + size]
+    if has_sizes(case.graph, {"data": shape}):
+        copy = resized(case.graph, {"data": shape})
+        shapes = [[(v.name, v.shape) for v in node.outputs] for node in copy.nodes]
+        assert shapes == [[(v.name, v.shape) for v in node.outputs] for node in case.graph.nodes]
+    else:
+        assert (
+            size
+            or any(node.op_type == "Slice" for node in case.graph.nodes)
+            or (has_rules(case.graph) or has_scaffolding(case.graph))
+        )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from netweave.backends import prepare
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Layer, all_operators, find_operator
 from netweave.passes import to_inference
-from netweave.passes.inference import ACTIVATIONS, LOSSES, METRICS
+from netweave.passes.inference import ACTIVATIONS, LOSSES, METRICS, inference_form
 from tests.passes.nets import weight
+from tests.passes.random_nets import nets
 
 X = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
 
@@ -211,3 +213,27 @@ def test_every_loss_of_the_registry_has_a_row():
     ends = {name for name in names if name.endswith(("Loss", "Output", "Accuracy"))}
     assert ends <= known
     assert known <= set(all_operators())
+
+
+def nodes_of(graph):
+    return [
+        (node.op_type, *(v.name for v in (*node.inputs, *node.outputs) if v is not None))
+        for node in graph.nodes
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=nets())
+def test_a_net_that_predicts_is_not_copied(case):
+    """A net that stays as it is has the very nodes and outputs of a copy in inference form."""
+    form, copy = inference_form(case.graph), to_inference(case.graph)
+    assert nodes_of(form) == nodes_of(copy)
+    assert (outputs_of(form), inputs_of(form)) == (outputs_of(copy), inputs_of(copy))
+    assert (form is case.graph) == (nodes_of(case.graph) == nodes_of(copy))
+
+
+@pytest.mark.parametrize("as_output", [True, False])
+def test_a_net_that_is_trained_is_copied(as_output):
+    graph = with_dropout(as_output=as_output)
+    before = nodes_of(graph)
+    assert nodes_of(inference_form(graph)) == nodes_of(to_inference(graph)) != before == nodes_of(graph)

@@ -10,7 +10,7 @@ import pytest
 from netweave import api
 from netweave.graph import Layer, Origin
 from netweave.viewer import comparison_document, net_document
-from netweave.viewer.arrays import array_statistics
+from netweave.viewer.arrays import array_statistics, statistics_together
 from netweave.viewer.excerpts import excerpts
 from netweave.viewer.page import json_in_html
 
@@ -81,6 +81,26 @@ def test_a_histogram_counts_every_element_once(kind):
     assert sum(found["histogram"]) == 200
     assert found["zeros"] == np.count_nonzero(array == 0)
     assert found["mean"] == pytest.approx(array.astype(float).mean())
+
+
+def test_small_arrays_together_have_the_statistics_of_each():
+    rng = np.random.default_rng(2)
+    arrays = [
+        rng.standard_normal((3, 7)).astype(np.float32),
+        np.full(5, 2.0, np.float32),
+        rng.integers(-3, 4, 40).astype(np.int32),
+        np.array([0.0], np.float16),
+        rng.standard_normal(1000).astype(np.float32) * 1e-6,
+    ]
+    for together, alone in zip(statistics_together(arrays), map(array_statistics, arrays), strict=True):
+        exact = ("size", "non_finite", "min", "max", "zeros")
+        assert {key: together[key] for key in exact} == {key: alone[key] for key in exact}
+        assert together["mean"] == pytest.approx(alone["mean"], rel=1e-5, abs=1e-12)
+        assert together["std"] == pytest.approx(alone["std"], rel=1e-5, abs=1e-12)
+        moved = np.abs(np.cumsum(together["histogram"]) - np.cumsum(alone["histogram"]))
+        assert moved.max() <= 1  # an element between two bars
+    infinite = [np.array([np.inf, 1.0], np.float32), arrays[0]]
+    assert list(statistics_together(infinite)) == [array_statistics(array) for array in infinite]
 
 
 def test_nothing_in_a_document_ends_its_script_element():
