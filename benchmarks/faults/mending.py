@@ -8,7 +8,8 @@ Every fault is compared with the net itself. A fault whose fix is in a text file
 that is not about stored arrays; ``mended`` are those whose pair is equal after ``netweave.fixes`` has applied
 the fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet, Chainer
 and Keras what ``benchmarks.faults.run --prepare`` wrote. Keras' are the zoo's functions as files of Python,
-since a ``.keras`` file is no text, and need Keras on PyTorch. Nets that a run leaves out keep their counts.
+since a ``.keras`` file is no text, and need Keras on PyTorch. Formats that a run leaves out keep their
+counts.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="nets whose name holds this")
     parser.add_argument("--result", type=Path, default=RESULT)
     asked = parser.parse_args()
-    by_net = json.loads(asked.result.read_text())["by_net"] if asked.result.exists() else {}
+    by_format: dict[str, Counter[str]] = {}
     for subject in subjects(asked.corpus, asked.folder, asked.only):
         with tempfile.TemporaryDirectory() as folder:
-            by_net[subject.name] = of_subject(subject, Path(folder))
-        print(f"{subject.name}: {dict(by_net[subject.name])}", flush=True)
-    by_format: dict[str, Counter[str]] = {}
-    for name, counts in by_net.items():
-        by_format.setdefault(name.partition("-")[0], Counter()).update(counts)
+            counts = of_subject(subject, Path(folder))
+        by_format.setdefault(subject.name.partition("-")[0], Counter()).update(counts)
+        print(f"{subject.name}: {dict(counts)}", flush=True)
+    kept = json.loads(asked.result.read_text())["by_format"] if asked.result.exists() else {}
+    by_format = {name: Counter(counts) for name, counts in kept.items()} | by_format
     everything = sum(by_format.values(), Counter())
     print(f"all: {dict(everything)}")
-    written = {"totals": everything, "by_format": by_format, "by_net": by_net}
+    written = {"totals": everything, "by_format": by_format}
     asked.result.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
 
 

@@ -6,8 +6,7 @@
 
 The server and its workers run as ``netweave serve`` starts them. Both nets are dropped on page 1 and read;
 then *Compare* is clicked. Measured are the seconds from the click until the page shows the verdict with the
-first difference, until the job is done and until both nets are drawn, and the processor time of all processes
-of the workbench up to the end of the job.
+first difference, until the job is done, and until both nets are drawn.
 """
 
 from __future__ import annotations
@@ -59,27 +58,18 @@ def measured(bench: Workbench, files: tuple[Path, Path]) -> dict[str, Any]:
             drop(page, letter, file)
         button = page.get_by_role("button", name="Compare", exact=True)
         expect(button).to_be_enabled(timeout=WAIT_MS)
-        before, start = processor_seconds(bench), time.monotonic()
+        start = time.monotonic()
         button.click()
         early = page.locator(".early:not([hidden])")
         early.wait_for()
         verdict, sentence = time.monotonic() - start, early.inner_text()
         page.locator(".nw-viewer").wait_for(state="attached")  # the job is done, and its page is fetched
-        done, spent = time.monotonic() - start, processor_seconds(bench) - before
+        done = time.monotonic() - start
         page.wait_for_selector(VIEWER)
         shown = time.monotonic() - start
         browser.close()
-    seconds = {"verdict": verdict, "done": done, "drawn": shown, "processor": spent}
+    seconds = {"verdict": verdict, "done": done, "drawn": shown}
     return {"seconds": {name: round(value, 1) for name, value in seconds.items()}, "sentence": sentence}
-
-
-def processor_seconds(bench: Workbench) -> float:
-    """Return the processor time of a workbench's processes, and of their children that have ended."""
-    ticks = 0
-    for process in bench.processes("python"):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

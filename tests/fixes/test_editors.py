@@ -264,7 +264,7 @@ def test_inputs_of_a_symbol_are_put_in_another_order():
     [
         ("y = torch.cat((f(a), b[:, 1]), dim=1)\n", "y = torch.cat((b[:, 1], f(a)), dim=1)\n"),
         ("y = F.concat([x, größe], axis=1)\n", "y = F.concat([größe, x], axis=1)\n"),
-        ("y = L.Concatenate(name='c')([a, b])\n", "y = L.Concatenate(name='c')([b, a])\n"),
+        ('y = L.Concatenate(name="c")([a, b])\n', 'y = L.Concatenate(name="c")([b, a])\n'),
         ("y = torch.cat(\n    [a,\n     b], 1)\n", "y = torch.cat(\n    [b,\n     a], 1)\n"),
     ],
 )
@@ -277,7 +277,7 @@ def test_what_python_joins_is_put_in_another_order(text, wanted):
     [
         ("y = torch.cat(parts, 1)\n", "no call at line 1 lists what it joins"),
         ("y = torch.cat((a, *parts), 1)\n", "joins a list whose length the text does not say"),
-        ("y = torch.cat((a, b, c), 1)\n", "has 3 inputs in the file and 2 in the net"),
+        ("y = torch.cat((a, b, c), 1)\n", "3 inputs in the file and 2 in the net"),
         ("y = torch.cat((torch.cat((a, b), 1), c), 1)\n", "no call at line 1 lists what it joins"),
     ],
 )
@@ -359,15 +359,8 @@ def test_a_line_that_could_mean_something_else_is_left_alone(line, layer, value,
 
 
 def test_what_is_called_and_its_settings_are_not_changed_at_once():
-    with pytest.raises(NotAppliedError, match="more besides"):
+    with pytest.raises(NotAppliedError, match="settings besides"):
         edit_python(CALLS, 9, "leaky_relu", [Edit(OPERATOR, "F.relu"), Edit("slope", "0.1")])
-
-
-def test_inputs_of_a_call_are_put_in_another_order():
-    changed = edit_python(CALLS, 16, "concat", [Edit(INPUT_ORDER, "3, 1, 2")])
-    assert changed.splitlines()[15] == "h = F.concat((d, a, self.b(c)), axis=1)"
-    with pytest.raises(NotAppliedError, match="has 3 inputs in the file and 2 in the net"):
-        edit_python(CALLS, 16, "concat", [Edit(INPUT_ORDER, "2, 1")])
 
 
 SOURCE = "def forward(self, h):\n    h = self.conv(h)\n    h = F.relu(h)\n    return self.fc(h)\n"

@@ -74,26 +74,27 @@ def operator_changes(calls: Sequence[ast.Call], layer: str, edit: Edit, places: 
 
 
 def order_changes(calls: Sequence[ast.Call], line: int, edit: Edit, places: Places) -> list[Replacement]:
-    """Return the changes that put what a line joins in another order.
+    """Return the changes that put what a call at a line joins in another order.
 
     Raises:
-        NotAppliedError: No call of the line lists as many inputs, or several calls do.
+        NotAppliedError: No call of the line lists as many inputs to join, or several do.
     """
-    # a layer of Keras is called with its inputs: Concatenate()([a, b])
-    joining = [
-        call.args[0] for call in calls if call.args and (_is_layer(call) or _last(call.func) in JOINING)
-    ]
+    joining = [call.args[0] for call in calls if call.args and _joins(call)]
     if len(joining) != 1 or not isinstance(joining[0], ast.Tuple | ast.List):
         raise NotAppliedError(f"no call at line {line} lists what it joins; change the order by hand")
-    parts = joining[0].elts
+    parts, order = joining[0].elts, in_order_of(edit)
     if any(isinstance(part, ast.Starred) for part in parts):
         raise NotAppliedError(f"line {line} joins a list whose length the text does not say")
-    texts = permuted([places.text(part) for part in parts], in_order_of(edit))
+    if len(parts) != len(order):
+        raise NotAppliedError(f"line {line} has {len(parts)} inputs in the file and {len(order)} in the net")
+    texts = permuted([places.text(part) for part in parts], order)
     return [Replacement(*places.of(part), text) for part, text in zip(parts, texts, strict=True)]
 
 
-def _is_layer(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Call) and isinstance(call.args[0], ast.Tuple | ast.List)
+def _joins(call: ast.Call) -> bool:
+    """Whether a call joins what its first argument lists, by a function or by a layer of Keras."""
+    is_layer = isinstance(call.func, ast.Call) and _last(call.func.func) == "Concatenate"
+    return is_layer or _last(call.func) in JOINING
 
 
 def _computes(call: ast.Call) -> bool:

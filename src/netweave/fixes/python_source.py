@@ -31,7 +31,7 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
     moved = [edit for edit in edits if edit.name in {OPERATOR, INPUT_ORDER}]
     if moved:
         if len(edits) > 1:
-            raise NotAppliedError("the fix changes what is called and more besides; do it by hand")
+            raise NotAppliedError("what is called or joined, and settings besides: change one by hand")
         return replaced(text, _call_changes(tree, line, layer, moved[0], places))
     call = _call(tree, line, layer, edits)
     changes = [change for edit in edits if (change := _change(call, edit, places)) is not None]
