@@ -109,3 +109,10 @@ def test_onnx(tmp_path):
 )
 def test_settings_are_said_as_the_calls_of_a_framework_spell_them(framework, op_type, name, value, words):
     assert setting(framework, ir.Node("", op_type, []), name, value) == words
+
+
+def test_alpha_of_chainers_normalisation_is_a_factor_of_the_sum():
+    """Chainer: (k + alpha * sum)^beta; ONNX, Caffe and MXNet: (k + alpha / size * sum)^beta."""
+    node = ir.Node("", "LRN", [], attributes=[ir.AttrInt64("size", 5)])
+    assert setting("chainer", node, "alpha", 1e-4) == "alpha=2e-05"
+    assert setting("mxnet", node, "alpha", 1e-4) == "alpha=0.0001"

@@ -200,9 +200,16 @@ def setting(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: 
         shown = f"({', '.join(map(str, value))})" if isinstance(value, tuple) else in_words(name, value)
         return f"{MXNET.get(name, name)}={shown}"
     if format in CALLS:
-        return f"{_argument(format, node, name)}={_call_value(name, value)}"
+        return _called_with(format, node, name, value)
     shown = str(list(value)) if isinstance(value, tuple) else in_words(name, value)
     return f"{name}={shown}"
+
+
+def _called_with(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: A002
+    """Return a setting as an argument of the call that Python code makes."""
+    if format == "chainer" and node.op_type == "LRN" and name == "alpha":
+        value /= attributes_of(node)["size"]  # Chainer multiplies the sum by alpha, ONNX the mean
+    return f"{_argument(format, node, name)}={_call_value(name, value)}"
 
 
 def slope_setting(format: str, count: int, *, shared: bool) -> str:  # noqa: A002
