@@ -22,7 +22,7 @@ from netweave.files.hdf5 import Group
 from netweave.formats.keras.weights import LayerArrays
 from netweave.job import DataSource
 from netweave.job.data import root_of_names
-from tests.data.make import field
+from tests.data.make import field, kvfile, singa_record
 from tests.hostile.stores import stores
 
 
@@ -201,3 +201,11 @@ def test_arguments_of_a_keras_layer_that_are_none(tmp_path, call):
     (tmp_path / "x.json").write_text(json.dumps(model))
     with pytest.raises(ReadError, match=r"a call of the layer 'r' has .*, expected a list and a mapping"):
         netweave.load(tmp_path / "x.json")
+
+
+def test_means_of_a_million_sizes(tmp_path):
+    """Sizes of two bytes each became objects, a product of many digits, and a message that said them all."""
+    record = singa_record(data=np.ones(4, "f4"), shape=(8842,) * 1_000_000)
+    (tmp_path / "mean.bin").write_bytes(kvfile({"mean": record}))
+    with pytest.raises(ReadError, match="has 1,000,000 sizes, expected at most 64"):
+        read_means(str(tmp_path / "mean.bin"))

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from netweave.errors import ReadError
 from netweave.formats.singa.schema import singa_schema
+from netweave.graph.budget import MAX_AXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -106,8 +107,10 @@ def numbers_of(record: Any, shape: Sequence[int], place: Callable[[], str]) -> n
         place: Says which it is, for errors.
 
     Raises:
-        ReadError: It has another number of them.
+        ReadError: It has another number of them, or too many sizes.
     """
+    if len(record.shape) > MAX_AXES:  # a few bytes each, which are objects and digits below
+        raise ReadError(f"has {len(record.shape):,} sizes, expected at most {MAX_AXES}", place=place())
     values = np.frombuffer(record.pixel, np.uint8) if record.pixel else _floats(record, place)
     sizes = tuple(shape) or tuple(record.shape) or (values.size,)
     if not values.size:
@@ -148,6 +151,8 @@ def read_mean_record(content: bytes, place: str) -> np.ndarray | None:
     except DecodeError:
         return None
     # a blob of Caffe can be read as a Record too, but then its sizes fit by no chance
+    if len(image.shape) > MAX_AXES:
+        return None
     sizes, count = list(image.shape), sum(map(len, image.data)) / 4
     if not count or not sizes or min(sizes) < 1 or math.prod(sizes) != count:
         return None
