@@ -1,4 +1,4 @@
-"""Modules from code and from folders of Hugging Face, in the guarded child process."""
+"""Modules from code and from Hugging Face model folders, in the guarded child process."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def module_from_code(request: Mapping[str, Any], notes: list[str]) -> torch.nn.M
 
 
 def module_from_folder(request: Mapping[str, Any], notes: list[str]) -> torch.nn.Module:
-    """Construct the model of a folder of Hugging Face, by the package that it names the class of.
+    """Construct the model of a Hugging Face model folder, by the package that it names the class of.
 
     Raises:
         UnsupportedError: The package is not installed.
@@ -72,7 +72,7 @@ def module_from_folder(request: Mapping[str, Any], notes: list[str]) -> torch.nn
         import transformers
     except ImportError as error:
         raise UnsupportedError(
-            "is a folder of Hugging Face, which is read with transformers, and that is not installed: "
+            "is a Hugging Face model folder, which is read with transformers, and that is not installed: "
             "pip install transformers"
         ) from error
     folder = request["net"]

@@ -29,7 +29,7 @@ class Kind(enum.Enum):
     """A kind of file."""
 
     CODE = "Python code"
-    FOLDER = "a folder of Hugging Face"
+    FOLDER = "a Hugging Face model folder"
     PROGRAM = "an exported program"
     SCRIPT = "TorchScript"
     STATE = "weights"
@@ -66,7 +66,7 @@ def kind_of_source(source: Source) -> Kind | None:
 
 
 def holds_weights(folder: Path) -> bool:
-    """Whether a folder of Hugging Face holds weights beside its configuration."""
+    """Whether a Hugging Face model folder holds weights beside its configuration."""
     return any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
 
 
