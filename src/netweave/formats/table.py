@@ -172,7 +172,7 @@ FORMATS = (
     Format(
         "pytorch",
         "PyTorch",
-        "MODEL.py with WEIGHTS.pt; NET.pt2; or a Hugging Face model folder (`config.json` with `model.safetensors`)",
+        "MODEL.py with WEIGHTS.pt; NET.pt2; or a Hugging Face folder (config.json with model.safetensors)",
         archives=True,
         code=("",),
         folders=True,
