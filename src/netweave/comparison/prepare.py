@@ -118,9 +118,9 @@ def _formed(
     passes = _forms_to_share(side_a.graph, side_b.graph)
     if passes:
         form = _after(form, passes)
-        side_a, side_b = (
-            replace(side, signals=Signals.of(chain(*passes)(side.graph))) for side in (side_a, side_b)
-        )
+        for side in (side_a, side_b):
+            chain(*passes).edit(side.graph)  # a copy of these sides' own
+        side_a, side_b = (replace(side, signals=Signals.of(side.graph)) for side in (side_a, side_b))
     if len(side_a.graph.inputs) != len(side_b.graph.inputs):
         form = _reading_all(form)
         side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,9 +60,17 @@ class Rewriter:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._inner = graph.model.graph
-        self._names = set(graph.values()) | set(graph.aliases)
-        self._names.update(value.name or "" for node in self._inner.all_nodes() for value in node.outputs)
-        self._node_names = {node.name for node in self._inner.all_nodes()}
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """Names of values that are taken; most passes change nothing, and need none."""
+        names = set(self.graph.values()) | set(self.graph.aliases)
+        names.update(value.name or "" for node in self._inner.all_nodes() for value in node.outputs)
+        return names
+
+    @cached_property
+    def _node_names(self) -> set[str | None]:
+        return {node.name for node in self._inner.all_nodes()}
 
     def free_name(self, stem: str) -> str:
         """Return a name that no value has, and take it."""

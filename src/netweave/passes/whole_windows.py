@@ -27,7 +27,7 @@ def pool_whole_images(graph: Graph) -> None:
     A net with open sizes stays as it is.
     """
     sizes = _declared(graph)
-    if sizes is None:
+    if sizes is None or not any(node.op_type in GLOBAL for node in graph.nodes):
         return
     try:
         sized = specialise(graph, sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.result.record import NetRecord
@@ -25,6 +26,11 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
     return {"version": VERSION, **nets, **values, **content}
 
 
+@cache
+def _written_fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind) if field.metadata.get("json", True))
+
+
 _SIMPLE = frozenset({bool, float, int, str, type(None)})
 
 
@@ -36,8 +42,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, LayerTable):
         return [_plain(layer) for layer in value.values()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        known = [field.name for field in dataclasses.fields(value) if field.metadata.get("json", True)]
-        return {name: _plain(getattr(value, name)) for name in known}
+        return {name: _plain(getattr(value, name)) for name in _written_fields(type(value))}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
