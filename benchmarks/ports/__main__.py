@@ -75,7 +75,11 @@ def compared(pair: Pair, arguments: argparse.Namespace, pythons: dict[str, str |
     except subprocess.TimeoutExpired:
         problem = f"not finished after {arguments.limit:g} s"
     steps = json.loads((place / "steps.json").read_text())["steps"] if (place / "steps.json").exists() else []
-    return row_of(pair, steps or [{"error": problem}])
+    steps = steps or [{"error": problem}]
+    for step in (step for step in steps if "error" in step):
+        for folder in (arguments.checkouts, arguments.folder):  # where they lie on this machine is no result
+            step["error"] = step["error"].replace(f"{folder}/", "").replace(f"{folder.resolve()}/", "")
+    return row_of(pair, steps)
 
 
 def settings_of(pair: Pair, arguments: argparse.Namespace, build: Path) -> dict[str, Any]:
