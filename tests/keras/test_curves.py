@@ -81,6 +81,48 @@ def test_the_golden_numbers_are_those_of_keras():
             np.testing.assert_allclose(found, row, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+RATES = """
+import json
+import numpy as np
+
+
+class Own(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        logs["own"] = 2.0 * logs["learning_rate"]
+
+
+x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.1), loss="mse")
+halve = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2 if epoch else rate)
+plateau = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=100.0)
+histories = []
+for callbacks in [halve, Own()], [plateau, Own()]:
+    history = model.fit(x, x[:, :1], epochs=3, callbacks=callbacks, verbose=0).history
+    histories.append({name: history[name] for name in history if name != "loss"})
+"""
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_callbacks_add_to_the_history_what_they_add_in_keras():
+    """The rates of a scheduler and of a plateau, and a number of the user's own callback."""
+    if find_spec("keras") is None:
+        pytest.skip("Keras is not installed")
+    program = f"import keras\n{RATES}\nprint(json.dumps(histories))"
+    environment = {**os.environ, "KERAS_BACKEND": "torch"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
+    )
+    names = {"keras": keras}
+    exec(RATES, names)
+    found, expected = names["histories"], json.loads(done.stdout.splitlines()[-1])
+    assert [set(one) for one in found] == [set(one) for one in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        for name, values in theirs.items():
+            np.testing.assert_allclose(ours[name], values, rtol=1e-6, err_msg=name)
+
+
 @pytest.mark.oracle
 @pytest.mark.slow
 def test_the_arguments_of_layers_are_those_of_keras():

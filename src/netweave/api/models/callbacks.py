@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -19,10 +19,11 @@ class KerasCallback(Protocol):
     ``set_model(model)``, ``on_train_begin(logs)``, ``on_epoch_begin(epoch, logs)``,
     ``on_train_batch_begin(batch, logs)``, ``on_train_batch_end(batch, logs)``, ``on_epoch_end(epoch, logs)``
     and ``on_train_end(logs)`` are called, where they are there. One with ``state()`` and ``restore(state)``,
-    JSON values, has its state in checkpoints.
+    JSON values, has its state in checkpoints. Numbers that it adds to the ``logs`` of an epoch are in the
+    history too.
     """
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: MutableMapping[str, Any] | None = None) -> None:
         """Take in the metrics of an epoch."""
 
 
@@ -92,19 +93,21 @@ class Callbacks:
         """Call a method of Keras' objects, where they have it."""
         self._call(method, *arguments)
 
-    def tell(self, event: BatchEnd | EpochEnd) -> None:
-        """Tell of a batch or an epoch."""
+    def tell(self, event: BatchEnd | EpochEnd) -> dict[str, float]:
+        """Tell of a batch or an epoch; return the metrics with what Keras' objects added to them."""
         for function in self._functions:
             function(event)
-        logs = self._last = dict(event.metrics)
+        logs: dict[str, Any] = dict(event.metrics)
+        self._last = logs
         if isinstance(event, BatchEnd):
             self._call("on_train_batch_end", event.batch, logs)
             for told in self._batch_end:
                 told(BatchEndParam(event.epoch, event.batch, logs, {"self": self._model}))
-            return
+            return logs
         self._call("on_epoch_end", event.epoch, logs)
         for ended in self._epoch_end:
             ended(event.epoch, *self._model.parameters_for_callbacks())
+        return {name: float(value) for name, value in logs.items() if isinstance(value, (int, float))}
 
     def end(self) -> None:
         """Tell that training is over."""

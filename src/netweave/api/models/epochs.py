@@ -188,4 +188,4 @@ class EpochRecord:
         self.epochs.append(metrics)
         shown = "  ".join(f"{name}={number:.6g}" for name, number in metrics.items())
         _log.info("epoch %d  %s  %.1f s", epoch, shown, seconds)
-        self._callbacks.tell(EpochEnd(epoch, metrics, seconds))
+        self.epochs[-1] = self._callbacks.tell(EpochEnd(epoch, metrics, seconds))

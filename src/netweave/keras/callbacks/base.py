@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
 
 from netweave.errors import UsageError
 
-Logs = Mapping[str, Any] | None
+Logs = MutableMapping[str, Any] | None
+"""What was measured, by name. Later callbacks and the history have what a callback adds, as in Keras."""
 
 
 class Callback:

@@ -148,8 +148,10 @@ class ReduceLROnPlateau(Monitoring):
             self._begin()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        """Take in the metrics of an epoch."""
+        """Take in the metrics of an epoch, and add the rate of this epoch to them."""
         value = self.value(logs)
+        if logs is not None:
+            logs["learning_rate"] = float(self.model.optimizer.learning_rate)
         if value is None:
             return
         if self.cooldown_counter > 0:
@@ -209,6 +211,11 @@ class LearningRateScheduler(Callback):
         optimizer.learning_rate = float(rate)
         if self.verbose:
             print(f"Epoch {epoch + 1}: learning rate {rate:g}")
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Add the rate of the epoch to its metrics."""
+        if logs is not None:
+            logs["learning_rate"] = float(self.model.optimizer.learning_rate)
 
 
 class TerminateOnNaN(Callback):
