@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 import netweave
 import netweave.mxnet as mx
-from netweave.errors import UsageError
+from netweave.errors import ReadError, UsageError
 from tests.oracles.mxnet_api import arrays_of, net, numbers
 
 RECORDS = 40
@@ -156,7 +156,7 @@ def test_values_of_other_sizes_are_named():
 def test_a_file_without_states_is_no_state_of_an_optimizer(tmp_path):
     module, _ = mxnet_fit(learning_rate=0.05)
     module.save_params(str(tmp_path / "net.params"))
-    with pytest.raises(UsageError, match="holds no states of an optimizer"):
+    with pytest.raises(ReadError, match="holds no states of an optimizer"):
         module.load_optimizer_states(str(tmp_path / "net.params"))
 
 

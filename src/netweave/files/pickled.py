@@ -16,6 +16,7 @@ from netweave.files.pickled_objects import (
     OpaqueKey,
     Persistent,
     PickledCall,
+    bytes_of,
     check_nesting,
     describe,
     key_of,
@@ -25,7 +26,16 @@ if TYPE_CHECKING:
     import io
     from collections.abc import Callable, Iterator
 
-__all__ = ["MAX_OPCODES", "Name", "OpaqueKey", "Persistent", "PickledCall", "describe", "read_pickled"]
+__all__ = [
+    "MAX_OPCODES",
+    "Name",
+    "OpaqueKey",
+    "Persistent",
+    "PickledCall",
+    "bytes_of",
+    "describe",
+    "read_pickled",
+]
 
 MAX_OPCODES = 1_500_000
 """Longer pickles are refused: each opcode takes up to a hundred bytes, and a tensor some thirty opcodes."""
@@ -227,6 +237,7 @@ _STEPS |= dict.fromkeys(
     (
         *("BINFLOAT", "BININT", "BININT1", "BININT2", "FLOAT", "INT", "LONG", "LONG1", "LONG4"),
         *("BINBYTES", "BINBYTES8", "SHORT_BINBYTES", "BINSTRING", "SHORT_BINSTRING", "STRING"),
+        "BYTEARRAY8",
         *("BINUNICODE", "BINUNICODE8", "SHORT_BINUNICODE", "UNICODE"),
     ),
     _push,

@@ -80,6 +80,33 @@ class OpaqueKey:
         return f"<{describe(self)}>"
 
 
+_BYTES_FROM = frozenset(
+    (Name("_codecs", "encode"), Name("builtins", "bytearray"), Name("__builtin__", "bytearray"))
+)
+
+
+def bytes_of(value: Any) -> bytes | None:
+    """Return the bytes that a value describes, whichever Python and protocol wrote it; None if it has none.
+
+    Python 2 pickles bytes as text, Python 3 in its oldest protocols as encoded text, and a ``bytearray`` is a
+    call on either.
+    """
+    for _ in range(2):  # bytearray(encode(text, "latin1"))
+        if (
+            isinstance(value, PickledCall)
+            and isinstance(value.function, Name)
+            and value.function in _BYTES_FROM
+        ):
+            arguments = value.arguments
+            value = arguments[0] if isinstance(arguments, tuple) and arguments else None
+    if isinstance(value, str):
+        try:
+            return value.encode("latin-1")
+        except UnicodeEncodeError:
+            return None
+    return bytes(value) if isinstance(value, bytes | bytearray) else None
+
+
 _KEYS = frozenset((str, bytes, float, bool, type(None), Name, PickledCall, Persistent))
 _CONTAINERS = frozenset((tuple, list, dict))
 _OPAQUE = frozenset((PickledCall, Persistent, OpaqueKey))

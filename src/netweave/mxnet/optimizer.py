@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import numpy as np
 import torch
 
 from netweave.errors import UsageError
@@ -113,6 +112,18 @@ class Optimizer:
         """Return what is kept for an array."""
         return self.create_state(index, weight)
 
+    def as_stored(self, state: Any) -> Any:
+        """Return the state of an array in the form in which MXNet's files have it."""
+        return state
+
+    def left_out(self, state: Any) -> tuple[Any, ...]:
+        """Return what that form has no place for."""
+        return ()
+
+    def memory_of(self, attributes: Mapping[str, Any]) -> dict[str, float]:
+        """Return what updates remember beside the arrays, from the attributes of an optimizer of MXNet's."""
+        return {}
+
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Change an array by its gradient."""
         raise NotImplementedError
@@ -194,6 +205,39 @@ class RuleOptimizer(Optimizer):
         """Return the arrays that the rule keeps for an array, in MXNet's order."""
         rule = self._rule()
         return tuple(NDArray(rule.first(name, weight.tensor.detach())) for name in rule.names) or None
+
+    def as_stored(self, state: Any) -> Any:
+        """Return the arrays that MXNet keeps, and no tuple where it keeps one array."""
+        arrays: dict[str | None, Any] = dict(zip(self._rule().names, state or (), strict=True))
+        form = self._stored_form()
+        return tuple(arrays.get(name) for name in form) if isinstance(form, tuple) else arrays.get(form)
+
+    def left_out(self, state: Any) -> tuple[Any, ...]:
+        """Return the sums of gradients of an update that is not complete, which MXNet loses."""
+        pairs = zip(self._rule().names, state or (), strict=True)
+        return tuple(array for name, array in pairs if name == "sum")
+
+    def _stored_form(self) -> str | tuple[str | None, ...] | None:
+        """Return the names of the arrays that MXNet keeps, in its order; one name if there is no tuple."""
+        rule = self._rule()
+        momentum = "mom" if getattr(rule, "momentum", 0.0) else None
+        forms: dict[str, str | tuple[str | None, ...]] = {
+            "adagrad": "history",
+            "dcasgd": (momentum, "before"),
+            "groupadagrad": "history",
+            "rmsprop": rule.names if getattr(rule, "centered", False) else ("n",),
+        }
+        if self.kind in forms:
+            return forms[self.kind]
+        return momentum if "mom" in rule.names else rule.names or None
+
+    def memory_of(self, attributes: Mapping[str, Any]) -> dict[str, float]:
+        """Return what the rule remembers, from the attributes of an optimizer of MXNet's."""
+        own, theirs = {"nadam": ("product", "m_schedule"), "lars": ("rate", "cur_lr")}.get(
+            self.kind, ("", "")
+        )
+        value = attributes.get(theirs)
+        return {own: float(value)} if isinstance(value, int | float) else {}
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Change an array by its gradient."""
@@ -302,51 +346,6 @@ class Updater:
             if one not in self.states:
                 self.states[one] = self.optimizer.create_state_multi_precision(one, array)
             self.optimizer.update_multi_precision(one, array, gradient, self.states[one])
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return all that the next updates depend on, as arrays by name, for a file."""
-        found = {"num_update": np.array([self.optimizer.num_update], np.int64)}
-        for index, count in self.optimizer._index_update_count.items():
-            found[f"count:{index}"] = np.array([count], np.int64)
-        for name, value in getattr(self.optimizer, "_memory", {}).items():
-            found[f"memory:{name}"] = np.array([value], np.float64)
-        for index, state in self.states.items():
-            kept = state if isinstance(state, tuple | list) else [state]
-            found |= {f"state:{index}:{n}": one.asnumpy() for n, one in enumerate(kept) if one is not None}
-        return found
-
-    def restore(self, arrays: Mapping[str, np.ndarray], weights: Mapping[Any, NDArray]) -> None:
-        """Go on with what ``arrays`` returned.
-
-        Args:
-            arrays: Arrays by name.
-            weights: The arrays that are updated, by index.
-
-        Raises:
-            UsageError: They are of another optimizer or another net.
-        """
-        optimizer = self.optimizer
-        if "num_update" not in arrays:
-            raise UsageError(
-                "the file holds no states of an optimizer; give one that save_optimizer_states wrote"
-            )
-        for index, weight in weights.items():
-            state = self.states[index] = optimizer.create_state_multi_precision(index, weight)
-            kept = state if isinstance(state, tuple | list) else [] if state is None else [state]
-            for number, one in enumerate(kept):
-                saved = arrays.get(f"state:{index}:{number}")
-                if saved is None or saved.shape != one.shape:
-                    raise UsageError(
-                        f"the saved states have none of shape {one.shape} for array {index!r}; were they "
-                        "saved with the same net and optimizer?"
-                    )
-                one[:] = saved
-            count = arrays.get(f"count:{index}")
-            if count is not None:
-                optimizer._index_update_count[index] = int(count[0])
-        optimizer.num_update = int(arrays["num_update"][0])
-        memory = {key: float(value[0]) for key, value in arrays.items() if key.startswith("memory:")}
-        getattr(optimizer, "_memory", {}).update({key.partition(":")[2]: v for key, v in memory.items()})
 
 
 def get_updater(optimizer: Optimizer) -> Updater:

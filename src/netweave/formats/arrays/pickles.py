@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.pickled import Name, OpaqueKey, PickledCall, describe, read_pickled
+from netweave.files.pickled import Name, OpaqueKey, PickledCall, bytes_of, describe, read_pickled
 from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
@@ -165,17 +165,10 @@ def _dtype(value: Any, place: str) -> np.dtype[Any]:
 
 
 def _bytes(value: Any, place: str) -> bytes:
-    """Return bytes, which Python 2 pickled as text, and Python 3 in its oldest protocols as encoded text."""
-    if isinstance(value, PickledCall) and value.function == _ENCODE and isinstance(value.arguments, tuple):
-        value = value.arguments[0] if value.arguments else None
-    if isinstance(value, str):
-        try:
-            return value.encode("latin-1")
-        except UnicodeEncodeError as error:
-            raise ReadError("an array in its pickle has no bytes", place=place) from error
-    if isinstance(value, bytes):
-        return value
-    raise ReadError(f"an array in its pickle has {_kind(value)} for its bytes", place=place)
+    content = bytes_of(value)
+    if content is None:
+        raise ReadError(f"an array in its pickle has {_kind(value)} for its bytes", place=place)
+    return content
 
 
 def _kind(value: Any) -> str:

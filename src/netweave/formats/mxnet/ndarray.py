@@ -50,6 +50,20 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return _File(read_bytes(path), str(path)).arrays()
 
 
+def read_record(content: bytes, name: str) -> np.ndarray | None:
+    """Return the array of one record, as MXNet pickles an array; None if it holds none.
+
+    Args:
+        content: The record.
+        name: The file's name, for messages.
+
+    Raises:
+        ReadError: It is truncated or damaged.
+        UnsupportedError: The array has a type or storage that Netweave does not read.
+    """
+    return _File(content, name).record()
+
+
 def is_arrays(head: bytes) -> bool:
     """Whether a file's first bytes are those of a list of arrays."""
     return head[:8] == struct.pack("<Q", FILE_MAGIC)
@@ -75,7 +89,7 @@ class _File:
         records = []
         for number in range(count):
             self._what = f"array {number} of {count}"
-            records.append(self._record())
+            records.append(self.record())
         names = self._names(count)
         return {name: array for name, array in zip(names, records, strict=True) if array is not None}
 
@@ -95,7 +109,7 @@ class _File:
             raise self._wrong(f"two arrays are named {twice!r}")
         return names
 
-    def _record(self) -> np.ndarray | None:
+    def record(self) -> np.ndarray | None:
         (magic,) = self._numbers("<I")
         if magic in {V2, V3}:
             return self._record_with_storage(np_shapes=magic == V3)

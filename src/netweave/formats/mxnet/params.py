@@ -49,7 +49,7 @@ def encode_arrays(arrays: Mapping[str, np.ndarray], *, named: bool = True) -> by
         UsageError: MXNet has no such type of elements.
     """
     parts = [struct.pack("<QQQ", FILE_MAGIC, 0, len(arrays))]
-    parts += [_record(name, array) for name, array in arrays.items()]
+    parts += [encode_record(name, array) for name, array in arrays.items()]
     parts.append(struct.pack("<Q", len(arrays) if named else 0))
     for name in arrays if named else ():
         written = name.encode()
@@ -57,7 +57,16 @@ def encode_arrays(arrays: Mapping[str, np.ndarray], *, named: bool = True) -> by
     return b"".join(parts)
 
 
-def _record(name: str, array: np.ndarray) -> bytes:
+def encode_record(name: str, array: np.ndarray) -> bytes:
+    """Return one array as the bytes that a file of arrays has for it.
+
+    Args:
+        name: What the array is called in messages.
+        array: The array.
+
+    Raises:
+        UsageError: MXNet has no such type of elements.
+    """
     flags = {dtype: int(flag) for flag, dtype in DTYPES.items()}
     if array.dtype.name not in flags:
         raise UsageError(

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
-from netweave.formats.mxnet.ndarray import read_arrays
-from netweave.mxnet import ndarray as nd
 from netweave.mxnet import optimizer as opt
 from netweave.mxnet.gluon.parameter import Parameter, ParameterDict
 from netweave.mxnet.kvstore import KVStore, store_of
-
-if TYPE_CHECKING:
-    from netweave.mxnet.ndarray.array import NDArray
+from netweave.mxnet.optimizer_states import read_into, write_states
 
 
 class Trainer:
@@ -40,10 +35,12 @@ class Trainer:
         compression_params: Any = None,
         update_on_kvstore: bool | None = None,
     ) -> None:
-        found = list(params.values()) if isinstance(params, dict | ParameterDict) else list(params)
+        is_named = isinstance(params, dict | ParameterDict)
+        found = [params[name] for name in sorted(params.keys())] if is_named else list(params)
         if not all(isinstance(one, Parameter) for one in found):
             raise UsageError("a Trainer needs parameters, as block.collect_params() returns them")
-        self._params = [one for one in found if one.grad_req != "null"]
+        # numbered as in MXNet: files of states, and optimizers that remember the one before, go by the order
+        self._params = {number: one for number, one in enumerate(found) if one.grad_req != "null"}
         self._init_optimizer(optimizer, optimizer_params)
         self._kind, self._compression = kvstore, compression_params
         self._store: KVStore | None = None
@@ -53,7 +50,7 @@ class Trainer:
         """Begin with an optimizer; scripts of 0.11 call it to change the rate."""
         settings = dict(optimizer_params or {})
         self._scale = float(settings.get("rescale_grad", 1.0))
-        by_index = dict(enumerate(self._params))
+        by_index = dict(self._params)
         if isinstance(optimizer, str):
             optimizer = opt.create(optimizer, param_dict=by_index, **settings)
         else:
@@ -79,10 +76,10 @@ class Trainer:
         if self._begun:
             return
         self._begun = True
-        devices = max((len(one.list_data()) for one in self._params), default=1)
+        devices = max((len(one.list_data()) for one in self._params.values()), default=1)
         self._store = store_of(self._kind, devices, self._compression)
         if self._store is not None:
-            for number, one in enumerate(self._params):
+            for number, one in self._params.items():
                 self._store.init(number, one.list_data()[0])
 
     def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
@@ -95,7 +92,7 @@ class Trainer:
         self._begin()
         if self._store is None:
             return
-        for number, one in enumerate(self._params):
+        for number, one in self._params.items():
             self._store.push(number, one.list_grad(), priority=-number)
             self._store.pull(number, one.list_grad(), priority=-number)
 
@@ -103,22 +100,25 @@ class Trainer:
         """Update by the gradients as they are, divided by the batch size."""
         self._begin()
         self._optimizer.rescale_grad = self._scale / batch_size
-        for number, one in enumerate(self._params):
+        for number, one in self._params.items():
             arrays, gradients = one.list_data(), one.list_grad()
             self._updater(number, gradients[0], arrays[0])
             for other in arrays[1:]:
                 arrays[0].copyto(other)
 
     def save_states(self, fname: str) -> None:
-        """Write what the optimizer keeps, as arrays."""
-        arrays = self._updater.arrays()
-        nd.save(fname, {name: nd.array(array, dtype=array.dtype) for name, array in arrays.items()})
-
-    def load_states(self, fname: str) -> None:
-        """Go on with what ``save_states`` wrote.
+        """Write what the optimizer keeps, in a file that MXNet's trainer reads.
 
         Raises:
-            ReadError: The file cannot be read; a pickle of MXNet's is not.
+            UsageError: The file cannot be written.
         """
-        weights: dict[Any, NDArray] = {number: one.data() for number, one in enumerate(self._params)}
-        self._updater.restore(read_arrays(Path(fname)), weights)
+        write_states(self._updater, fname)
+
+    def load_states(self, fname: str) -> None:
+        """Go on with what ``save_states`` wrote, here or in MXNet; the settings of the optimizer stay.
+
+        Raises:
+            ReadError: The file cannot be read, or holds no states.
+            UsageError: It is of other parameters or another optimizer.
+        """
+        read_into(self._updater, fname, {number: one.data() for number, one in self._params.items()})

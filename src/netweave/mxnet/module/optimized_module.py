@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.formats.mxnet.ndarray import read_arrays
-from netweave.mxnet import ndarray as nd
 from netweave.mxnet import optimizer as opt
 from netweave.mxnet.kvstore import store_of
 from netweave.mxnet.module.base_module import BaseModule
+from netweave.mxnet.optimizer_states import read_into, write_states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,17 +123,20 @@ class OptimizedModule(BaseModule):
                 first.arg_dict[name].copyto(other.arg_dict[name])
 
     def save_optimizer_states(self, fname: str) -> None:
-        """Write what the optimizer keeps, as arrays (MXNet itself writes a pickle there)."""
-        if self._updater is None:
-            raise UsageError("there is no optimizer yet; call init_optimizer first")
-        arrays = self._updater.arrays()
-        nd.save(fname, {name: nd.array(array, dtype=array.dtype) for name, array in arrays.items()})
-
-    def load_optimizer_states(self, fname: str) -> None:
-        """Go on with what ``save_optimizer_states`` wrote.
+        """Write what the optimizer keeps, in a file that MXNet reads.
 
         Raises:
-            ReadError: The file cannot be read; a pickle of MXNet's is not.
+            UsageError: There is no optimizer, or the file cannot be written.
+        """
+        if self._updater is None:
+            raise UsageError("there is no optimizer yet; call init_optimizer first")
+        write_states(self._updater, fname)
+
+    def load_optimizer_states(self, fname: str) -> None:
+        """Go on with what ``save_optimizer_states`` wrote, here or in MXNet.
+
+        Raises:
+            ReadError: The file cannot be read, or holds no states.
             UsageError: It is of another net or another optimizer.
         """
         if self._updater is None:
@@ -146,4 +147,4 @@ class OptimizedModule(BaseModule):
             for number, name in enumerate(self._param_names)
             if name in first.grad_dict
         }
-        self._updater.restore(read_arrays(Path(fname)), weights)
+        read_into(self._updater, fname, weights)
