@@ -102,7 +102,15 @@ def temple_and_flower():
     return [demo.read_picture(None, name, 96) / 255 for name in ("china.jpg", "flower.jpg")]
 
 
-def test_the_white_blob_fails():
+def white_blob(shape):
+    """Return a soft white disc in the middle of black, (height, width, 3)."""
+    height, width = shape[:2]
+    y, x = np.mgrid[:height, :width]
+    squares = (y - height / 2) ** 2 + (x - width / 2) ** 2
+    return np.repeat(np.exp(-squares / (2 * (height / 5) ** 2))[..., None], 3, axis=2)
+
+
+def test_the_white_blob_of_the_first_version_fails():
     """The picture of the first version of this example, which its own distances took for a success."""
     row = cv2.imread(str(Path(__file__).with_name("white_blob.png")), cv2.IMREAD_COLOR_RGB) / 255
     content, style, blob = (row[:, start : start + 32] for start in (0, 32, 64))
@@ -115,13 +123,26 @@ def test_the_white_blob_fails():
         lambda content, style: content,
         lambda content, style: style,
         lambda content, style: np.ones_like(content),
+        lambda content, style: white_blob(content.shape),
+        lambda content, style: np.maximum(white_blob(content.shape), style.mean((0, 1))),
         lambda content, style: np.full_like(content, style.mean((0, 1))),
         lambda content, style: content - content.mean((0, 1)) + style.mean((0, 1)),
         lambda content, style: np.asarray(recolored(*map(as_tensor, (content, style)))[0].permute(1, 2, 0)),
         lambda content, style: (content + style) / 2,
         lambda content, style: np.random.default_rng(0).random(content.shape),
     ],
-    ids=["content", "style", "white", "plain", "mean colour", "all colours", "laid over each other", "noise"],
+    ids=[
+        "content",
+        "style",
+        "white",
+        "white blob",
+        "blob on its colour",
+        "plain",
+        "mean colour",
+        "all colours",
+        "laid over each other",
+        "noise",
+    ],
 )
 def test_what_is_no_drawing_fails(fake):
     content, style = temple_and_flower()
@@ -223,3 +244,5 @@ def test_the_story(tmp_path):
     row = cv2.imread(str(folder / "examples" / "style" / "style.png"), cv2.IMREAD_COLOR_RGB) / 255
     content, style, result = np.split(row, 3, axis=1)
     assert criterion.judge(result, content, style).passed
+    hidden = np.maximum(white_blob(result.shape), result)
+    assert not criterion.judge(hidden, content, style).passed
