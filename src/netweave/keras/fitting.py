@@ -64,6 +64,7 @@ class FitNetwork(Prepared):
             self._check_compiled(self._compiled)
         self._nets.forget()
         self._updated = self._stepper = self._measured = self._losses = None
+        self._of_file = []
         self._measures_of.clear()
 
     def _check_compiled(self, compiled: Compiled) -> None:
@@ -175,6 +176,7 @@ class FitNetwork(Prepared):
         assert self._nets.graph is not None
         self._bound = (training, self._nets.graph, {}, [training.loss])
         self._leave_steps()
+        self._use_file(compiled)
         solver = self._solver(compiled)
         config = FitConfig(
             batch_size=given.batch_size,

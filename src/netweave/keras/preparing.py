@@ -18,6 +18,7 @@ from netweave.keras.layer import object_for
 from netweave.keras.nets import Nets
 from netweave.keras.network import Network
 from netweave.keras.objective import Records, TrainingNet
+from netweave.keras.optimizer_files import optimizer_arrays, updater_state
 from netweave.keras.records import Given, given_records
 from netweave.keras.state import next_seed
 from netweave.keras.stepping import Stepper
@@ -58,6 +59,7 @@ class Prepared(Network, Fitted, ABC):
         self._nets = Nets(self, self._device)
         self._compiled: Compiled | None = None
         self._losses: list[Loss | None] | None = None
+        self._of_file: list[np.ndarray] = []
         self._stepper: Stepper | None = None
         self._measured: Measured | None = None
         self._measures_of: dict[TrainingNet, Measured] = {}
@@ -216,6 +218,7 @@ class Prepared(Network, Fitted, ABC):
     def _step_with(self, compiled: Compiled, training: TrainingNet) -> Stepper:
         """Return what updates by hand; it goes on from the last fit."""
         net = self._nets.to_train(training)
+        self._use_file(compiled)
         solver = self._solver(compiled)
         if self._stepper is None or self._stepper.loss != training.loss or self._stepper.net is not net:
             self._leave_steps()
@@ -237,6 +240,35 @@ class Prepared(Network, Fitted, ABC):
         if self._stepper is not None:
             self._updated = (self._stepper.solver, self._stepper.updater.state_dict())
             self._stepper = None
+
+    def optimizer_variables(self) -> list[np.ndarray]:
+        """Return what the optimizer keeps as Keras' files have it; nothing before the first update."""
+        if self._of_file:
+            return self._of_file
+        self._leave_steps()
+        compiled = self._require_compiled()
+        before, state = self._updated or (None, None)
+        if before is None or state is None or before.kind != self._solver(compiled).kind:
+            return []
+        return optimizer_arrays(self, compiled.optimizer, state) or []
+
+    def adopt_optimizer_variables(self, arrays: Sequence[np.ndarray]) -> None:
+        """Go on from what ``optimizer_variables`` returned, here or in Keras, when training begins."""
+        self._of_file = list(arrays)
+
+    def _use_file(self, compiled: Compiled) -> None:
+        """Give what a file holds of the optimizer to the net that is trained, once there is one."""
+        arrays, self._of_file = self._of_file, []
+        if not arrays:
+            return
+        assert self._nets.graph is not None
+        assert self._nets.training is not None
+        solver = self._solver(compiled)
+        net = self._nets.to_train(self._nets.training)
+        state = updater_state(
+            self, compiled.optimizer, arrays, net=net, graph=self._nets.graph, solver=solver
+        )
+        self._updated = None if state is None else (solver, state)
 
     def _use_policy(self, policy: Any, *, resumed: bool = False) -> None:
         """Have the optimizer's ``learning_rate`` be that of a policy; a checkpoint's rate counts."""

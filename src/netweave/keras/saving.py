@@ -19,6 +19,7 @@ from netweave.formats.keras.weights import snake_case
 from netweave.keras.absent import missing
 from netweave.keras.network import Network
 from netweave.keras.objects import to_json
+from netweave.keras.optimizer_files import PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,13 +43,14 @@ def save_model(model: Any, filepath: Any, *, overwrite: bool = True, include_opt
     if path.suffix == ".h5":
         path.write_bytes(_legacy_file(model))
         return
-    settings = {**model.to_json(), "compile_config": _compile_config(model) if include_optimizer else None}
+    compiled = _compile_config(model) if include_optimizer else None
+    settings = {**model.to_json(), "compile_config": compiled}
     settings["build_config"] = {"input_shape": to_json(list(model.inputs[0].shape))}
     about = {"keras_version": VERSION, "date_saved": datetime.now(UTC).strftime("%Y-%m-%d@%H:%M:%S")}
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("metadata.json", json.dumps(about))
         archive.writestr(CONFIG, json.dumps({**settings, "registered_name": settings["class_name"]}))
-        archive.writestr(ARRAYS, _weights_file(model))
+        archive.writestr(ARRAYS, _weights_file(model, model.optimizer_variables() if compiled else ()))
 
 
 def save_weights(model: Any, filepath: Any, *, overwrite: bool = True) -> None:
@@ -121,10 +123,12 @@ def _h5py() -> Any:
     return h5py
 
 
-def _weights_file(model: Network) -> bytes:
+def _weights_file(model: Network, of_optimizer: Sequence[np.ndarray] = ()) -> bytes:
     stream = io.BytesIO()
     with _h5py().File(stream, "w") as file:
         _write_layers(file, model, "")
+        for number, array in enumerate(of_optimizer):
+            file.require_group(PLACE)[str(number)] = array
     return stream.getvalue()
 
 

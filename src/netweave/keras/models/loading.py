@@ -16,6 +16,7 @@ from netweave.keras.layer import LAYERS, layer_from_json
 from netweave.keras.models.model import Model, Sequential
 from netweave.keras.objects import suggestion
 from netweave.keras.operation import KerasTensor, Operation
+from netweave.keras.optimizer_files import PLACE
 from netweave.keras.saving import assign_arrays
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True) 
     settings = _compile_settings(opened) if compile else None
     if settings:
         model.compile(**settings)
+        if opened.weights is not None:
+            model.adopt_optimizer_variables(opened.weights.numbered(PLACE))
     return model
 
 
