@@ -417,3 +417,24 @@ def test_first_values_have_their_variance(name, shape, deviation):
 def test_orthogonal_first_values():
     values = keras.initializers.Orthogonal(gain=2.0)((4, 10))
     np.testing.assert_allclose(values @ values.T, 4 * np.eye(4), atol=1e-5)
+
+
+def test_a_fit_goes_on_when_the_rate_was_set_by_hand():
+    """Adam's averages and count stay, as they do in Keras and between steps by hand."""
+    x = np.random.default_rng(0).normal(size=(16, 5)).astype(np.float32)
+    y = np.arange(16) % 3
+    models = []
+    for _ in range(2):
+        model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")])
+        model.compile(keras.optimizers.Adam(0.01), loss="sparse_categorical_crossentropy")
+        model.set_weights([np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), np.zeros(3)])
+        models.append(model)
+    fitted, stepped = models
+    for rate in (0.01, 0.001):
+        for model in models:
+            model.optimizer.learning_rate = rate
+        fitted.fit(x, y, batch_size=4, epochs=3, shuffle=False, verbose=0)
+        for step in range(12):
+            part = slice(step % 4 * 4, step % 4 * 4 + 4)
+            stepped.train_on_batch(x[part], y[part])
+    np.testing.assert_allclose(fitted.get_weights()[0], stepped.get_weights()[0], rtol=1e-5)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.api.models.model import Model as Fitted
+from netweave.api.models.model import goes_on
 from netweave.api.models.records import batches
 from netweave.errors import UnsupportedError, UsageError
 from netweave.keras import constraints
@@ -229,7 +230,7 @@ class Prepared(Network, Fitted, ABC):
                 net,
                 training.loss,
                 solver,
-                state=state if before == solver else None,
+                state=state if goes_on(before, solver) else None,
                 seed=next_seed(),
             )
             self._use_policy(self._stepper.updater.policy)
@@ -248,7 +249,7 @@ class Prepared(Network, Fitted, ABC):
         self._leave_steps()
         compiled = self._require_compiled()
         before, state = self._updated or (None, None)
-        if before is None or state is None or before.kind != self._solver(compiled).kind:
+        if state is None or not goes_on(before, self._solver(compiled)):
             return []
         return optimizer_arrays(self, compiled.optimizer, state) or []
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from netweave.backends.torch import TorchNet
     from netweave.data import Source
     from netweave.graph import Graph
+    from netweave.job import Solver
     from netweave.parallel.kvstore import KVStore
     from netweave.symbol import Initializer
     from netweave.symbol.training import FitConfig
@@ -175,7 +176,7 @@ class Model(ABC):
         kept = None if found is None else found[1].state.get("fit")
         _require_of_fit(found, kept)
         before, state = self._updated or (None, None)
-        go_on = state is not None and before == config.solver and found is None
+        go_on = state is not None and goes_on(before, config.solver) and found is None
         first = int(kept["first"]) if kept else int(state["iteration"]) if go_on and state else 0
         config = replace(
             config,
@@ -308,6 +309,17 @@ class Model(ABC):
                 totals[name] += float(outputs[value].reshape(-1)[0]) * size
             count += size
         return {name: total / count for name, total in totals.items()}
+
+
+def goes_on(before: Solver | None, solver: Solver) -> bool:
+    """Return whether what one solver has kept is of use to another: the same rule and settings.
+
+    A constant rate of Keras may differ: people set it between two fits.
+    """
+    if before is None or before.policy.kind != solver.policy.kind:
+        return False
+    is_set = solver.policy.kind == "keras.constant"
+    return before == (replace(solver, policy=before.policy) if is_set else solver)
 
 
 def _require_of_fit(found: tuple[Path, Checkpoint] | None, kept: Any) -> None:
