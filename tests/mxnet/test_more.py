@@ -32,7 +32,10 @@ def test_a_network_of_the_zoo_is_that_of_mxnet(name):
     np.testing.assert_allclose(found["output"], wanted["output"], rtol=0, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize("program", [mxnet_more.svrg, mxnet_more.masks, mxnet_more.sparse])
+@pytest.mark.parametrize(
+    "program",
+    [mxnet_more.svrg, mxnet_more.masks, mxnet_more.sparse, mxnet_more.custom_states],
+)
 def test_a_program_finds_what_it_found_under_mxnet(program):
     found, wanted = program(mx), expected(program.__name__)
     assert found.keys() == wanted.keys()
@@ -108,3 +111,15 @@ def test_outputs_may_be_changed_in_place():
 def test_a_wrong_call(call, message):
     with pytest.raises(UsageError, match=message):
         call()
+
+
+def test_a_custom_operator_says_the_sizes_of_its_states():
+    @mx.operator.register("without_sizes")
+    class Prop(mx.operator.CustomOpProp):
+        def list_auxiliary_states(self):
+            return ["kept"]
+
+    net = mx.sym.Custom(mx.sym.Variable("data"), op_type="without_sizes", name="own")
+    assert (net.list_arguments(), net.list_auxiliary_states()) == (["data"], ["own_kept"])
+    with pytest.raises(UsageError, match=r"'own'.*the sizes of 0 auxiliary states, expected 1: kept"):
+        net.simple_bind(mx.cpu(), data=(2, 3))

@@ -162,12 +162,73 @@ def residual_step(mx: Any, dtype: str = "float32") -> Arrays:
     return found | {name: array.asnumpy() for name, array in executor.aux_dict.items()}
 
 
+def custom_states(mx: Any) -> Arrays:
+    """A custom operator that keeps a running mean and counts its passes in auxiliary states."""
+
+    class Centered(mx.operator.CustomOp):  # type: ignore[misc,name-defined]
+        def forward(self, is_train: bool, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
+            if is_train:
+                aux[0][:] = 0.75 * aux[0] + 0.25 * mx.nd.mean(in_data[0], axis=0)
+            self.assign(out_data[0], req[0], mx.nd.broadcast_sub(in_data[0], aux[0].reshape((1, -1))))
+
+        def backward(
+            self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+        ) -> None:
+            aux[1][:] = aux[1] + 1
+            self.assign(in_grad[0], req[0], out_grad[0])
+
+    @mx.operator.register("centered")
+    class CenteredProp(mx.operator.CustomOpProp):  # type: ignore[misc,name-defined]
+        def list_auxiliary_states(self) -> list[str]:
+            return ["running", "passes"]
+
+        def infer_shape(self, in_shape: Any) -> Any:
+            return in_shape, [in_shape[0]], [[in_shape[0][1]], [1]]
+
+        def create_operator(self, ctx: Any, shapes: Any, dtypes: Any) -> Any:
+            return Centered()
+
+    x = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc1")
+    x = mx.sym.Custom(x, op_type="centered", name="center")
+    x = mx.sym.FullyConnected(mx.sym.Activation(x, act_type="tanh"), num_hidden=3, name="fc2")
+    net = mx.sym.SoftmaxOutput(x, name="softmax")
+    generator = np.random.RandomState(3)
+    shapes, _, of_states = net.infer_shape(data=(6, 5))
+    names = net.list_arguments()
+    found: Arrays = {"arguments": np.array(names), "states": np.array(net.list_auxiliary_states())}
+    found["sizes of states"] = np.array([list(one) for one in of_states])
+    args = {
+        name: mx.nd.array(generator.uniform(-1, 1, shape))
+        for name, shape in zip(names, shapes, strict=True)
+        if name not in {"data", "softmax_label"}
+    }
+    aux = {"center_running": mx.nd.array([0.5, 0, -0.5, 1]), "center_passes": mx.nd.zeros((1,))}
+    module = mx.mod.Module(net)
+    module.bind([("data", (6, 5))], [("softmax_label", (6,))])
+    module.init_params(arg_params=args, aux_params=aux)
+    module.init_optimizer(optimizer_params={"learning_rate": 0.5})
+    for step in range(4):
+        data = mx.nd.array(np.random.RandomState(step).normal(size=(6, 5)))
+        module.forward(mx.io.DataBatch([data], [mx.nd.array([0, 1, 2, 0, 1, 2])]), is_train=True)
+        module.backward()
+        module.update()
+        mx.nd.waitall()
+    module.forward(mx.io.DataBatch([data], None), is_train=False)
+    found["output"] = module.get_outputs()[0].asnumpy()
+    args, aux = module.get_params()
+    found |= {name: array.asnumpy() for name, array in {**args, **aux}.items()}
+    running = mx.nd.array([1.0, 2.0])
+    with mx.autograd.record():
+        mx.nd.Custom(mx.nd.ones((2, 2)), running, mx.nd.zeros((1,)), op_type="centered").wait_to_read()
+    return found | {"of an array": running.asnumpy()}
+
+
 def main() -> None:
     """Run everything under MXNet."""
     import mxnet as mx  # type: ignore[import-not-found]
 
     found = {f"zoo {name}": zoo(mx, name) for name in NETWORKS}
-    found |= {one.__name__: one(mx) for one in (svrg, masks, sparse)}
+    found |= {one.__name__: one(mx) for one in (svrg, masks, sparse, custom_states)}
     found |= {"residual 64": residual_step(mx, "float64"), "residual 32": residual_step(mx)}
     arrays = {f"{program}/{key}": array for program, row in found.items() for key, array in row.items()}
     np.savez_compressed(Path(__file__).parents[1] / "golden" / "mxnet_more.npz", **arrays)

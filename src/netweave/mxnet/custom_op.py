@@ -131,17 +131,28 @@ def _operator(tensors: Sequence[torch.Tensor], op_type: str, settings: str, node
 
 
 def _out_shapes(shapes: Sequence[Any], op_type: str, settings: str) -> list[tuple[int, ...]]:
-    found = _prop(op_type, settings).infer_shape([list(one) for one in shapes])
+    prop = _prop(op_type, settings)
+    found = prop.infer_shape([list(one) for one in shapes[: len(prop.list_arguments())]])
     return [tuple(one) for one in found[1]]
+
+
+def _split(
+    inputs: Sequence[torch.Tensor], op_type: str, settings: str
+) -> tuple[Sequence[torch.Tensor], list[NDArray]]:
+    """Return the inputs, and the auxiliary states behind them, which the operator changes in place."""
+    count = len(_prop(op_type, settings).list_arguments())
+    # .data, so that autograd does not take the change for one of a value that it has kept
+    return inputs[:count], [NDArray(one.data) for one in inputs[count:]]
 
 
 def _forward(*inputs: torch.Tensor, op_type: str, settings: str, node: str) -> list[torch.Tensor]:
     shapes = _out_shapes([one.shape for one in inputs], op_type, settings)
     outputs = [NDArray(inputs[0].new_zeros(shape)) for shape in shapes]
-    own = _operator(inputs, op_type, settings, node)
-    arrays = [NDArray(one.detach()) for one in inputs]
+    given, states = _split(inputs, op_type, settings)
+    own = _operator(given, op_type, settings, node)
+    arrays = [NDArray(one.detach()) for one in given]
     with recording.modes(recording=False, training=None):
-        own.forward(recording.is_training(), ["write"] * len(outputs), arrays, outputs, [])
+        own.forward(recording.is_training(), ["write"] * len(outputs), arrays, outputs, states)
     return [one.tensor for one in outputs]
 
 
@@ -153,13 +164,14 @@ def _gradient(
     settings: str,
     node: str,
 ) -> list[torch.Tensor]:
-    own = _operator(inputs, op_type, settings, node)
+    given, states = _split(inputs, op_type, settings)
+    own = _operator(given, op_type, settings, node)
     heads = above if isinstance(above, list) else [above]
-    grads = [NDArray(torch.zeros_like(one)) for one in inputs]
-    top, in_data, out_data = ([NDArray(one.detach()) for one in row] for row in (heads, inputs, outputs))
+    grads = [NDArray(torch.zeros_like(one)) for one in given]
+    top, in_data, out_data = ([NDArray(one.detach()) for one in row] for row in (heads, given, outputs))
     with recording.modes(recording=False, training=None):
-        own.backward(["write"] * len(grads), top, in_data, out_data, grads, [])
-    return [one.tensor for one in grads]
+        own.backward(["write"] * len(grads), top, in_data, out_data, grads, states)
+    return [*(one.tensor for one in grads), *(torch.zeros_like(one) for one in inputs[len(given) :])]
 
 
 def _numpy_only(inputs: Any, attributes: Any) -> Any:
@@ -199,23 +211,29 @@ def _of(settings: Settings) -> CustomOpProp:
 
 def _arguments(settings: Settings) -> Sequence[str]:
     prop = _of(settings)
-    if prop.list_auxiliary_states():
-        raise UsageError(
-            "a CustomOp with auxiliary states is not supported; keep them in the operator itself"
-        )
-    return prop.list_arguments()
+    return [*prop.list_arguments(), *prop.list_auxiliary_states()]
 
 
 def _read(ctx: MXNetOperator) -> ir.Value | Sequence[ir.Value]:
     own, op_type = _own_settings(ctx.settings), ctx.settings.string("op_type")
     ctx.settings.ignore(*ctx.settings.texts())
     prop = _prop(op_type, own)
-    names = prop.list_arguments()
+    names, states = prop.list_arguments(), prop.list_auxiliary_states()
     known = [ctx.known_sizes(name) for name in names]
-    asked = prop.infer_shape([list(sizes or ()) for sizes in known])[0]
+    asked, _, *of_states = prop.infer_shape([list(sizes or ()) for sizes in known])
     values = [
         ctx.input(name, default=tuple(sizes or wanted) or None)
         for name, sizes, wanted in zip(names, known, asked, strict=True)
+    ]
+    sizes_of_states = of_states[0] if of_states else []
+    if len(sizes_of_states) != len(states):
+        raise UsageError(
+            f"{ctx.place}: infer_shape of {op_type!r} returns the sizes of {len(sizes_of_states)} auxiliary "
+            f"states, expected {len(states)}: {', '.join(states)}"
+        )
+    values += [
+        ctx.parameter(name, tuple(sizes), role="mean")
+        for name, sizes in zip(states, sizes_of_states, strict=True)
     ]
     attributes = {"op_type": op_type, "settings": own, "node": ctx.place}
     outputs = len(prop.list_outputs())
@@ -223,5 +241,8 @@ def _read(ctx: MXNetOperator) -> ir.Value | Sequence[ir.Value]:
 
 
 READERS["Custom"] = OperatorReader(
-    _read, _arguments, count=lambda settings: len(_of(settings).list_outputs())
+    _read,
+    _arguments,
+    count=lambda settings: len(_of(settings).list_outputs()),
+    states=lambda settings: _of(settings).list_auxiliary_states(),
 )

@@ -26,7 +26,7 @@ ROLES = {
 """Arguments that are stored arrays, and the role that ``Parameter`` gives them."""
 
 AUXILIARY = frozenset({"moving_mean", "moving_var"})
-"""Arguments that an operator changes itself: MXNet's auxiliary states."""
+"""Arguments that an operator of MXNet's own changes itself: auxiliary states."""
 
 COUNT = "num_args"
 """The setting that says how many inputs there are, of operators that take any number."""
@@ -47,6 +47,7 @@ class OperatorReader:
         outputs: Names of its outputs, if they are not just numbered.
         count: Number of its outputs, given its settings.
         counted: Whether the setting ``COUNT`` says how many inputs it has.
+        states: Names of the inputs that it changes itself, given its settings.
     """
 
     read: Read
@@ -54,6 +55,7 @@ class OperatorReader:
     outputs: Sequence[str] = ()
     count: Count = lambda settings: 1
     counted: bool = False
+    states: Arguments = lambda settings: tuple(AUXILIARY)
 
     def argument_names(self, settings: Settings) -> Sequence[str] | None:
         """Return the names of its inputs, None for any number of unnamed ones."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from netweave.errors import ReadError, UsageError
 from netweave.graph import Origin
 from netweave.graph.ordering import CycleError, inputs_first
-from netweave.symbol.registry import AUXILIARY, READERS
+from netweave.symbol.registry import READERS
 from netweave.symbol.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ class Vertex:
         reader = self.reader
         return reader.argument_names(self.settings) if reader else None
 
+    def state_names(self) -> Sequence[str]:
+        """Return the names of the inputs that its operator changes itself."""
+        reader = self.reader
+        return reader.states(self.settings) if reader else ()
+
     def output_names(self) -> list[str]:
         """Return what its outputs are called; those of a variable have its name."""
         if self.is_variable:
@@ -106,7 +111,7 @@ def auxiliaries(vertices: Iterable[Vertex]) -> set[Vertex]:
         entry.vertex
         for vertex in vertices
         for name, entry in zip(vertex.argument_names() or (), vertex.inputs, strict=False)
-        if name in AUXILIARY and entry.vertex.is_variable
+        if name in vertex.state_names() and entry.vertex.is_variable
     }
 
 
