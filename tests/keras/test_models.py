@@ -438,3 +438,12 @@ def test_a_fit_goes_on_when_the_rate_was_set_by_hand():
             part = slice(step % 4 * 4, step % 4 * 4 + 4)
             stepped.train_on_batch(x[part], y[part])
     np.testing.assert_allclose(fitted.get_weights()[0], stepped.get_weights()[0], rtol=1e-5)
+
+
+def test_a_batch_is_measured_by_itself():
+    """As in Keras 3.15: not since the last reset."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.0), loss="mse")
+    model.set_weights([np.ones((1, 1)), np.zeros(1)])
+    for act in (model.train_on_batch, model.test_on_batch):
+        assert [float(act(np.array([[k]]), np.array([[0.0]]))) for k in (1.0, 2.0, 3.0)] == [1.0, 4.0, 9.0]

@@ -305,7 +305,7 @@ class FitNetwork(Prepared):
         class_weight: Mapping[int, float] | None = None,
         return_dict: bool = False,
     ) -> Any:
-        """Update once on one batch, and return the loss and the metrics since the last ``reset_metrics``.
+        """Update once on one batch, and return its loss and metrics, as Keras 3.15 does.
 
         Raises:
             UsageError: ``compile`` was not called, or arrays do not fit.
@@ -314,6 +314,7 @@ class FitNetwork(Prepared):
         training, arrays = self._batch(x, y, sample_weight, class_weight)
         stepper = self._step_with(compiled, training)
         measured = self._measure(training)
+        measured.reset()
         outputs = stepper.step(arrays)
         for one in self._constrained():
             one.on_train_batch_end(0, {})
@@ -323,7 +324,7 @@ class FitNetwork(Prepared):
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ) -> Any:
-        """Return the loss and the metrics since the last ``reset_metrics``, this batch included.
+        """Return the loss and the metrics of one batch.
 
         Raises:
             UsageError: ``compile`` was not called, or arrays do not fit.
@@ -331,6 +332,7 @@ class FitNetwork(Prepared):
         self._require_compiled()
         training, arrays = self._batch(x, y, sample_weight, None)
         measured = self._measure(training)
+        measured.reset()
         outputs = ArrayOutputs(self._nets.to_judge(training).run(arrays))
         found = measured.take(outputs, len(next(iter(arrays.values()))))
         return found if return_dict else _as_list(found)
