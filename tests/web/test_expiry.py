@@ -12,7 +12,8 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 
-from netweave.web.models import Comparison, File, Net, State, Upload, Workspace
+from netweave.web.models import Comparison, Count, File, Net, OwnInput, State, Upload, Workspace
+from netweave.web.safety import limits
 from netweave.web.work import leftovers
 from netweave.web.work.expiry import delete_unused_nets
 
@@ -98,14 +99,18 @@ def test_what_killed_processes_stored_goes_and_what_rows_name_stays(pair):
     before = {file.stored for file in File.objects.all()}
     net, gone = pair.net_a_id, uuid.uuid4()
     upload = Upload.objects.create(workspace=pair.workspace, stored=f"nets/{net}/coming", num_bytes=1)
+    own = OwnInput.objects.create(
+        workspace=pair.workspace, name="a.npz", stored=f"inputs/{pair.workspace.pk}/a", num_bytes=1
+    )
     lost = [f"nets/{net}/lost", f"nets/{gone}/lost", f"documents/{net}/a.gz", f"results/{pair.pk}/a.gz"]
-    for name in (*lost, upload.stored, f"documents/{net}/kept.gz"):
+    lost += [f"inputs/{pair.workspace.pk}/lost", f"inputs/{gone}/lost"]
+    for name in (*lost, upload.stored, own.stored, f"documents/{net}/kept.gz"):
         default_storage.save(name, ContentFile(b"x"))
     Net.objects.filter(pk=net).update(document=f"documents/{net}/kept.gz")
     assert leftovers.remove_unnamed_files() == 0  # they may belong to a step under way
     assert leftovers.remove_unnamed_files(timedelta(0)) == len(lost)
-    assert not any(map(default_storage.exists, [*lost, f"nets/{gone}"]))
-    assert all(map(default_storage.exists, [*before, upload.stored, f"documents/{net}/kept.gz"]))
+    assert not any(map(default_storage.exists, [*lost, f"nets/{gone}", f"inputs/{gone}"]))
+    assert all(map(default_storage.exists, [*before, upload.stored, own.stored, f"documents/{net}/kept.gz"]))
 
 
 def test_a_year_of_visitors_leaves_no_rows(visitor):
@@ -124,3 +129,12 @@ def test_a_year_of_visitors_leaves_no_rows(visitor):
     assert leftovers.forget() == 0  # also the browsers whose nets have gone
     assert [Workspace.objects.get(), Net.objects.count()] == [kept_browser, 2]
     assert not DBTaskResult.objects.exists()
+
+
+def test_counts_of_minutes_long_past_go(visitor, monkeypatch):
+    visitor().make_net()
+    assert Count.objects.count() == 2  # of browsers from its address, and of its nets
+    assert limits.forget_counts() == 0
+    monkeypatch.setattr(limits, "now", lambda: 1e9 + 3600)
+    assert leftovers.forget() == 2
+    assert not Count.objects.exists()

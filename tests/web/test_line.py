@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from netweave.web.sqlite.base import DatabaseWrapper
+from netweave.web.sqlite.base import DatabaseWrapper, Line
 
 
 def connect(folder) -> DatabaseWrapper:
@@ -74,14 +74,15 @@ def test_what_many_write_at_once_is_all_there(table):
     assert is_free(table)
 
 
-def test_a_transaction_waits_for_whoever_holds_the_line(table):
+@pytest.mark.parametrize("alone", [False, True])
+def test_who_writes_waits_for_whoever_holds_the_line(table, alone):
     line = os.open(f"{table / 'db'}-line", os.O_RDWR | os.O_CREAT)
     fcntl.flock(line, fcntl.LOCK_EX)
     done = threading.Event()
 
     def add() -> None:
         with closing(connect(table)) as connection:
-            write(connection, "update counts set n = n + 1")
+            (run if alone else write)(connection, "update counts set n = n + 1")
         done.set()
 
     thread = threading.Thread(target=add)
@@ -97,7 +98,49 @@ def test_a_statement_that_fails_and_a_connection_that_ends_leave_the_line(table)
         with pytest.raises(Exception, match="no such table"):
             write(connection, "update nowhere set n = 1")
         assert is_free(table)
+        with pytest.raises(Exception, match="no such table"):
+            run(connection, "update nowhere set n = 1")
+        assert is_free(table)
         connection.ensure_connection()
         connection.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
         assert not is_free(table)
+    assert is_free(table)
+
+
+def test_who_reads_does_not_wait(table):
+    line = os.open(f"{table / 'db'}-line", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(line, fcntl.LOCK_EX)
+    with closing(connect(table)) as connection:
+        run(connection, "select n from counts")
+    os.close(line)
+
+
+def test_threads_write_in_the_order_in_which_they_came(table):
+    """Each would overtake those before it if the quickest to wake were the next."""
+    order: list[int] = []
+    line = Line()
+    line.join()
+
+    def come(number: int) -> None:
+        line.join()
+        order.append(number)
+        time.sleep(0.001)
+        line.leave()
+
+    threads = []
+    for number in range(20):
+        threads.append(threading.Thread(target=come, args=(number,)))
+        threads[-1].start()
+        while len(line._waiting) <= number:
+            time.sleep(0.001)
+    line.leave()
+    for thread in threads:
+        thread.join()
+    assert order == list(range(20))
+
+
+def test_several_writes_of_a_statement_alone_wait_once_and_leave(table):
+    with closing(connect(table)) as connection, connection.cursor() as cursor:
+        cursor.executemany("insert into counts values (%s)", [(1,), (2,)])
+        assert cursor.execute("select count(*) from counts").fetchone() == (3,)
     assert is_free(table)

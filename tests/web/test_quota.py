@@ -8,6 +8,8 @@ from datetime import timedelta
 import pytest
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from netweave.web import nets
@@ -101,6 +103,66 @@ def test_the_room_of_a_killed_worker_comes_back(net, minutes, kept):
     assert upload_quota.release_abandoned() == (not kept)
     assert default_storage.exists(upload.stored) == kept
     assert Upload.objects.exists() == kept
+
+
+def test_small_uploads_at_once_take_no_more_than_is_left(net, choose):
+    """A small file has no room while it arrives; of two that do not fit together the first to end is kept."""
+    choose(max_total_mb=1)
+    left = 150_000
+    nets.add_file(net, "a.onnx", io.BytesIO(b"x" * ((1 << 20) - left)), num_bytes=(1 << 20) - left)
+    small = b"x" * 100_000
+    before = stored_bytes()
+    second = lambda: nets.add_file(net, "b.onnx", io.BytesIO(small), num_bytes=len(small))  # noqa: E731
+    with pytest.raises(nets.RefusedError, match=r"c\.onnx: only 0 MB are left"):
+        nets.add_file(net, "c.onnx", Interrupted(small, second), num_bytes=len(small))
+    assert [file.name for file in net.files.all()] == ["a.onnx", "b.onnx"]
+    assert stored_bytes() - before == len(small)
+
+
+@pytest.mark.parametrize("size", [upload_quota.SMALL_BYTES, upload_quota.SMALL_BYTES + 1])
+def test_the_quota_holds_to_the_byte(net, choose, size):
+    choose(max_total_mb=1)
+    full = (1 << 20) - size
+    nets.add_file(net, "a.onnx", io.BytesIO(b"x" * (full + 1)), num_bytes=full + 1)
+    with pytest.raises(nets.RefusedError, match="are left of your"):
+        nets.add_file(net, "b.onnx", io.BytesIO(b"x" * size), num_bytes=size)
+    nets.remove_file(net, "a.onnx")
+    nets.add_file(net, "a.onnx", io.BytesIO(b"x" * full), num_bytes=full)
+    nets.add_file(net, "b.onnx", io.BytesIO(b"x" * size), num_bytes=size)
+    assert upload_quota.taken_bytes(net.workspace_id) == 1 << 20
+    with pytest.raises(nets.RefusedError, match="are left of your"):
+        nets.add_file(net, "c.onnx", io.BytesIO(b"x"), num_bytes=1)
+
+
+def test_a_small_upload_that_is_reset_leaves_nothing(net):
+    before = stored_bytes()
+
+    def reset():
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        nets.add_file(net, "a.onnx", Interrupted(b"x" * 70_000, reset), num_bytes=70_000)
+    assert stored_bytes() == before
+    assert not net.files.exists()
+
+
+def test_a_file_that_takes_the_place_of_another_is_the_only_one_of_its_name(net):
+    before = stored_bytes()
+    for content in (b"one", b"three"):
+        nets.add_file(net, "a.onnx", io.BytesIO(content), num_bytes=len(content))
+    assert [(file.name, file.num_bytes) for file in net.files.all()] == [("a.onnx", 5)]
+    assert [file.num_bytes for file in net.listed_files] == [5]
+    assert stored_bytes() - before == 5
+
+
+def test_an_upload_asks_the_database_few_times(visitor):
+    """All who upload in one instant wait for each other's statements (decision 0201)."""
+    owner = visitor()
+    net = owner.make_net(**{"a.onnx": b"x"})
+    with CaptureQueriesContext(connection) as asked:
+        assert owner.upload(net, "b.onnx", b"x").status_code == 201
+    questions = [query["sql"] for query in asked if "SAVEPOINT" not in query["sql"]]
+    assert len(questions) <= 8, questions
 
 
 def test_samples_take_room_too(visitor, choose):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+from django.utils.functional import cached_property
 
 if TYPE_CHECKING:
     from netweave.api import Verdict
@@ -116,6 +117,11 @@ class Net(Job):
 
     class Meta(Job.Meta):
         indexes: ClassVar = [models.Index(fields=["state", "touched"], name="net_by_state")]
+
+    @cached_property
+    def listed_files(self) -> list[File]:
+        """The files by name; whoever has read or changed them sets this, so that nobody asks again."""
+        return list(self.files.all())
 
 
 class File(models.Model):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from netweave.web.models import Upload, Workspace
     from netweave.web.options import Options
+    from netweave.web.work.upload_quota import Arrival
 
 __all__ = [
     "InputShapes",
@@ -47,9 +48,11 @@ def make_net(
     workspace: Workspace, *, name: str = "", input_shapes: InputShapes | None = None, entry: str = ""
 ) -> Net:
     """Make a net that waits for its files."""
-    return Net.objects.create(
+    net = Net.objects.create(
         workspace=workspace, name=name[:200], input_shapes=input_shapes or {}, entry=entry
     )
+    net.listed_files = []
+    return net
 
 
 def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -> None:
@@ -68,6 +71,26 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
     options: Options = settings.OPTIONS
     count("uploads", str(net.workspace_id), limit=options.uploads_per_minute)
     safe = safe_name(name)
+    if num_bytes is None or num_bytes > upload_quota.SMALL_BYTES:
+        _replaced(net, safe, name)  # before it arrives, not only after
+    with upload_quota.arriving(net, safe, num_bytes) as arrival:
+        size = arrived(arrival, stream, num_bytes)
+        old = _keep(arrival, net, came_as=name, num_bytes=size)
+    storage.drop([old.stored] if old is not None else [])
+
+
+def _replaced(net: Net, safe: str, name: str) -> File | None:
+    """Return the file of a net that another one takes the place of; None if there is none of its name.
+
+    Args:
+        net: The net.
+        safe: The name under which the new file is kept.
+        name: What it is called where it comes from.
+
+    Raises:
+        RefusedError: It would be one too many, or take the place of a file of another name.
+    """
+    options: Options = settings.OPTIONS
     kept = {file.name: file for file in net.files.all()}
     old = kept.pop(safe, None)
     if old is not None and safe != last_part(name):
@@ -77,38 +100,35 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
         )
     if len(kept) >= options.max_files:
         raise RefusedError(f"a net has at most {options.max_files} files here")
-    upload = upload_quota.reserve(net, safe, num_bytes)
-    try:
-        size = arrived(upload, stream, safe, num_bytes)
-        _keep(upload, net, old, name=safe, num_bytes=size)
-    except BaseException:  # a reset connection, a full disk, a worker that is stopped
-        upload_quota.release(upload)
-        raise
-    storage.drop([old.stored] if old is not None else [])
+    net.listed_files = sorted(kept.values(), key=lambda file: file.name)
+    return old
 
 
-def _keep(upload: Upload, net: Net, old: File | None, *, name: str, num_bytes: int) -> None:
-    """Make a file of an upload that has arrived, and have the net read."""
+def _keep(arrival: Arrival, net: Net, *, came_as: str, num_bytes: int) -> File | None:
+    """Make a file of what has arrived, and have the net read; return the file whose place it takes."""
+    name = arrival.name
     with transaction.atomic():
-        if not Net.objects.select_for_update().filter(pk=net.pk).exists():
-            raise RefusedError(f"the net was deleted while {name!r} was uploaded")
-        if old is not None:
-            old.delete()
-        File.objects.create(net=net, name=name, stored=upload.stored, num_bytes=num_bytes)
-        upload.delete()
         net.name = net.name or name
-        leases.queue(net, read_net)
+        if not leases.queue(net, read_net):
+            raise RefusedError(f"the net was deleted while {name!r} was uploaded")
+        old = _replaced(net, name, came_as)
+        arrival.keep(num_bytes)
+        if old is not None:
+            File.objects.filter(pk=old.pk).delete()
+        file = File.objects.create(net=net, name=name, stored=arrival.stored, num_bytes=num_bytes)
+        net.listed_files = sorted([*net.listed_files, file], key=lambda file: file.name)
+    return old
 
 
-def arrived(upload: Upload, stream: IO[bytes], name: str, num_bytes: int | None) -> int:
-    """Store a stream in the room of an upload and return its size."""
-    limit = upload.num_bytes
-    message = upload_quota.too_large(name, limit, settings.OPTIONS)
-    bounded = _Bounded(stream, limit, message, upload_quota.KeepAlive(upload).touch)
-    stored = default_storage.save(upload.stored, bounded)
-    if stored != upload.stored:
+def arrived(arrival: Arrival, stream: IO[bytes], num_bytes: int | None) -> int:
+    """Store a stream in its place and return its size."""
+    name = arrival.name
+    message = upload_quota.too_large(name, arrival.limit, settings.OPTIONS)
+    bounded = _Bounded(stream, arrival.limit, message, upload_quota.KeepAlive(arrival.upload).touch)
+    stored = default_storage.save(arrival.stored, bounded)
+    if stored != arrival.stored:
         storage.drop([stored])
-        raise RuntimeError(f"{upload.stored} already exists in the storage")
+        raise RuntimeError(f"{arrival.stored} already exists in the storage")
     size = default_storage.size(stored)
     if size == 0:
         raise RefusedError(f"{name}: the file is empty")

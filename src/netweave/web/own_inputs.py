@@ -34,18 +34,13 @@ def add_input(workspace: Workspace, name: str, stream: IO[bytes], *, num_bytes: 
     options: Options = settings.OPTIONS
     count("uploads", str(workspace.pk), limit=options.uploads_per_minute)
     safe = safe_name(name)
-    upload = upload_quota.reserve(workspace, safe, num_bytes)
-    try:
-        size = arrived(upload, stream, safe, num_bytes)
+    with upload_quota.arriving(workspace, safe, num_bytes) as arrival:
+        size = arrived(arrival, stream, num_bytes)
         with transaction.atomic():
-            own = OwnInput.objects.create(
-                workspace=workspace, name=safe, stored=upload.stored, num_bytes=size
+            arrival.keep(size)
+            return OwnInput.objects.create(
+                workspace=workspace, name=safe, stored=arrival.stored, num_bytes=size
             )
-            upload.delete()
-    except BaseException:  # a reset connection, a full disk, a worker that is stopped
-        upload_quota.release(upload)
-        raise
-    return own
 
 
 def delete_if_unused(own: OwnInput | None) -> None:

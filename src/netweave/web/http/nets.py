@@ -23,7 +23,9 @@ router = Router()
 
 def own_net(request: HttpRequest, key: UUID) -> Net:
     """Return a net of the caller's; another's is not there."""
-    return get_object_or_404(Net, pk=key, workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
+    found = get_object_or_404(Net, pk=key, workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
+    found.workspace = request.auth  # type: ignore[attr-defined]  # it was read with the cookie or the token
+    return found
 
 
 @router.get("", response=list[NetOut], summary="List nets, newest first")

@@ -64,7 +64,7 @@ class NetOut(Schema):
     @staticmethod
     def resolve_files(net: Net) -> list[Any]:
         """Return the files."""
-        return list(net.files.all())
+        return net.listed_files
 
     @staticmethod
     def resolve_page(net: Net) -> str:

@@ -7,8 +7,7 @@ from time import time as now
 from typing import TYPE_CHECKING
 
 from django.conf import settings
-from django.db import transaction
-from django.db.models import F
+from django.db import connection
 
 from netweave.web.models import Count
 
@@ -17,6 +16,13 @@ if TYPE_CHECKING:
 
 WINDOW_SECONDS = 60
 KEPT_WINDOWS = 10
+
+_COUNT = f"""
+    INSERT INTO {Count._meta.db_table} ("key", "window", "count") VALUES (%s, %s, 1)
+    ON CONFLICT ("key", "window") DO UPDATE SET "count" = {Count._meta.db_table}."count" + 1
+    WHERE {Count._meta.db_table}."count" < %s
+"""
+"""One statement, which others cannot come between: it changes no row when the limit is reached."""
 
 
 class TooManyError(Exception):
@@ -35,17 +41,16 @@ def count(what: str, who: str, *, limit: int) -> None:
         TooManyError: It was done more often.
     """
     window = int(now()) // WINDOW_SECONDS
-    entry = Count.objects.filter(key=f"{what}:{who}"[:100], window=window)
-    room = entry.filter(count__lt=limit)
-    with transaction.atomic():
-        if room.update(count=F("count") + 1):
-            return
-        Count.objects.filter(window__lt=window - KEPT_WINDOWS).delete()
-        # another process may make it at the same time
-        Count.objects.bulk_create([Count(key=f"{what}:{who}"[:100], window=window)], ignore_conflicts=True)
-        done = room.update(count=F("count") + 1)
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT, [f"{what}:{who}"[:100], window, limit])
+        done = cursor.rowcount
     if not done:
         raise TooManyError(f"more than {limit} {what} in a minute; wait a minute and try again")
+
+
+def forget_counts() -> int:
+    """Delete the counts of windows that are over; return how many."""
+    return Count.objects.filter(window__lt=int(now()) // WINDOW_SECONDS - KEPT_WINDOWS).delete()[0]
 
 
 def client(request: HttpRequest) -> str:

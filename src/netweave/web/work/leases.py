@@ -32,19 +32,25 @@ MAX_CRASHES = 2
 """Nor is one whose child crashed so often: that is most likely the job's own doing."""
 
 
-def queue(job: Net | Comparison, task: Task[Any, Any]) -> None:
-    """Put a job into the queue, whatever it was before; a worker that has it loses it."""
+def queue(job: Net | Comparison, task: Task[Any, Any]) -> bool:
+    """Put a job into the queue, whatever it was before; a worker that has it loses it.
+
+    Returns:
+        False if the job is not there any more; otherwise its row is held until the caller's transaction ends.
+    """
     same = type(job)._default_manager.filter(pk=job.pk, state=State.QUEUED)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         # one that still waits is begun after this transaction, and so with all that is there by then
         if job.state == State.QUEUED and same.update(touched=timezone.now(), name=job.name):
-            return
+            return True
         job.state, job.task = State.QUEUED, ""
         if shares.may_enter(job):
             job.task = str(task.enqueue(str(job.pk)).id)
         job.stage = job.error = job.lease = ""
         job.touched, job.attempts = timezone.now(), 0
-        job.save(update_fields=["name", "state", "task", "stage", "error", "lease", "touched", "attempts"])
+        fields = ("name", "state", "task", "stage", "error", "lease", "touched", "attempts")
+        row = type(job)._default_manager.filter(pk=job.pk)
+        return bool(row.update(**{field: getattr(job, field) for field in fields}))
 
 
 @transaction.atomic

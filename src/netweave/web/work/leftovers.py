@@ -17,19 +17,20 @@ from django.utils import timezone
 from django_tasks.base import TaskResultStatus
 from django_tasks_db.models import DBTaskResult
 
-from netweave.web.models import Comparison, File, Net, State, Upload, Workspace
+from netweave.web.models import Comparison, File, Net, OwnInput, State, Upload, Workspace
 from netweave.web.owners import LOCAL
+from netweave.web.safety.limits import forget_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-FOLDERS = ("nets", "documents", "results")
-"""Folders of the storage; in each, one folder for each net or comparison."""
+FOLDERS = ("nets", "inputs", "documents", "results")
+"""Folders of the storage; in each, one folder for each net, workspace or comparison."""
 
 UNNAMED_AFTER = timedelta(hours=1)
-"""A file that no row names by then belongs to no step under way: a row names an upload before its first byte,
-and the documents of a job within moments."""
+"""A file that no row names by then belongs to no step under way: a row names a large upload before its first
+byte, a small one arrives within a minute (``slow_clients``), and the documents of a job within moments."""
 
 FORGOTTEN_AFTER = timedelta(days=1)
 """Nets without files, browsers that brought nothing, and old entries of the queue are kept for so long."""
@@ -70,7 +71,8 @@ def _stored(folder: str) -> Iterator[tuple[str, list[str]]]:
 def _named() -> set[str]:
     """Return the names of all stored files that rows name; uploads first, since they become files."""
     names = set(Upload.objects.values_list("stored", flat=True))
-    names.update(File.objects.values_list("stored", flat=True))
+    for model in (File, OwnInput):
+        names.update(model._default_manager.values_list("stored", flat=True))
     names.update(Net.objects.values_list("document", flat=True))
     for row in Comparison.objects.values_list("result", "document", "fixes"):
         names.update(row)
@@ -78,8 +80,9 @@ def _named() -> set[str]:
 
 
 def _keys() -> set[str]:
-    """Return the keys of all nets and comparisons."""
-    return {str(key) for model in (Net, Comparison) for key in model.objects.values_list("pk", flat=True)}
+    """Return the keys of all nets, workspaces and comparisons."""
+    models = (Net, Workspace, Comparison)
+    return {str(key) for model in models for key in model._default_manager.values_list("pk", flat=True)}
 
 
 def _is_older(name: str, until: datetime) -> bool:
@@ -102,4 +105,4 @@ def forget(age: timedelta = FORGOTTEN_AFTER) -> int:
     for model in (Net, Comparison, Upload):
         browsers = browsers.exclude(Exists(model._default_manager.filter(workspace=OuterRef("pk"))))
     sessions = Session.objects.filter(expire_date__lt=timezone.now())
-    return sum(rows.delete()[0] for rows in (entries, nets, browsers, sessions))
+    return sum(rows.delete()[0] for rows in (entries, nets, browsers, sessions)) + forget_counts()

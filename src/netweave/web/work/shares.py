@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -19,6 +19,7 @@ from netweave.web.models import SILENCE, Comparison, Net, State, Workspace
 if TYPE_CHECKING:
     import uuid
 
+    from django.db.models import Model
     from django_tasks.base import Task
 
 JOBS: tuple[type[Net | Comparison], ...] = (Net, Comparison)
@@ -32,15 +33,13 @@ MAX_ENTRIES = 4
 
 def may_run(job: Net | Comparison) -> bool:
     """Whether a job may run beside those of its visitor that do, those of silent workers apart."""
-    since = timezone.now() - SILENCE
-    running = Q(state=State.RUNNING, touched__gte=since) & ~Q(pk=job.pk)
-    return _count(_visitor(job.workspace), running) < settings.OPTIONS.running_limit
+    since = connection.ops.adapt_datetimefield_value(timezone.now() - SILENCE)
+    return _num_others(job, State.RUNNING, "touched >= %s", since) < settings.OPTIONS.running_limit
 
 
 def may_enter(job: Net | Comparison) -> bool:
     """Whether a job may enter the queue beside those of its visitor that are in it."""
-    entered = Q(state=State.QUEUED) & ~Q(task="") & ~Q(pk=job.pk)
-    return _count(_visitor(job.workspace), entered) < MAX_ENTRIES
+    return _num_others(job, State.QUEUED, "task <> %s", "") < MAX_ENTRIES
 
 
 @transaction.atomic
@@ -79,5 +78,24 @@ def _visitor(workspace: Workspace) -> Q:
     return Q(workspace__origin=workspace.origin) if workspace.origin else Q(workspace=workspace)
 
 
-def _count(*conditions: Q) -> int:
-    return sum(model.objects.filter(*conditions).count() for model in JOBS)
+def _num_others(job: Net | Comparison, state: State, condition: str, value: Any) -> int:
+    """Return how many other jobs of a visitor are in a state and meet a condition on a value.
+
+    It is one question for all kinds of jobs: it is asked with every upload, while all others wait.
+    """
+    workspace = job.workspace
+    by_origin = bool(workspace.origin)
+    visitor = "visitor.origin = %s" if by_origin else "visitor.id = %s"
+    count = f"""(SELECT count(*) FROM {{table}} job
+        JOIN {Workspace._meta.db_table} visitor ON visitor.id = job.workspace_id
+        WHERE {visitor} AND job.state = %s AND job.id <> %s AND job.{condition})"""
+    counts = " + ".join(count.format(table=model._meta.db_table) for model in JOBS)
+    key = workspace.origin if by_origin else _stored_key(workspace)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {counts}", [key, state.value, _stored_key(job), value] * len(JOBS))
+        return int(cursor.fetchone()[0])
+
+
+def _stored_key(row: Model) -> Any:
+    """Return a row's key as the database has it."""
+    return row._meta.pk.get_db_prep_value(row.pk, connection)
