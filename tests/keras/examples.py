@@ -192,10 +192,49 @@ def transformer(keras: Any) -> Example:
     return Example(model, words, words[:, 0] % 3)
 
 
+def own_classes(keras: Any) -> Example:
+    """Models that are classes of the user's own, one in the other, with a Lambda."""
+    layers = keras.layers
+
+    class Block(keras.Model):  # type: ignore[misc]
+        def __init__(self, units: int, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.norm = layers.LayerNormalization()
+            self.dense = layers.Dense(units, activation="tanh")
+            self.drop = layers.Dropout(0.0)
+
+        def call(self, inputs: Any, training: bool = False) -> Any:
+            return inputs + self.norm(self.drop(self.dense(inputs), training=training))
+
+    class Classifier(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = layers.Dense(3, activation="softmax")  # made first, called last
+            self.blocks = [Block(5, name=f"block{number}") for number in range(2)]
+            self.scale = layers.Lambda(lambda x, by: keras.ops.tanh(x) * by, arguments={"by": 2.0})
+
+        def call(self, inputs: Any, training: bool | None = None) -> Any:
+            x = inputs
+            for block in self.blocks:
+                x = block(x, training=training)
+            return self.out(self.scale(x))
+
+    generator = np.random.RandomState(8)
+    x = generator.normal(size=(RECORDS, 5)).astype(np.float32)
+    model = Classifier()
+    model(x[:1])  # which builds it
+    model.compile("adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return Example(model, x, x[:, :3].argmax(1))
+
+
 EXAMPLES: dict[str, Callable[[Any], Example]] = {
     one.__name__: one
     for one in (mlp, convnet, two_inputs, residual, text, autoencoder, outputs, shared, transformer)
 }
+
+
+OWN_CLASSES: dict[str, Callable[[Any], Example]] = {"own_classes": own_classes}
+"""Examples that Keras saves only with their code."""
 
 
 def first_weights(model: Any) -> list[np.ndarray]:

@@ -20,17 +20,18 @@ from netweave.errors import UsageError
 from netweave.keras.layers.signatures import SIGNATURES
 from tests.keras import cases
 from tests.keras.cases import LAYERS, layer_outputs
-from tests.keras.examples import EXAMPLES, curve
+from tests.keras.examples import EXAMPLES, OWN_CLASSES, curve
 
 EXPECTED = json.loads((Path(__file__).parents[1] / "golden" / "keras_habits.json").read_text())
 
 RTOL = 1e-4
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", EXAMPLES | OWN_CLASSES)
 def test_an_example_learns_as_in_keras(name):
     """Loss and metrics of each of 50 steps, and the evaluation after them, to 1e-4."""
-    np.testing.assert_allclose(curve(EXAMPLES[name](keras)), EXPECTED["examples"][name], rtol=RTOL, atol=1e-6)
+    found = curve((EXAMPLES | OWN_CLASSES)[name](keras))
+    np.testing.assert_allclose(found, EXPECTED["examples"][name], rtol=RTOL, atol=1e-6)
 
 
 @cache

@@ -440,6 +440,56 @@ def test_a_fit_goes_on_when_the_rate_was_set_by_hand():
     np.testing.assert_allclose(fitted.get_weights()[0], stepped.get_weights()[0], rtol=1e-5)
 
 
+def test_a_class_of_ones_own_is_built_by_its_records_and_written_as_a_functional_model(tmp_path):
+    class Two(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.join = keras.layers.Concatenate()
+            self.out = keras.layers.Dense(2)
+
+        def call(self, inputs):
+            return self.out(self.join([inputs["left"], inputs["right"] * 2]))
+
+    x = {"left": np.ones((4, 2), np.float32), "right": np.arange(12, dtype=np.float32).reshape(4, 3)}
+    model = Two()
+    with pytest.raises(UsageError, match=r"sizes of the input of 'two.*' are not known"):
+        model.get_weights()
+    found = model.predict(x, verbose=0)
+    kernel, bias = model.get_weights()
+    joined = np.concatenate([x["left"], x["right"] * 2], axis=1)
+    np.testing.assert_allclose(found, joined @ kernel + bias, rtol=1e-5, atol=1e-6)
+    assert [layer.name for layer in model.layers] == [model.join.name, model.out.name]
+    model.save(tmp_path / "two.keras")
+    loaded = keras.models.load_model(tmp_path / "two.keras")
+    np.testing.assert_array_equal(loaded.predict(x, verbose=0), found)
+
+
+def test_a_lambda_is_a_layer():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Lambda(lambda x: x**2 + 1, name="square")])
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose(model.predict(x, verbose=0), x**2 + 1)
+    assert model.get_layer("square").count_params() == 0
+
+
+def test_steps_of_ones_own_are_refused():
+    class Own(keras.Model):
+        def call(self, inputs):
+            return inputs
+
+        def train_step(self, data):
+            return {}
+
+    with pytest.raises(UsageError, match=r"Own\.train_step is not supported.*call train_on_batch in a loop"):
+        Own()
+
+    class Nothing(keras.Model):
+        def call(self, inputs):
+            return 3
+
+    with pytest.raises(UsageError, match=r"call\(\) of 'nothing.*' returns no tensor"):
+        Nothing().predict(np.ones((2, 3)), verbose=0)
+
+
 def test_a_batch_is_measured_by_itself():
     """As in Keras 3.15: not since the last reset."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])

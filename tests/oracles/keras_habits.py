@@ -18,7 +18,7 @@ from typing import Any
 import keras
 
 from tests.keras.cases import LAYERS, all_curves, layer_outputs
-from tests.keras.examples import EXAMPLES, curve
+from tests.keras.examples import EXAMPLES, OWN_CLASSES, curve
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "keras_habits.json"
 
@@ -38,7 +38,7 @@ def main() -> None:
 def measured(module: Any) -> dict[str, dict[str, Any]]:
     """Return all numbers of a module that is, or stands in for, Keras."""
     return {
-        "examples": {name: _rounded(curve(make(module))) for name, make in EXAMPLES.items()},
+        "examples": {name: _rounded(curve(make(module))) for name, make in (EXAMPLES | OWN_CLASSES).items()},
         "cases": {name: _rounded(row) for name, row in all_curves(module).items()},
         "layers": {
             name: _rounded(layer_outputs(module, make, shape)) for name, (make, shape) in LAYERS.items()

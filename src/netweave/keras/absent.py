@@ -17,7 +17,6 @@ REMEDIES = {
     "keras.random": "draw with NumPy, and pass the arrays",
     "keras.saving.load_model": "use keras.models.load_model",
     "keras.saving.register_keras_serializable": "leave it out: classes of your own cannot be in a file",
-    "keras.layers.Lambda": "write it with keras.ops on symbolic tensors",
     "keras.callbacks.BackupAndRestore": "use fit(checkpoint_prefix=..., resume=True)",
     "keras.callbacks.ProgbarLogger": "use fit(verbose=1)",
     "keras.models.clone_model": "use keras.models.model_from_config(model.to_json())",

@@ -185,6 +185,8 @@ class Operation:
             SourceError: The sizes do not fit, or a setting is wrong.
             UsageError: No tensor is given.
         """
+        if "training" in kwargs and kwargs["training"] is None:  # says nothing, in Keras too
+            del kwargs["training"]
         given = tensors_in([*args, *kwargs.values()])
         if not given and not self.makes_own:
             raise UsageError(

@@ -17,6 +17,7 @@ from netweave.formats.keras.config import parse_model
 from netweave.formats.keras.opening import ARRAYS, CONFIG, open_model, open_weights
 from netweave.formats.keras.weights import snake_case
 from netweave.keras.absent import missing
+from netweave.keras.layer import Layer
 from netweave.keras.network import Network
 from netweave.keras.objects import to_json
 from netweave.keras.optimizer_files import PLACE
@@ -135,7 +136,9 @@ def _weights_file(model: Network, of_optimizer: Sequence[np.ndarray] = ()) -> by
 def _write_layers(file: Any, network: Network, prefix: str) -> None:
     """Write the arrays as Keras 3 numbers them: by class, in the order of the layers."""
     used: dict[str, int] = {}
-    for layer in network.layers:
+    # a class of the user's own has its layers in another order than the functional model that is written
+    layers = [one for one in network.call_graph.operations if isinstance(one, (Layer, Network))]
+    for layer in layers:
         stem = snake_case(layer.class_name)
         number = used.get(stem, 0)
         used[stem] = number + 1

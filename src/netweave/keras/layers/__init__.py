@@ -64,6 +64,10 @@ def __getattr__(name: str) -> Any:
     known = OTHER_NAMES.get(name, name)
     if known in LAYERS:
         return LAYERS[known]
+    if name == "Lambda":
+        from netweave.keras.models.model import Lambda  # it is a model of what the function calls
+
+        return Lambda
     for merging in MERGING:
         if name == merging.lower():
             return lambda inputs, **settings: _merged(merging, inputs, settings)
@@ -71,7 +75,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({"Input", "InputLayer", "Layer", *LAYERS, *OTHER_NAMES, *map(str.lower, MERGING)})
+    return sorted({"Input", "InputLayer", "Lambda", "Layer", *LAYERS, *OTHER_NAMES, *map(str.lower, MERGING)})
 
 
 __all__ = ["LAYERS", "Input", "InputLayer", "Layer"]

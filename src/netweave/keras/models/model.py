@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,10 +84,13 @@ class _WithFiles(FitNetwork):
 
 
 class Model(_WithFiles):
-    """Operations between inputs and outputs.
+    """Operations between inputs and outputs; or a class of the user's own, whose ``call`` says them.
 
     >>> x = Input((6,))                                                              # doctest: +SKIP
     >>> model = Model(x, layers.Dense(3)(x))                                         # doctest: +SKIP
+
+    A ``call`` runs once, on symbolic tensors, when the sizes of the input are known; ``training`` is None
+    then, which leaves it to the layers.
 
     Args:
         inputs: What the net is given: a tensor of ``Input``, a list or a dictionary of them.
@@ -102,13 +106,141 @@ class Model(_WithFiles):
         self, inputs: Any = None, outputs: Any = None, name: str | None = None, *, device: str = "cpu"
     ) -> None:
         given, made = tensors_in([inputs]), tensors_in([outputs])
+        if not given and not made and self._has_call:
+            _require_known_steps(type(self))
+            super().__init__("Functional", name=name or unique_name(type(self).__name__), device=device)
+            return
         if not given or not made:
             raise UsageError(
-                "Model needs inputs and outputs: Model(keras.Input(...), ...); a class of your own with "
-                "call() is not supported"
+                "Model needs inputs and outputs, Model(keras.Input(...), ...), or a method call(self, inputs)"
             )
         super().__init__("Functional", name=name or unique_name("functional"), device=device)
         self._graph = CallGraph(given, made)
+
+    @property
+    def layers(self) -> list[Any]:
+        """Its layers, models among them: in Keras' order, or as a class of its own made them."""
+        found = super().layers
+        if self._has_call:  # Keras does not know the inputs of such a class
+            found = [one for one in found if not isinstance(one, InputLayer)]
+        kept = [id(one) for one in _layers_in(list(vars(self).values()))] if self._has_call else []
+        return sorted(found, key=lambda one: kept.index(id(one)) if id(one) in kept else len(kept))
+
+    def named_layers(self, prefix: str = "") -> Iterator[tuple[str, Layer]]:
+        """Yield its layers and those of models inside, with their names in a Graph of the model."""
+        for layer in self.layers:
+            if isinstance(layer, Network):
+                yield from layer.named_layers(f"{prefix}{layer.name}/")
+            else:
+                yield f"{prefix}{layer.name}", layer
+
+    def build(self, input_shape: Any = None) -> None:
+        """Make the arrays for records of a size; a class of the user's own needs it before its first records.
+
+        Args:
+            input_shape: Sizes of a batch, its number of records as None; a list or a dictionary of them for
+                several inputs.
+
+        Raises:
+            UsageError: The sizes do not fit.
+        """
+        if self._graph is None and input_shape is not None:
+            self._trace(_each(input_shape, lambda shape, name: Input(batch_shape=shape, name=name)))
+        _ = self.call_graph
+
+    def results(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the sizes of what the model makes of tensors; the first ones say its sizes."""
+        if self._graph is None:
+            self._trace(_each(args[0] if args else kwargs.get("inputs"), _like))
+        return super().results(args, kwargs)
+
+    @property
+    def _has_call(self) -> bool:
+        return hasattr(type(self), "call")
+
+    def _trace(self, given: Any) -> None:
+        method: Callable[..., Any] = self.call  # type: ignore[attr-defined]  # a user's class has it
+        settings = {"training": None} if "training" in inspect.signature(method).parameters else {}
+        made = tensors_in([method(given, **settings)])
+        if not made:
+            raise UsageError(f"call() of {self.name!r} returns no tensor that follows from its inputs")
+        self._graph = CallGraph(tensors_in([given]), made)
+
+    def _require_built(self, x: Any) -> None:
+        """Find out the sizes of the inputs from records."""
+        if self._graph is None:
+            self._trace(_each(x.peek()[0] if hasattr(x, "peek") else x, _like_records))
+
+
+def _like(tensor: KerasTensor, name: str | None) -> KerasTensor:
+    return Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=name)
+
+
+def _like_records(records: Any, name: str | None) -> KerasTensor:
+    array = np.asarray(records)
+    dtype = "int32" if array.dtype.kind in "iu" else None
+    return Input(array.shape[1:], dtype=dtype, name=name)
+
+
+def _each(given: Any, make: Callable[[Any, str | None], KerasTensor]) -> Any:
+    """Return a tensor for what is given: for one, or each of a list or a dictionary by name."""
+    if isinstance(given, Mapping):
+        return {name: make(one, name) for name, one in given.items()}
+    is_shape = isinstance(given, tuple) and all(size is None or isinstance(size, int) for size in given)
+    if isinstance(given, (list, tuple)) and not is_shape:
+        return [make(one, None) for one in given]
+    return make(given, None)
+
+
+def _layers_in(value: Any) -> Iterator[Layer | Network]:
+    """Yield layers in the order in which a class of the user's own made them, those in lists as well."""
+    if isinstance(value, (Layer, Network)):
+        yield value
+    elif isinstance(value, (list, tuple, Mapping)):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _layers_in(one)
+
+
+STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics", "build")
+"""Methods of Keras' models that a class of the user's own cannot replace here."""
+
+
+def _require_known_steps(kind: type) -> None:
+    own = [name for name in STEPS if getattr(kind, name, None) is not getattr(Model, name, None)]
+    if own:
+        raise UsageError(
+            f"{kind.__name__}.{own[0]} is not supported: a class of your own has call(self, inputs), and "
+            "makes its layers in __init__; for steps of your own, call train_on_batch in a loop"
+        )
+
+
+class Lambda(Model):
+    """A function of tensors as a layer: with ``keras.ops``, layers, and operators of Python.
+
+    Args:
+        function: Given a tensor, or a list of them.
+        output_shape: Of no effect: sizes follow from the function.
+        mask: Has to be None.
+        arguments: More arguments of the function, by name.
+        name: Its name.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        output_shape: Any = None,
+        mask: Any = None,
+        arguments: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        if mask is not None:
+            raise UsageError("Lambda: mask is not supported; leave it out")
+        self._function, self._arguments = function, dict(arguments or {})
+        super().__init__(name=name or unique_name("lambda"))
+
+    def call(self, inputs: Any) -> Any:
+        """Return what the function makes of tensors."""
+        return self._function(inputs, **self._arguments)
 
 
 class Sequential(_WithFiles):
