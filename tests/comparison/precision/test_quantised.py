@@ -161,9 +161,36 @@ def test_a_fault_of_the_net_is_found_beneath_rounding(files: Files, tmp_path: Pa
     other = tmp_path / "other.onnx"
     onnx.save(model, str(other))
     port = quantised(other, tmp_path / "port.onnx", **STATIC[PER_CHANNEL])
-    comparison = netweave.compare(files.floats(), port)
+    comparison = netweave.compare(files.floats(), port, keep_values=True)
     assert comparison.verdict is Verdict.DIFFERENT
     assert [finding.layer_a for finding in comparison.findings] == ["gap"]
+    (group,) = (group for group in comparison.groups if group.status is Status.DIFFERENT)
+    assert group.error is not None  # of the stride, which rounding does not explain
+    assert group.rounding_error is not None
+    assert group.error > 10 * group.rounding_error
+    assert group.values is not None
+    assert group.values.value_a != group.values.value_b
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_shown_values_are_those_of_the_rounded_net(files: Files, tmp_path: Path, swapped: bool) -> None:
+    """The scale of one filter is three times what it should be: its channel is shown, and what that does."""
+    planted = next(planted for planted in PLANTED if planted.change.__name__ == "_one_filter")
+    port = edited(files.in_form(planted.form, planted.spread), tmp_path / "planted.onnx", planted.change)
+    pair = (files.floats(planted.spread), port)
+    comparison = netweave.compare(*(reversed(pair) if swapped else pair), keep_values=True)
+    shown = {group.layers_a[0]: group.values for group in comparison.groups if group.is_pair}
+    before, wrong = shown["conv1"], shown["conv2"]
+    assert before is not None
+    assert wrong is not None
+    errors = wrong.channel_errors
+    assert errors.index(max(errors)) == 5
+    assert max(errors) > 20 * sorted(errors)[-2]
+    assert abs(wrong.value_a - wrong.value_b) / wrong.rms == pytest.approx(max(errors), rel=1e-5)
+    assert 0 < max(before.channel_errors) < 0.2  # what int8 costs, and no more
+    rounded, real = (wrong.map_a, wrong.map_b) if swapped else (wrong.map_b, wrong.map_a)
+    share = float(np.linalg.lstsq(real.reshape(-1, 1), rounded.reshape(-1), rcond=None)[0][0])
+    assert share > 2  # the bias of the filter is right: not quite three times
 
 
 def test_a_comparison_with_rounding_is_saved_and_opened(files: Files, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from netweave.comparison.precision.measuring import Measurement
 from netweave.comparison.precision.pairing import pair_arrays
 from netweave.comparison.precision.ranges import fitting_range, range_faults
 from netweave.comparison.precision.reference_arrays import ReferenceArrays, reference_arrays
-from netweave.comparison.precision.verdict import RoundedResult, both_within
+from netweave.comparison.precision.verdict import GroupLoss, RoundedResult, both_within
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import NetweaveError, RunError
 from netweave.passes import absorb
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from netweave.comparison.precision.pairing import ArrayPair
     from netweave.comparison.precision.stored_faults import StoredFault
     from netweave.comparison.result.comparison import Comparison, Group
+    from netweave.comparison.result.tensor_values import TensorValues
     from netweave.comparison.stage_log import StageLog
     from netweave.graph import Graph
     from netweave.passes.rounding import RoundingPoint
@@ -248,8 +249,19 @@ class _RoundedPair:
             alone = measured.with_fault(fault.key, name) if name and len(judged) <= MAX_MEASURED else None
             usual = measured.loss(name) if name else None
             result.add(number, self.rounded.graph, fault.node, fault.fault, alone, usual)
-        losses = {number: measured.loss(name) for number, name in tensors.items()}
+        losses = {
+            number: GroupLoss(loss, self._values(measured, plain.groups[number], name))
+            for number, name in tensors.items()
+            if (loss := measured.loss(name))
+        }
         return result.comparison(losses, [lost for name in outputs if (lost := measured.loss(name))])
+
+    def _values(self, measured: Measurement, group: Group, name: str) -> TensorValues | None:
+        """Return what is shown of a group's tensor: without rounding, as in the other net, and with it."""
+        if group.values is None:
+            return None
+        names = group.values.name_a, group.values.name_b
+        return measured.values(name, names, of_b=self.of_b)
 
     def _judged(self, of_points: Mapping[str, StoredFault]) -> list[Judged]:
         rows = [Judged(key, node, fault) for key, (node, fault) in self.arrays.faults.items()]

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from netweave.comparison.execution import probes
 from netweave.comparison.execution.input_mapping import InputMapping
 from netweave.comparison.execution.sizes import declared_sizes
+from netweave.comparison.explain.values import tensor_values
 from netweave.comparison.metric import relative_error
 from netweave.comparison.precision.ranges import SMALL, range_ratio
 from netweave.errors import RunError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from netweave.comparison.result.comparison import TensorMapping
+    from netweave.comparison.result.tensor_values import TensorValues
     from netweave.graph import Graph
     from netweave.passes.rounding import ExplicitRounding, RoundingPoint, StoredRounding
 
@@ -228,6 +230,26 @@ class Measurement:
         """Return the loss at a tensor; None where a net does not compute it."""
         seen, expected = self._error(self._seen, name), self._error(self._expected, name)
         return None if seen is None or expected is None else Loss(seen, expected)
+
+    def values(self, name: str, names: tuple[str, str], *, of_b: bool) -> TensorValues | None:
+        """Return what is shown of a tensor with and without rounding; None where a net does not compute it.
+
+        Args:
+            name: The tensor.
+            names: What it is called in A and in B.
+            of_b: Whether B is the rounded net.
+        """
+        other = self._rounded(name)
+        rows = [
+            (wanted[name], run[other])
+            for wanted, run in zip(self._reference, self._seen, strict=True)
+            if name in wanted and other in run
+        ]
+        if not rows:
+            return None
+        real, rounded = (np.concatenate([np.atleast_1d(x) for x in part]) for part in zip(*rows, strict=True))
+        a, b = (real, rounded) if of_b else (rounded, real)
+        return tensor_values(a, b, name_a=names[0], name_b=names[1])
 
     def with_fault(self, key: str, name: str) -> float | None:
         """Return the loss at a tensor with one fault, and everything else as it should be.

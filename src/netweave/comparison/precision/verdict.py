@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from netweave.comparison.precision.measuring import Loss
     from netweave.comparison.precision.stored_faults import StoredFault
+    from netweave.comparison.result.tensor_values import TensorValues
     from netweave.graph import Graph
 
 SLACK = 2.0
@@ -26,6 +27,19 @@ SLACK = 2.0
 
 NOTHING_LEFT = 0.5
 """Expected loss of an output from which on it says nothing of the net: half of its rms is noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLoss:
+    """What rounding costs at the output of a group.
+
+    Attributes:
+        loss: How much.
+        values: What is shown of the output, with rounding in one net; None where nothing is shown.
+    """
+
+    loss: Loss
+    values: TensorValues | None
 
 
 @dataclass(slots=True)
@@ -90,7 +104,7 @@ class RoundedResult:
         layers = [net.layers[key] for key in keys if key in net.layers]
         return (layers[0].name, str(layers[0].origin or "")) if layers else ("", "")
 
-    def comparison(self, losses: Mapping[int, Loss | None], outputs: Sequence[Loss]) -> Comparison:
+    def comparison(self, losses: Mapping[int, GroupLoss], outputs: Sequence[Loss]) -> Comparison:
         """Return the comparison with the loss of each layer, what is wrong with it, and the verdict."""
         groups = self._groups(losses)
         expected = max((loss.expected for loss in outputs), default=0.0)
@@ -120,7 +134,7 @@ class RoundedResult:
         sentence = difference_in_words(culprits, [])
         return replace(plain, verdict=Verdict.DIFFERENT, sentence=sentence)
 
-    def _groups(self, losses: Mapping[int, Loss | None]) -> list[Group]:
+    def _groups(self, losses: Mapping[int, GroupLoss]) -> list[Group]:
         """Return the groups with their losses and faults; one more group for each second fault."""
         by_group: dict[int, list[Finding]] = {}
         for number, finding in self.findings:
@@ -186,13 +200,20 @@ def both_within(of_a: Comparison, of_b: Comparison) -> Comparison:
     return replace(of_b, verdict=verdict, sentence=sentence, error=both.seen, precision=both)
 
 
-def _with_loss(group: Group, loss: Loss | None, finding: Finding | None, *, after_fault: bool) -> Group:
-    """Return a group with what rounding costs there; one that loses more follows from an earlier fault."""
-    if loss is not None:
-        group = replace(group, error=loss.seen, rounding_error=loss.expected)
+def _with_loss(group: Group, cost: GroupLoss | None, finding: Finding | None, *, after_fault: bool) -> Group:
+    """Return a group with what rounding costs there; one that loses more follows from an earlier fault.
+
+    Where the nets differ by more than rounding, error and values stay those of that difference.
+    """
+    agrees = group.status in {Status.EQUAL, Status.MAPPED}
+    loss = cost.loss if cost is not None else None
+    if cost is not None:
+        group = replace(group, rounding_error=cost.loss.expected)
+        if agrees or group.error is None:
+            group = replace(group, error=cost.loss.seen, values=cost.values)
     if finding is not None:
         return replace(group, status=Status.DIFFERENT, finding=finding)
-    if loss is None or group.status not in {Status.EQUAL, Status.MAPPED}:
+    if loss is None or not agrees:
         return group
     if loss.seen > SLACK * loss.expected + LOCAL_TOLERANCE and after_fault:
         return replace(group, status=Status.PROPAGATED)
