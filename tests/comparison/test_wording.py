@@ -11,7 +11,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import netweave
-from netweave.comparison.explain.wording import setting
+from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
+from netweave.comparison.explain.known_mismatches.mismatch import Case
+from netweave.comparison.explain.wording import in_order_of_a, operator, setting
+from netweave.comparison.signals import Signals
 
 CAFFE = """name: "net"
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 3 dim: 11 dim: 11 }} }} }}
@@ -116,3 +119,86 @@ def test_alpha_of_chainers_normalisation_is_a_factor_of_the_sum():
     node = ir.Node("", "LRN", [], attributes=[ir.AttrInt64("size", 5)])
     assert setting("chainer", node, "alpha", 1e-4) == "alpha=2e-05"
     assert setting("mxnet", node, "alpha", 1e-4) == "alpha=0.0001"
+
+
+def activation(op_type: str, **attributes: float) -> ir.Node:
+    given = [ir.AttrFloat32(name, value) for name, value in attributes.items()]
+    return ir.Node("", op_type, [ir.Value(name="x")], attributes=given)
+
+
+def bounded(low: float, high: float) -> ir.Node:
+    """A Clip with constant bounds."""
+    bounds = [
+        ir.Value(name=name, const_value=ir.tensor(np.float32(value)))
+        for name, value in (("low", low), ("high", high))
+    ]
+    return ir.Node("", "Clip", [ir.Value(name="x"), *bounds])
+
+
+@pytest.mark.parametrize(
+    ("framework", "a", "b", "words"),
+    [
+        ("pytorch", activation("Relu"), bounded(0, 6), "use nn.ReLU()"),
+        ("chainer", activation("Relu"), bounded(0, 20), "use F.relu"),
+        ("keras", activation("Tanh"), bounded(0, 6), "use Activation('tanh')"),
+        ("pytorch", activation("Relu"), bounded(-1, 1), ""),
+        ("pytorch", bounded(0, 6), activation("Relu"), "use nn.ReLU6()"),
+    ],
+)
+def test_a_rectifier_with_a_bound_and_other_activations_stand_in_each_other_s_place(framework, a, b, words):
+    assert operator(framework, a, b) == words
+
+
+@pytest.mark.parametrize(
+    ("framework", "a", "b", "words"),
+    [
+        ("pytorch", "Add", "Mul", "use the operator +"),
+        ("chainer", "Mul", "Add", "use the operator *"),
+        ("keras", "Add", "Mul", "use Add"),
+        ("pytorch", "Max", "Add", ""),
+    ],
+)
+def test_a_sum_and_a_product_are_told_by_their_signs(framework, a, b, words):
+    x, y = ir.Value(name="x"), ir.Value(name="y")
+    assert operator(framework, ir.Node("", a, [x, y]), ir.Node("", b, [x, y])) == words
+
+
+def test_a_sum_with_a_number_has_no_product_in_its_place():
+    x, y = ir.Value(name="x"), ir.Value(name="y", const_value=ir.tensor(np.float32(2)))
+    assert not operator("pytorch", ir.Node("", "Add", [x, y]), ir.Node("", "Mul", [x, y]))
+
+
+@pytest.mark.parametrize(
+    ("parts_a", "parts_b", "words"),
+    [
+        ("abc", "cab", "put the inputs in the order 2, 3, 1"),
+        ("abc", "abx", "put its inputs in A's order"),
+        ("aab", "aba", "put its inputs in A's order"),
+        ("ab", "xy", "put the inputs in the order 2, 1"),
+    ],
+)
+def test_the_order_of_inputs_is_said_by_numbers_where_all_are_known(parts_a, parts_b, words):
+    node = ir.Node("", "Concat", [ir.Value(name=name) for name in parts_b])
+    assert in_order_of_a(node, list(parts_a), list(parts_b)) == words
+
+
+def normalised(size: int, alpha: float) -> ir.Node:
+    """Chainer's normalisation, in ONNX's terms: its alpha times the size."""
+    attributes = [ir.AttrInt64("size", size), ir.AttrFloat32("alpha", alpha * size)]
+    return ir.Node("", "LRN", [ir.Value(name="x")], attributes=attributes, name="norm")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        (normalised(5, 0.05), normalised(3, 0.05), {"n=5": "lrn-size"}),
+        (normalised(5, 0.05), normalised(3, 0.02), {"n=5": "lrn-size", "alpha=0.05": "lrn-alpha"}),
+        (normalised(5, 0.05), normalised(5, 0.02), {"alpha=0.05": "lrn-alpha"}),
+    ],
+)
+def test_another_window_of_chainers_normalisation_is_one_setting(a, b, wanted):
+    """Its alpha is a factor of the sum, so that it stays as it is when the window becomes A's."""
+    graph = netweave.Graph(ir.Model(ir.Graph([], [], nodes=[]), ir_version=9), format="chainer")
+    case = Case(Signals(graph), Signals(graph), (a,), (b,))
+    proposals = list(attribute_mismatches(case))
+    assert {proposal.fix: proposal.mismatch for proposal in proposals} == wanted

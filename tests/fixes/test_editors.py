@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from netweave.comparison import INPUT_ORDER, OPERATOR, Edit
+from netweave.comparison import INPUT_ORDER, OPERATOR, OUTPUT, Edit
 from netweave.fixes.cfg import edit_cfg
 from netweave.fixes.missing_layer import copy_layer, copy_line
 from netweave.fixes.prototxt import edit_prototxt
@@ -305,6 +305,9 @@ h = F.concat((a, self.b(c), d), axis=1)
 x = ReLU(name="imported")(x)
 x = torch.relu(x)
 x = F.relu(F.tanh(x))
+self.act = nn.ReLU6(inplace=True)
+self.act = nn.ReLU(True)
+x = L.ReLU(name=f"b{i}_relu")(L.Multiply(name=f"b{i}_add")([x, y]))
 """
 """Lines of Chainer, PyTorch and Keras; the first of them is the eighth."""
 
@@ -320,7 +323,7 @@ x = F.relu(F.tanh(x))
             "h = F.average_pooling_2d(F.relu(self.conv(h)), ksize=3, stride=2, pad=(0, 1))",
         ),
         (9, "leaky_relu", "F.relu", "h = F.relu(h)"),
-        (10, "relu", "nn.LeakyReLU(0.1)", "x = functional.leaky_relu(x, 0.1)"),
+        (10, "relu", "nn.LeakyReLU(0.1)", "x = functional.leaky_relu(x, 0.1, inplace=True)"),
         (11, "act.1", "nn.Tanh()", "self.act = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh())"),
         (12, "conv", "ReLU()", "x = L.Conv2D(8, 3, activation='relu', name=\"conv\")(x)"),
         (12, "conv", "Activation('sigmoid')", "x = L.Conv2D(8, 3, activation='sigmoid', name=\"conv\")(x)"),
@@ -334,6 +337,9 @@ x = F.relu(F.tanh(x))
             'x = L.AveragePooling2D(3, 2, padding="same", name="pool")(x)',
         ),
         (17, "imported", "ReLU(6)", 'x = ReLU(6, name="imported")(x)'),
+        (20, "act", "nn.ReLU()", "self.act = nn.ReLU(inplace=True)"),
+        (21, "act", "nn.LeakyReLU(0.1)", "self.act = nn.LeakyReLU(0.1, inplace=True)"),
+        (22, "b2_add", "Add", 'x = L.ReLU(name=f"b{i}_relu")(L.Add(name=f"b{i}_add")([x, y]))'),
     ],
 )
 def test_a_line_calls_something_else(line, layer, value, expected):
@@ -384,3 +390,86 @@ def test_a_line_that_only_the_first_net_has_is_copied(instead, end):
 def test_a_line_that_does_not_fit_is_not_copied(text, line, why):
     with pytest.raises(NotAppliedError, match=why):
         copy_line(SOURCE, text, line)
+
+
+@pytest.mark.parametrize(
+    ("text", "sign", "wanted"),
+    [
+        ("out = x * self.conv(y)\n", "+", "out = x + self.conv(y)\n"),
+        ("out *= residual\n", "+", "out += residual\n"),
+        ("out = (x  # a * b\n       + y)\n", "*", "out = (x  # a * b\n       * y)\n"),
+        ("out = f(a) - (b)\n", "+", "out = f(a) + (b)\n"),
+        ("out = torch.mul(x, y)\n", "+", "out = torch.add(x, y)\n"),
+        ("x = F.relu(h * y, 2 * 3)\n", "+", "x = F.relu(h + y, 2 * 3)\n"),
+    ],
+)
+def test_an_operation_of_two_tensors_becomes_another(text, sign, wanted):
+    assert edit_python(text, 1, "add", [Edit(OPERATOR, sign)]) == wanted
+
+
+@pytest.mark.parametrize("text", ["x = a * b + c\n", "x = a / b\n", "x = torch.mul(a * b, c)\n"])
+def test_of_several_operations_or_none_no_sign_is_changed(text):
+    with pytest.raises(NotAppliedError, match=r"line 1 has \d sums, differences and products, expected one"):
+        edit_python(text, 1, "add", [Edit(OPERATOR, "-")])
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value", "wanted"),
+    [
+        ("h = F.leaky_relu(h, 0.3)", "slope", "0.1", "h = F.leaky_relu(h, 0.1)"),
+        ("h = F.leaky_relu(h, 0.3)", "negative_slope", "0.1", "h = F.leaky_relu(h, 0.1)"),
+        ("L.BatchNormalization(8, 0.9, 2e-5)", "eps", "1e-3", "L.BatchNormalization(8, 0.9, 1e-3)"),
+        ("x = BatchNormalization(-1)(x)", "epsilon", "1e-3", "x = BatchNormalization(-1, epsilon=1e-3)(x)"),
+        ("x = LeakyReLU(alpha=0.3)(x)", "negative_slope", "0.1", "x = LeakyReLU(alpha=0.1)(x)"),
+        ("L.DepthwiseConvolution2D(8, 1, 3, 1, 1)", "pad", "0", "L.DepthwiseConvolution2D(8, 1, 3, 1, 0)"),
+        ("h = F.clipped_relu(h, 20)", "z", "6", "h = F.clipped_relu(h, 6)"),
+    ],
+)  # fmt: skip
+def test_an_argument_is_found_where_its_own_framework_has_it(text, name, value, wanted):
+    assert edit_python(text, 1, "layer", [Edit(name, value)]) == wanted
+
+
+def test_of_two_calls_on_a_line_the_one_in_its_place_of_the_sequential_is_changed():
+    text = "self.act = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.BatchNorm2d(8))"
+    wanted = "self.act = nn.Sequential(nn.BatchNorm2d(8), nn.ReLU(), nn.BatchNorm2d(8, eps=0.1))"
+    assert edit_python(text, 1, "act.2", edits(eps="0.1")) == wanted
+
+
+def returning(value: str, imports: str = "import torch", body: str = "") -> str:
+    """A net whose forward returns something, in line 5."""
+    return f"{imports}\nclass Net:\n    def forward(self, x):\n        {body}\n        return {value}\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "value", "edit", "wanted"),
+    [
+        ("import torch", "x", "1 of 1: softmax(dim=1)", "torch.softmax(x, dim=1)"),
+        ("import torch as t", "x", "1 of 1: sigmoid()", "t.sigmoid(x)"),
+        ("import torch.nn as nn", "self.fc(x)", "1 of 1: relu()", "nn.functional.relu(self.fc(x))"),
+        ("from torch import nn", "x", "1 of 1: relu()", "nn.functional.relu(x)"),
+        ("import torch.nn.functional as F", "a, b", "2 of 2: softmax(dim=1)", "a, F.softmax(b, dim=1)"),
+        ("from torch.nn import functional", "[a, b + c]", "2 of 2: tanh()", "[a, functional.tanh(b + c)]"),
+        ("import torch.nn", "x if a else b", "1 of 1: tanh()", "torch.tanh(x if a else b)"),
+        ("from torch import nn; import torch", "größe", "1 of 1: tanh()", "torch.tanh(größe)"),
+    ],
+)
+def test_a_function_more_is_computed_of_what_is_returned(imports, value, edit, wanted):
+    changed = edit_python(returning(value, imports), 5, "", [Edit(OUTPUT, edit)])
+    assert changed == returning(wanted, imports)
+
+
+@pytest.mark.parametrize(
+    ("text", "edit", "why"),
+    [
+        (returning("outputs"), "1 of 2: softmax(dim=1)", "does not list the 2 outputs"),
+        (returning("(x,)"), "1 of 1: softmax(dim=1)", "does not list the 1 outputs"),
+        (returning("a, *b"), "1 of 2: softmax(dim=1)", "does not list the 2 outputs"),
+        (returning("{'a': x}"), "1 of 1: softmax(dim=1)", "does not list the 1 outputs"),
+        (returning("x", "import numpy"), "1 of 1: softmax(dim=1)", "imports neither torch"),
+        (returning("x", body="torch = self.torch"), "1 of 1: softmax(dim=1)", "imports neither torch"),
+        (returning("x").replace("return x", "yield x"), "1 of 1: tanh()", "does not return"),
+    ],
+)
+def test_what_is_returned_otherwise_is_left_alone(text, edit, why):
+    with pytest.raises(NotAppliedError, match=why):
+        edit_python(text, 5, "", [Edit(OUTPUT, edit)])

@@ -13,6 +13,7 @@ from netweave.comparison.pipeline import compare
 from netweave.comparison.result.comparison import (
     INPUT_ORDER,
     OPERATOR,
+    OUTPUT,
     READING,
     Comparison,
     Edit,
@@ -32,6 +33,7 @@ __all__ = [
     "LOCAL_TOLERANCE",
     "NUM_SAMPLES",
     "OPERATOR",
+    "OUTPUT",
     "OUTPUT_TOLERANCE",
     "READING",
     "Comparison",

@@ -86,7 +86,7 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
     # come last, and look for their place by name
     for finding in sorted(wanted, key=_line, reverse=True):
         try:
-            if _is_copied(comparison, finding):
+            if not finding.edits and _is_copied(comparison, finding):
                 _copy_layer(comparison, finding, before, after)
                 applied.append(finding)
                 continue

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
+from netweave.fixes.signatures import position
 from netweave.fixes.text import NotAppliedError, Replacement, in_order_of, permuted
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ FUNCTIONS = {
 CLASSES = frozenset(
     {
         *FUNCTIONS, "Activation", "MaxPooling2D", "AveragePooling2D", "GlobalMaxPooling2D",
-        "GlobalAveragePooling2D",
+        "GlobalAveragePooling2D", "Add", "Multiply", "Subtract", "Maximum",
     }
 )  # fmt: skip
 """Modules and layers that a fix may put in each other's place."""
@@ -33,6 +35,26 @@ CLASSES = frozenset(
 CALLED = CLASSES | frozenset(
     {*FUNCTIONS.values(), "clipped_relu", "max_pooling_2d", "average_pooling_2d", "log_softmax", "softmax"}
 )
+
+IN_PLACE = frozenset(
+    {
+        "ReLU",
+        "ReLU6",
+        "LeakyReLU",
+        "ELU",
+        "SELU",
+        "Mish",
+        "Hardswish",
+        "relu",
+        "relu6",
+        "leaky_relu",
+        "elu",
+        "selu",
+        "mish",
+        "hardswish",
+    }
+)
+"""What of PyTorch takes ``inplace``: a line may call it for what it does to its input alone."""
 
 JOINING = frozenset({"cat", "concat", "concatenate"})
 """Functions of PyTorch, Chainer, Keras and NumPy whose first argument lists what they join."""
@@ -66,11 +88,26 @@ def operator_changes(calls: Sequence[ast.Call], layer: str, edit: Edit, places: 
         kept = [places.text(word) for word in call.keywords if word.arg == "name"]
         if not isinstance(wanted, ast.Call):
             return [_renamed(call, name, places)]
+        kept += _in_place(call, name, places)
         return [_renamed(call, name, places), _inside(call, [*arguments, *kept], places)]
     if not isinstance(call.func, ast.Attribute) or _last(call.func.value) not in MODULES or not call.args:
         raise NotAppliedError(f"the line calls no function that {name} can stand for: use {edit.value}")
-    first = places.text(call.args[0])
-    return [_renamed(call, FUNCTIONS.get(name, name), places), _inside(call, [first, *arguments], places)]
+    first, kept = places.text(call.args[0]), _in_place(call, name, places)
+    return [
+        _renamed(call, FUNCTIONS.get(name, name), places),
+        _inside(call, [first, *arguments, *kept], places),
+    ]
+
+
+def _in_place(call: ast.Call, name: str, places: Places) -> list[str]:
+    """Return the argument by which a call changes its input, for another one that can do so as well."""
+    if _last(call.func) not in IN_PLACE or name not in IN_PLACE:
+        return []
+    place = position(_last(call.func), "inplace")
+    named = [word.value for word in call.keywords if word.arg == "inplace"]
+    by_place = call.args[place : place + 1] if place is not None else []
+    flags = [value for value in by_place if isinstance(value, ast.Constant) and isinstance(value.value, bool)]
+    return [f"inplace={places.text(value)}" for value in named or flags]
 
 
 def order_changes(calls: Sequence[ast.Call], line: int, edit: Edit, places: Places) -> list[Replacement]:
@@ -121,17 +158,24 @@ def _named_activation(name: str, wanted: ast.expr) -> str:
 
 def _the_call(calls: Sequence[ast.Call], layer: str, edit: Edit) -> ast.Call:
     """Return the one call that computes what is to be changed."""
-    named = [call for call in calls if _last(call.func) == layer or layer in _names(call)]
+    named = [call for call in calls if _last(call.func) == layer or is_named(call, layer)]
     chosen = calls if len(calls) == 1 else named
     if len(chosen) != 1:
         raise NotAppliedError(f"the line has {len(calls)} calls that could become {edit.value}")
     return chosen[0]
 
 
-def _names(call: ast.Call) -> list[str]:
-    """Return the name that a call gives a layer of Keras."""
+def is_named(call: ast.Call, layer: str) -> bool:
+    """Whether a call gives a layer of Keras a name, or such names to all of a loop: ``f"block{i}_add"``."""
     values = [word.value for word in call.keywords if word.arg == "name"]
-    return [str(value.value) for value in values if isinstance(value, ast.Constant)]
+    return any(re.fullmatch(_name_pattern(value), layer) for value in values)
+
+
+def _name_pattern(value: ast.expr) -> str:
+    if isinstance(value, ast.Constant):
+        return re.escape(str(value.value))
+    parts = value.values if isinstance(value, ast.JoinedStr) else []
+    return "".join(_name_pattern(part) if isinstance(part, ast.Constant) else ".+" for part in parts)
 
 
 def _arguments(wanted: ast.expr) -> list[str]:

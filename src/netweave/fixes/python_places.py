@@ -32,6 +32,10 @@ class Places:
         start, end = self.of(node)
         return self._text[start:end]
 
+    def between(self, start: int, end: int) -> str:
+        """Return a stretch of the text."""
+        return self._text[start:end]
+
     def _place(self, line: int, column: int) -> int:
         before = self._lines[line - 1].encode()[:column].decode()
         return self._starts[line - 1] + len(before)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from netweave.comparison import INPUT_ORDER, OPERATOR
-from netweave.fixes.python_calls import operator_changes, order_changes
+from netweave.comparison import INPUT_ORDER, OPERATOR, OUTPUT
+from netweave.fixes.python_arithmetic import ARITHMETIC, arithmetic_changes
+from netweave.fixes.python_calls import is_named, operator_changes, order_changes
 from netweave.fixes.python_places import Places
-from netweave.fixes.signatures import BY_NAME, POSITIONS
+from netweave.fixes.python_returns import output_changes
+from netweave.fixes.signatures import FORMER_NAMES, position, takes
 from netweave.fixes.text import NotAppliedError, Replacement, replaced
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
     except (SyntaxError, ValueError, RecursionError) as error:
         raise NotAppliedError(f"the file is no Python that can be changed: {error}") from error
     places = Places(text)
-    moved = [edit for edit in edits if edit.name in {OPERATOR, INPUT_ORDER}]
+    moved = [edit for edit in edits if edit.name in {OPERATOR, INPUT_ORDER, OUTPUT}]
     if moved:
         if len(edits) > 1:
             raise NotAppliedError("what is called or joined, and settings besides: change one by hand")
@@ -46,8 +48,12 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
 
 
 def _call_changes(tree: ast.Module, line: int, layer: str, edit: Edit, places: Places) -> list[Replacement]:
-    """Return the changes of what a line calls, or of the order of what it gives."""
+    """Return the changes of what a line calls or returns, or of the order of what it gives."""
+    if edit.name == OUTPUT:
+        return output_changes(tree, line, edit, places)
     calls = _calls_at(tree, line)
+    if edit.value in ARITHMETIC:
+        return arithmetic_changes(tree, line, edit, places)
     if edit.name == INPUT_ORDER:
         return order_changes(calls, line, edit, places)
     return operator_changes(calls, layer, edit, places)
@@ -81,8 +87,11 @@ def _call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast
     if not taking:
         raise NotAppliedError(f"no call at line {line} is known to take {names}")
     inner = [call for call in taking if not any(_holds(call, other) for other in taking)]
-    assigned = [call for call in inner if layer.rpartition(".")[2] in _targets(tree, call)]
-    chosen = inner if len(inner) == 1 else assigned
+    assigned = [
+        call for call in inner if layer.rpartition(".")[2] in _targets(tree, call) or is_named(call, layer)
+    ]
+    made = _module(tree, layer) if not assigned else None
+    chosen = inner if len(inner) == 1 else assigned or [call for call in inner if call is made]
     if len(chosen) != 1:
         raise NotAppliedError(f"line {line} has {len(inner)} calls that take {names}")
     return chosen[0]
@@ -132,8 +141,7 @@ def _takes(call: ast.Call, name: str) -> bool:
     callee = _callee(call)
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return False
-    given = any(keyword.arg == name for keyword in call.keywords)
-    return given or name in POSITIONS.get(callee, ()) or name in BY_NAME.get(callee, frozenset())
+    return _named_value(call, name) is not None or takes(callee, name)
 
 
 def _callee(call: ast.Call) -> str:
@@ -156,12 +164,16 @@ def _targets(tree: ast.Module, call: ast.Call) -> set[str]:
 
 def _value(call: ast.Call, name: str) -> ast.expr | None:
     """Return what an argument is given, by name or by position."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    positions = POSITIONS.get(_callee(call), ())
-    place = positions.index(name) if name in positions else len(call.args)
+    named = _named_value(call, name)
+    place = position(_callee(call), name)
+    if named is not None or place is None:
+        return named
     return call.args[place] if place < len(call.args) else None
+
+
+def _named_value(call: ast.Call, name: str) -> ast.expr | None:
+    names = {name, FORMER_NAMES.get((_callee(call), name))}
+    return next((keyword.value for keyword in call.keywords if keyword.arg in names), None)
 
 
 def _change(call: ast.Call, edit: Edit, places: Places) -> Replacement | None:

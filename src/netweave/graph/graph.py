@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.graph.layers import Layer, LayerTable, layer_keys
+from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +32,8 @@ class Graph:
         notes: What a user should know about the reading, one sentence each.
         aliases: Names of values that passes removed since they are another value of the graph, with the
             name of that value.
+        returned: Where code gives back what the net computes, if that is known: the one ``return`` of a
+            module's ``forward``.
     """
 
     model: ir.Model
@@ -42,6 +44,7 @@ class Graph:
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     aliases: dict[str, str] = field(default_factory=dict)
+    returned: Origin | None = None
 
     @property
     def name(self) -> str:
@@ -139,6 +142,7 @@ class Graph:
             files=self.files,
             notes=self.notes,
             aliases=dict(self.aliases),
+            returned=self.returned,
         )
 
     def __repr__(self) -> str:

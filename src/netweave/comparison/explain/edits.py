@@ -14,6 +14,7 @@ _VALUE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)|\[[^\[\]]*\]|[-+]?\w[\w.+-]*)"""
 _PAIR = re.compile(rf"(\w+)(?::\ |=)({_VALUE})", re.VERBOSE)
 _ORDER = re.compile(r"put the inputs in the order (\d+(?:, \d+)+)")
 _CALL = re.compile(r"use ([A-Za-z_][\w.]*(?:\((?:[^()]|\([^()]*\))*\))?)")
+_SIGN = re.compile(r"use the operator ([-+*])")
 _PHRASE = re.compile(rf"{_PAIR.pattern}(?:\ {_PAIR.pattern})*", re.VERBOSE)
 
 
@@ -32,7 +33,7 @@ def edits_of(phrases: Iterable[str]) -> tuple[Edit, ...]:
         if order := _ORDER.fullmatch(phrase):
             found.append(Edit(INPUT_ORDER, order[1]))
             continue
-        if call := _CALL.fullmatch(phrase):
+        if call := _CALL.fullmatch(phrase) or _SIGN.fullmatch(phrase):
             found.append(Edit(OPERATOR, call[1]))
             continue
         if not _PHRASE.fullmatch(phrase):

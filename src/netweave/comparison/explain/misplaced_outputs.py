@@ -83,8 +83,18 @@ def _reordered(alignment: Alignment, node: ir.Node | None, output: str, change: 
         node,
         mismatch="input-order" if joined else "channel-order",
         cause=f"{maker} makes {order}, where A keeps them, and the net gives them so as {output!r}",
-        fix=in_order_of_a(node) if joined and node is not None else "put its channels in A's order",
+        fix=_in_order_of_a(alignment, node)
+        if joined and node is not None
+        else "put its channels in A's order",
     )
+
+
+def _in_order_of_a(alignment: Alignment, node: ir.Node) -> str:
+    a, b = alignment.sides
+    node_a = b.partners.get(id(node))
+    parts_a = a.signals.inputs_of(node_a) if node_a is not None else []
+    pairs = [b.pairs.get(part) for part in b.signals.inputs_of(node)]
+    return in_order_of_a(node, parts_a, [pair.a if pair is not None else None for pair in pairs])
 
 
 def _swapped(alignment: Alignment, node: ir.Node, output: str, pair: SignalPair) -> Finding | None:

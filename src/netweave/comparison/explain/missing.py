@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.weights import filters_of
 from netweave.comparison.explain.edits import edits_of
 from netweave.comparison.explain.findings import finding_at, where
+from netweave.comparison.explain.returned import function_of_output
 from netweave.comparison.explain.wording import activation_setting
 from netweave.comparison.names import list_stretch
 from netweave.comparison.signals import family_of
@@ -49,6 +51,20 @@ def missing_finding(
             latent=bool(latent),
         )
     names = list_stretch(where(side.signals, node)[0] for node in nodes)
+    last = None if moved or not side.is_a else function_of_output(alignment, nodes)
+    if last is not None:
+        return replace(
+            finding_at(
+                (alignment.a.signals, nodes[0]),
+                (alignment.b.signals, None),
+                mismatch="missing-layer",
+                cause=f"A has {names} here, B has nothing{_after(alignment, side, nodes[0])}",
+                fix=f"add {names} to B: {last.words}",
+                latent=bool(latent),
+                edits=(last.edit,),
+            ),
+            place_b=str(alignment.b.source.returned),
+        )
     remedy = f"add {names} to B" if side.is_a else f"remove {names} from B"
     alone = f"{side.name} has {names} here, {side.other_name} has nothing{_after(alignment, side, nodes[0])}"
     unknown = f"; {side.name} was not run, so what they do was not compared" if latent is None else ""

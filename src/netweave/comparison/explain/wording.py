@@ -148,6 +148,13 @@ def _by_name(*written: str) -> dict[str, str]:
     return {re.findall(r"\w+", text)[-1].replace("_", "").lower(): text for text in written}
 
 
+ARITHMETIC: dict[str, dict[str, str]] = {
+    **{name: {"Add": "use the operator +", "Mul": "use the operator *", "Sub": "use the operator -"}
+       for name in ("pytorch", "chainer")},
+    "keras": {"Add": "use Add", "Mul": "use Multiply", "Sub": "use Subtract", "Max": "use Maximum"},
+}  # fmt: skip
+"""How Python files say what is done with two tensors."""
+
 MODULES: dict[str, dict[str, str]] = {
     "pytorch": _by_name(
         "nn.ReLU", "nn.LeakyReLU", "nn.ELU", "nn.Sigmoid", "nn.Tanh", "nn.Softplus", "nn.Softsign", "nn.Mish",
@@ -261,6 +268,10 @@ def count_of_filters(format: str, node: ir.Node, count: int) -> str:  # noqa: A0
 def _argument(format: str, node: ir.Node, name: str) -> str:  # noqa: A002
     if format == "pytorch" and node.op_type == "LeakyRelu" and name == "alpha":
         return "negative_slope"
+    if format == "chainer" and node.op_type == "LeakyRelu" and name == "alpha":
+        return "slope"
+    if format == "keras" and node.op_type == "LeakyRelu" and name == "alpha":
+        return "negative_slope"
     if format == "keras" and name == "kernel_shape" and node.op_type in POOLS:
         return "pool_size"
     return CALLS[format].get(name, name)
@@ -294,8 +305,15 @@ def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A00
         return f"use {call}" if call else ""
     if node_a.op_type == "Clip" and node_b.op_type.lower() in MODULES.get(format, {}):
         return _bounded_rectifier(format, node_a)
+    signs = ARITHMETIC.get(format, {})
+    if {node_a.op_type, node_b.op_type} <= signs.keys():
+        # one that adds or multiplies by a number has that number in the file as well
+        return "" if constants_of(node_a) or constants_of(node_b) else signs[node_a.op_type]
     names = MODULES.get(format, {})
-    if node_a.op_type.lower() in names and node_b.op_type.lower() in names:
+    is_activation = node_b.op_type.lower() in names or (
+        node_b.op_type == "Clip" and bool(_bounded_rectifier(format, node_b))
+    )
+    if node_a.op_type.lower() in names and is_activation:
         return _as_module(format, node_a)
     for table in OPERATORS.get(format, ()):
         if node_a.op_type in table and node_b.op_type in table and node_a.op_type != node_b.op_type:
@@ -353,8 +371,17 @@ def input_order(order: Sequence[int]) -> str:
     return f"put the inputs in the order {', '.join(str(i + 1) for i in order)}"
 
 
-def in_order_of_a(node: ir.Node) -> str:
-    """Return the order that a node's inputs lack: with two of them there is only one other."""
+def in_order_of_a(node: ir.Node, parts_a: Sequence[str], parts_b: Sequence[str | None]) -> str:
+    """Return the order that a node's inputs lack: with two of them there is only one other.
+
+    Args:
+        node: B's node.
+        parts_a: Signals of A that A's node joins, in its order.
+        parts_b: Signals of A that are the counterparts of B's inputs; None where it is not known.
+    """
+    is_known = len(set(parts_a)) == len(parts_a) == len(node.inputs) and set(parts_a) == set(parts_b)
+    if is_known and len(parts_b) == len(parts_a):
+        return input_order([parts_b.index(part) for part in parts_a])
     return input_order((1, 0)) if len(node.inputs) == 2 else "put its inputs in A's order"
 
 

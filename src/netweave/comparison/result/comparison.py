@@ -83,6 +83,10 @@ OPERATOR = "operator"
 """The setting of an ``Edit`` that has a line of Python compute something else: what it calls, and with which
 arguments (``F.leaky_relu(slope=0.1)``); without brackets the arguments of a class stay."""
 
+OUTPUT = "output"
+"""The setting of an ``Edit`` that computes one function more of what a net returns: which of its outputs,
+counted from 1, how many it has, and the function with its arguments (``2 of 3: softmax(dim=1)``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Edit:

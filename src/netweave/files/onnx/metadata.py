@@ -51,6 +51,7 @@ class Saved:
     files: tuple[str, ...]
     notes: tuple[str, ...]
     initializers: dict[str, tuple[str, tuple[Step, ...]]]
+    returned: Origin | None = None
 
     def graph(self, model: ir.Model) -> Graph:
         """Return the graph of a model with these tables."""
@@ -62,6 +63,7 @@ class Saved:
             format=self.format,
             files=self.files,
             notes=self.notes,
+            returned=self.returned,
         )
 
     def tag(self, model: ir.Model, *, place: str) -> None:
@@ -84,6 +86,7 @@ def dump(graph: Graph) -> dict[str, str]:
         "files": graph.files,
         "declared": graph.declared,
         "notes": graph.notes,
+        "returned": asdict(graph.returned) if graph.returned else None,
     }
     initializers = {
         name: (key, parameter_layout(value))
@@ -119,6 +122,7 @@ def load(model: ir.Model, *, place: str) -> Saved | None:
             files=_texts(net["files"]),
             notes=_texts(net["notes"]),
             initializers={name: (_text(key), _steps(steps)) for name, (key, steps) in initializers.items()},
+            returned=_origin(net.get("returned")),
         )
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ReadError(

@@ -17,6 +17,7 @@ from netweave.files.guard_answer import answer
 from netweave.formats.pytorch.construction import module_from_code, module_from_folder
 from netweave.formats.pytorch.module import describe, export, write, write_script
 from netweave.formats.pytorch.on_cpu import on_cpu
+from netweave.formats.pytorch.returned import return_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,12 +44,14 @@ def _exported(
 ) -> dict[str, Any]:
     notes: list[str] = []
     with on_cpu():
-        with recording(torch.nn.Module, {request["net"], *request["beside"]}) as constructed:
+        files = {request["net"], *request["beside"]}
+        with recording(torch.nn.Module, files) as constructed:
             module = construct(request, notes)
         lines = {name: constructed[part] for name, part in module.named_modules() if part in constructed}
         shapes = {"input_shapes": request["input_shapes"], "likely_shapes": request["likely_shapes"]}
         tables = export(module, NET, **shapes)
-    return tables | {"notes": [*notes, *tables["notes"]], "lines": lines}
+    returned = return_place(module, files) if tables["is_flat"] else None
+    return tables | {"notes": [*notes, *tables["notes"]], "lines": lines, "returned": returned}
 
 
 def _from_program(request: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from netweave.errors import ReadError, SourceError
 from netweave.files.onnx import Rows, read_model
 from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
-from netweave.formats.pytorch.module_calls import mark_calls
+from netweave.formats.pytorch.module_calls import mark_calls, origin_of
 from netweave.formats.pytorch.traced_sizes import drop_volume_biases, settle_reshapes, settle_splits
 from netweave.graph import Graph, Parameter, parameter_key
 from netweave.graph.parameters import tag_parameter
@@ -38,6 +38,7 @@ class Tables:
         trainable: Those that are parameters, not statistics.
         notes: What to tell the user.
         lines: File and line that construct each part, by its name, where they are known.
+        returned: File and line that return the outputs, where that is known.
     """
 
     types: Mapping[str, str]
@@ -46,6 +47,7 @@ class Tables:
     trainable: frozenset[str]
     notes: tuple[str, ...]
     lines: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    returned: tuple[str, int] | None = None
 
     @classmethod
     def parse(cls, value: Any, *, place: str) -> Tables:
@@ -58,6 +60,7 @@ class Tables:
             modules = {
                 str(name): (str(row["type"]), dict(row["settings"])) for name, row in value["modules"].items()
             }
+            returned = value.get("returned")
             return cls(
                 types={name: kind for name, (kind, _) in modules.items()},
                 settings={name: settings for name, (_, settings) in modules.items()},
@@ -67,8 +70,9 @@ class Tables:
                 lines={
                     str(name): (str(file), int(line)) for name, (file, line) in value.get("lines", {}).items()
                 },
+                returned=(str(returned[0]), int(returned[1])) if returned else None,
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ReadError(f"the child process wrote invalid tables ({error!r})", place=place) from error
 
 
@@ -92,12 +96,12 @@ def read_exported(
     Raises:
         SourceError: It holds something unknown, or does not fit together.
     """
+    places = {**files, **(beside or {})}
 
     def rows(model: ir.Model) -> Rows:
         settle_reshapes(model)
         settle_splits(model)
         drop_volume_biases(model)
-        places = {**files, **(beside or {})}
         return Rows(mark_calls(model, tables.types, tables.settings, places, tables.lines))
 
     with _naming(place, instead_of=str(path)):
@@ -106,6 +110,7 @@ def read_exported(
     parameters = _parameters(found.model, tables)
     graph = Graph(found.model, found.layers, parameters, found.declared, "pytorch", names, tables.notes)
     graph.notes += tuple(note.replace(str(path), place) for note in found.notes)
+    graph.returned = origin_of(tables.returned, places)
     graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"
     chain(see_through, compose).edit(graph)
     _say_edges(graph)

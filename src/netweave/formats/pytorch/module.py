@@ -25,6 +25,8 @@ from netweave.formats.pytorch.structured_inputs import mapped
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from torch.utils._pytree import TreeSpec
+
 OPSET_VERSION = 22
 
 
@@ -49,7 +51,8 @@ def export(
 
     Returns:
         ``modules`` (class and settings by name), ``state`` (names of stored arrays), ``trainable`` (those
-        that are parameters), ``notes``. JSON values only.
+        that are parameters), ``notes``, ``is_flat`` (whether it returns a tensor, or several in a tuple or
+        list). JSON values only.
 
     Raises:
         ShapeError: Sizes are missing.
@@ -71,7 +74,16 @@ def export(
                 raise
             write(_with_sizes(module, inputs.values), path)
             notes.append("it cannot be written with open sizes: all sizes are those that it was traced with")
-    return describe(module, notes)
+    return describe(module, notes) | {"is_flat": _is_flat(program.call_spec.out_spec)}
+
+
+def _is_flat(outputs: TreeSpec | None) -> bool:
+    """Whether a module returns a tensor, or two or more in a tuple or list that holds nothing else."""
+    if outputs is None:
+        return False
+    parts = outputs.children()
+    is_listed = outputs.type in {tuple, list} and len(parts) > 1
+    return outputs.is_leaf() or (is_listed and all(part.is_leaf() for part in parts))
 
 
 def write(program: torch.export.ExportedProgram, path: Path) -> None:

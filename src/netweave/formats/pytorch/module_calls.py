@@ -84,7 +84,7 @@ def mark_calls(
                     settings=settings.get(name, {}) if is_module else {},
                     origin=_origin(first.nodes, files),
                     call=calls.get(name, 0),
-                    definition=_definition(lines.get(name), files) if is_module else None,
+                    definition=origin_of(lines.get(name), files) if is_module else None,
                 )
             )
             calls[name] = calls.get(name, 0) + 1
@@ -166,7 +166,8 @@ def _origin(nodes: Sequence[ir.Node], files: Mapping[str, str]) -> Origin | None
     return None
 
 
-def _definition(line: tuple[str, int] | None, files: Mapping[str, str]) -> Origin | None:
+def origin_of(line: tuple[str, int] | None, files: Mapping[str, str]) -> Origin | None:
+    """Return a recorded file and line as a place in a file as it was given; None in any other file."""
     return Origin(files[line[0]], line[1]) if line is not None and line[0] in files else None
 
 

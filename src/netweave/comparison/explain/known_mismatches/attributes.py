@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
+from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named, together
 from netweave.comparison.explain.known_mismatches.same_windows import (
     rounding_with_same_windows,
     take_same_windows,
@@ -97,17 +97,42 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
         if (proposal := _rounding(case, node_a, node_b)) is not None and different.keys() <= WINDOWS:
             yield proposal
             continue
+        if (
+            case.b.graph.format == "chainer"
+            and (proposal := _lrn_window(node_a, node_b, different)) is not None
+        ):
+            yield proposal
+            different = {name: row for name, row in different.items() if name not in {"alpha", "size"}}
         for name, (value_a, value_b) in different.items():
             if name in OWN:
                 continue
             yield Proposal(
                 mismatch=mismatch_key(node_b.op_type, name),
                 cause=_cause(node_a, name, value_a, value_b),
-                fix=setting(case.b.graph.format, node_b, name, value_a),
+                fix=setting(case.b.graph.format, node_a, name, value_a),
                 node_a=node_a,
                 node_b=node_b,
                 change=set_attribute(node_b.name, name, value_a),
             )
+
+
+def _lrn_window(node_a: ir.Node, node_b: ir.Node, different: dict[str, tuple[Any, Any]]) -> Proposal | None:
+    """Propose another window where alpha differs by it alone: Chainer multiplies the sum by alpha."""
+    if node_a.op_type != "LRN" or not {"alpha", "size"} <= different.keys():
+        return None
+    (alpha_a, alpha_b), (size_a, size_b) = different["alpha"], different["size"]
+    if not _same(alpha_a / size_a, alpha_b / size_b):
+        return None
+    return Proposal(
+        mismatch=mismatch_key("LRN", "size"),
+        cause=_cause(node_a, "size", size_a, size_b),
+        fix=setting("chainer", node_a, "size", size_a),
+        node_a=node_a,
+        node_b=node_b,
+        change=together(
+            *(set_attribute(node_b.name, name, different[name][0]) for name in ("alpha", "size"))
+        ),
+    )
 
 
 def _rounding(case: Case, node_a: ir.Node, node_b: ir.Node) -> Proposal | None:

@@ -42,11 +42,14 @@ def reordered(case: Case, reader: ir.Node) -> Proposal | None:
         return replace(shuffle_proposal(case, (made_a, node), views_a, views_b), change=unchanged)
     joined = node.op_type == "Concat"
     layers = case.b.graph.layers_of(reader)
+    parts_b = [pair.a if (pair := case.known.get(part)) else None for part in case.b.inputs_of(node)]
     return Proposal(
         mismatch="input-order" if joined else "channel-order",
         cause=f"the channels that {node.op_type} makes stand in another order in B than in A, and "
         f"{(layers[0].name if layers else reader.name)!r}, which reads them, does not follow",
-        fix=in_words_of_order(node) if joined else "put its channels in A's order",
+        fix=in_words_of_order(node, case.a.inputs_of(made_a), parts_b)
+        if joined
+        else "put its channels in A's order",
         node_a=made_a,
         node_b=node,
         change=unchanged,
