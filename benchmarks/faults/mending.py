@@ -4,11 +4,11 @@
 
     python -m benchmarks.faults.mending --corpus CORPUS [--folder FOLDER] [--only caffe-]
 
-Every fault is compared with the net itself. A fault whose fix is in a text file is one with a proposed fix
-that is not about stored arrays; ``mended`` are those whose pair is equal after ``netweave.fixes`` has applied
-the fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet, Chainer
-and Keras what ``benchmarks.faults.run --prepare`` wrote. Keras' are the zoo's functions as files of Python,
-since a ``.keras`` file is no text, and need Keras on PyTorch. Formats that a run leaves out keep their
+Every fault that was planted in a text is compared with the net itself. Its fix is in the text if one is
+proposed that is not about stored arrays; ``mended`` are those whose pair is equal after ``netweave.fixes`` has
+applied the fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet,
+Chainer and Keras what ``benchmarks.faults.run --prepare`` wrote. Keras' are the zoo's functions as files of
+Python, since a ``.keras`` file is no text, and need Keras on PyTorch. Formats that a run leaves out keep their
 counts.
 """
 
@@ -81,12 +81,20 @@ def of_subject(subject: Subject, folder: Path) -> Counter[str]:
     right = load(subject.net, folder / "right")
     counts: Counter[str] = Counter()
     for number, fault in enumerate(subject.faults):
-        counts[outcome(right, fault, folder / f"fault{number}")] += 1
+        if text_of(fault.net) == text_of(subject.net):
+            counts["planted in stored arrays"] += 1
+        else:
+            counts[outcome(right, fault, folder / f"fault{number}")] += 1
     return counts
 
 
+def text_of(net: Net) -> bytes:
+    """Return the file in which a net is written."""
+    return net.files[next(iter(net.files))]
+
+
 def outcome(right: netweave.Graph, fault: Fault, folder: Path) -> str:
-    """Return what becomes of a fault: ``mended``, ``not equal``, ``unreadable``, or why it does not count."""
+    """Return what becomes of a fault in a text: ``mended``, ``unreadable``, or why it does not count."""
     try:
         found = netweave.compare(right, load(fault.net, folder))
     except NetweaveError:
@@ -95,6 +103,7 @@ def outcome(right: netweave.Graph, fault: Fault, folder: Path) -> str:
         return "without effect"
     fixable = [f for f in found.findings if f.fix and not f.latent and not of_arrays(f)]
     if not fixable:
+        print(f"no fix: {fault.kind} at {fault.layer}: {found.sentence}", flush=True)
         return "fix in stored arrays, or none"
     mended = mend(found)
     if not mended.after:

@@ -68,6 +68,49 @@ def test_a_softmax_that_is_left_out_is_computed_of_what_is_returned(tmp_path):
     assert text == RETURNS
 
 
+BLOCKS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, width, stride=1):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, stride=stride, bias=False)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, stride=1)
+        self.conv3 = nn.Conv2d(width, width, 1)
+        self.short = nn.Conv2d(inputs, width, 1, stride=stride)
+
+    def forward(self, x):
+        y = torch.tanh(self.conv1(x))
+        y = torch.tanh(self.conv2(y))
+        return torch.tanh(self.conv3(y) + self.short(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(3, 8), Block(8, 16, 2), Block(16, 16), Block(16, 8, stride=2))
+
+    def forward(self, x):
+        return self.blocks(x)
+"""
+
+
+def test_a_step_that_blocks_have_in_another_layer_is_given_by_the_blocks_parameter(tmp_path):
+    """ResNet's first and second version: the step of a block is that of its first or its second layer."""
+    text, after = mended(
+        tmp_path,
+        BLOCKS,
+        ("width, 1, stride=stride, bias=False)", "width, 1, bias=False)"),
+        ("padding=1, stride=1)", "padding=1, stride=stride)"),
+    )
+    assert after.equal, after.sentence
+    assert text == BLOCKS.replace("1, stride=stride, bias=False", "1, bias=False, stride=stride")
+
+
 def test_a_rectifier_with_a_bound_is_replaced_in_all_layers_that_a_line_makes(tmp_path):
     right = RETURNS.replace("nn.ReLU(),", "*[nn.ReLU() for _ in range(2)],")
     _, after = mended(

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.comparison import INPUT_ORDER, OUTPUT
 from netweave.fixes.cfg import edit_cfg
 from netweave.fixes.missing_layer import copy_layer, copy_line
 from netweave.fixes.prototxt import edit_prototxt
 from netweave.fixes.python_source import edit_python
+from netweave.fixes.shared_lines import edits_for_all
 from netweave.fixes.symbol_json import edit_symbol
 from netweave.fixes.text import NotAppliedError
 
@@ -90,18 +92,29 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
                 _copy_layer(comparison, finding, before, after)
                 applied.append(finding)
                 continue
-            file, line, editor = _place(comparison, finding, wanted)
+            file, line, editor = _place(comparison, finding)
             if file not in before:
                 before[file] = _text(file)
-            if not any(f.place_b == finding.place_b and f.edits == finding.edits for f in applied):
+            edits = edits_for_all(comparison.b.layers, finding, wanted, before[file])
+            if not _is_done(finding, applied):
                 text = after.get(file, before[file])
-                after[file] = editor(text, line, finding.layer_b, finding.edits)
+                after[file] = editor(text, line, finding.layer_b, edits)
         except NotAppliedError as error:
             refused.append(Refusal(finding, str(error)))
         else:
             applied.append(finding)
     after = {file: text for file, text in after.items() if text != before[file]}
     return Mended({file: before[file] for file in after}, after, tuple(applied[::-1]), tuple(refused[::-1]))
+
+
+def _is_done(finding: Finding, applied: Sequence[Finding]) -> bool:
+    """Whether a change that must not be made twice was made for another layer of the line.
+
+    A setting can be written again, and must be where it stands in several calls on the line.
+    """
+    if not {edit.name for edit in finding.edits} & {INPUT_ORDER, OUTPUT}:
+        return False
+    return any(f.place_b == finding.place_b and f.edits == finding.edits for f in applied)
 
 
 def _is_copied(comparison: Comparison, finding: Finding) -> bool:
@@ -151,7 +164,7 @@ def _line(finding: Finding) -> int:
     return int(line) if line.isdecimal() else 0
 
 
-def _place(comparison: Comparison, finding: Finding, wanted: Sequence[Finding]) -> tuple[str, int, Editor]:
+def _place(comparison: Comparison, finding: Finding) -> tuple[str, int, Editor]:
     """Return the file and the line that a fix changes, and what changes it."""
     if not finding.fix:
         raise NotAppliedError("no fix is known")
@@ -167,18 +180,6 @@ def _place(comparison: Comparison, finding: Finding, wanted: Sequence[Finding]) 
     if editor is None or not line or not file.endswith(ends):
         name = Path(file or finding.place_b or net.name).name
         raise NotAppliedError(f"{name} is no text with a line for each layer; change it where it is made")
-    here = [
-        layer
-        for layer in net.layers.values()
-        if finding.place_b in {str(layer.origin), str(layer.definition)}
-    ]
-    types = {layer.type for layer in here if layer.name == finding.layer_b}
-    # other types come from other calls on the line
-    others = {layer.name for layer in here if layer.type in types}
-    mended = {f.layer_b for f in wanted if f.place_b == finding.place_b and f.edits == finding.edits}
-    if others - mended:
-        names = ", ".join(sorted(others - mended)[:4])
-        raise NotAppliedError(f"line {line} also makes {names}, which the change would change as well")
     return file, line, editor
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FUNCTIONS = {
     "ReLU": "relu", "ReLU6": "relu6", "LeakyReLU": "leaky_relu", "ELU": "elu", "SELU": "selu", "GELU": "gelu",
     "Sigmoid": "sigmoid", "Tanh": "tanh", "Softplus": "softplus", "Softsign": "softsign", "Mish": "mish",
-    "Hardswish": "hardswish",
+    "Hardswish": "hardswish", "SiLU": "silu",
     **{f"MaxPool{n}d": f"max_pool{n}d" for n in "123"},
     **{f"AvgPool{n}d": f"avg_pool{n}d" for n in "123"},
 }  # fmt: skip
@@ -37,22 +37,9 @@ CALLED = CLASSES | frozenset(
 )
 
 IN_PLACE = frozenset(
-    {
-        "ReLU",
-        "ReLU6",
-        "LeakyReLU",
-        "ELU",
-        "SELU",
-        "Mish",
-        "Hardswish",
-        "relu",
-        "relu6",
-        "leaky_relu",
-        "elu",
-        "selu",
-        "mish",
-        "hardswish",
-    }
+    name
+    for module in ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "SiLU", "Mish", "Hardswish")
+    for name in (module, FUNCTIONS[module])
 )
 """What of PyTorch takes ``inplace``: a line may call it for what it does to its input alone."""
 

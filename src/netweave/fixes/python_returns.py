@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from netweave.fixes.python_names import assigned_names, parameters_of
 from netweave.fixes.text import NotAppliedError, Replacement
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _owner_of_functions(tree: ast.Module, returned: ast.Return, name: str) -> st
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _holds(node, returned)
     ]
-    hidden = {word for function in functions for word in _own_names(function)}
+    hidden = {name for function in functions for name in parameters_of(function) | assigned_names(function)}
     owners = [owner for owner in _imported_owners(tree) if owner.partition(".")[0] not in hidden]
     if not owners:
         raise NotAppliedError(
@@ -97,24 +98,6 @@ def _imported_owners(tree: ast.Module) -> list[str]:
 
 _RANKS = {"torch": (0, ""), "torch.nn.functional": (1, ""), "torch.nn": (2, ".functional")}
 """Modules from which PyTorch's functions are reached, and how, the shortest first."""
-
-
-def _own_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Return the names that mean something else inside a function: its arguments, and what it assigns."""
-    arguments = function.args
-    given = [
-        *arguments.posonlyargs,
-        *arguments.args,
-        *arguments.kwonlyargs,
-        arguments.vararg,
-        arguments.kwarg,
-    ]
-    stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and _is_stored(node)}
-    return stored | {argument.arg for argument in given if argument is not None}
-
-
-def _is_stored(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
 
 
 def _holds(outer: ast.AST, inner: ast.AST) -> bool:

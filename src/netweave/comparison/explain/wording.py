@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.comparison.explain.pooling_calls import POOLS, pooling_call
 from netweave.comparison.signals import constants_of
 from netweave.graph import attributes_of, default_attributes
+from netweave.passes.specialise import PADDING_RULE_PROP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,6 +167,16 @@ MODULES: dict[str, dict[str, str]] = {
 """How Python files write an activation: modules, layers, functions."""
 
 
+KERAS_INTERPOLATION = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
+
+WHOLE_FUNCTIONS: dict[str, dict[str, str]] = {
+    "darknet": {"Mish": "activation=mish", "Swish": "activation=swish"},
+    "keras": {"Mish": "use Activation('mish')", "Swish": "use Activation('swish')"},
+    "pytorch": {"Mish": "use nn.Mish()", "Swish": "use nn.SiLU()", "HardSwish": "use nn.Hardswish()"},
+}
+"""How files say functions that are several nodes in some net."""
+
+
 def in_words(name: str, value: Any) -> str:
     """Return a value of a setting for people.
 
@@ -254,6 +265,8 @@ def resize_setting(format: str, node: ir.Node, names: AbstractSet[str]) -> str: 
         if mode != "nearest":  # which takes no align_corners
             settings.append(f"align_corners={rule == 'align_corners'}")
         return " ".join(settings)
+    if format == "keras" and rule != "align_corners":  # which no layer of Keras does
+        return f"interpolation='{KERAS_INTERPOLATION[mode]}'"
     if "mode" in names and rule not in {"asymmetric", "half_pixel", "pytorch_half_pixel"}:
         names = names | {"coordinate_transformation_mode"}
     return " ".join(f"{name}={values[name]}" for name in sorted(names, key=lambda name: name != "mode"))
@@ -325,7 +338,8 @@ def _as_module(format: str, node: ir.Node) -> str:  # noqa: A002
     """Return an activation as it is written in the Python of a format."""
     alpha = attributes_of(node).get("alpha")
     written = MODULES[format][node.op_type.lower()]
-    if node.op_type in {"LeakyRelu", "Elu"} and alpha is not None:
+    is_default = node.op_type == "Elu" and alpha == 1  # in every framework
+    if node.op_type in {"LeakyRelu", "Elu"} and alpha is not None and not is_default:
         argument = "slope=" if format == "chainer" and node.op_type == "LeakyRelu" else ""
         return f"use {written}({argument}{alpha:.6g})"
     is_called = format != "chainer" and not written.endswith(")")
@@ -360,10 +374,18 @@ def activation_setting(format: str, node: ir.Node | None) -> str:  # noqa: A002
     return _DARKNET.get(node.op_type, "")
 
 
-def function_setting(format: str, name: str) -> str:  # noqa: A002
-    """Return how a layer's own setting says that it computes a function; empty where none does."""
-    known = {"Mish": "activation=mish", "Swish": "activation=swish"}
-    return known.get(name, "") if format == "darknet" else ""
+def function_setting(format: str, name: str, nodes: Sequence[ir.Node]) -> str:  # noqa: A002
+    """Return how B's files say that a layer computes a function; empty where they have no word for it.
+
+    Args:
+        format: B's format.
+        name: What people call the function.
+        nodes: A's nodes that compute it.
+    """
+    known = WHOLE_FUNCTIONS.get(format, {}).get(name, "")
+    if not known and len(nodes) == 1 and nodes[0].op_type.lower() in MODULES.get(format, {}):
+        return _as_module(format, nodes[0])
+    return known
 
 
 def input_order(order: Sequence[int]) -> str:
@@ -395,6 +417,8 @@ def _padding(format: str, node: ir.Node, value: tuple[int, ...]) -> str:  # noqa
             return f"padding={total.pop()}"
     if format == "onnx":
         return f"pads={list(value)}"
+    if format == "keras" and node.metadata_props.get(PADDING_RULE_PROP) == "SAME_UPPER":
+        return "padding='same'"
     if begin != end:
         return f"padding {begin} before and {end} after, which takes a layer of its own before this one"
     if format == "caffe":

@@ -36,7 +36,7 @@ def function_mismatches(case: Case) -> Iterator[Proposal]:
     yield Proposal(
         mismatch="operator",
         cause=f"A computes {a.name}, B computes {b.name}",
-        fix=function_setting(case.b.graph.format, a.name) or f"compute {a.name}",
+        fix=function_setting(case.b.graph.format, a.name, a.nodes) or f"compute {a.name}",
         node_a=a.nodes[-1],
         node_b=b.nodes[-1],
         change=_Compute(b, a),
