@@ -5,11 +5,11 @@
     python -m benchmarks.faults.mending --corpus CORPUS [--folder FOLDER] [--only caffe-]
 
 Every fault that was planted in a text is compared with the net itself. Its fix is in the text if one is
-proposed that is not about stored arrays; ``mended`` are those whose pair is equal after ``netweave.fixes`` has
-applied the fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet,
+proposed that is not about stored arrays; ``mended`` are those whose pair is equal after the fixes were
+applied and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet,
 Chainer and Keras what ``benchmarks.faults.run --prepare`` wrote. Keras' are the zoo's functions as files of
-Python, since a ``.keras`` file is no text, and need Keras on PyTorch. Formats that a run leaves out keep their
-counts.
+Python, since a ``.keras`` file is no text, and need Keras on PyTorch. Formats that a run leaves out keep
+their counts.
 """
 
 from __future__ import annotations

@@ -27,7 +27,10 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(inplace=True)
+            nn.Conv2d(3, 8, 3, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3),
+            nn.ReLU(inplace=True),
         )
         self.boxes, self.scores = nn.Linear(8, 4), nn.Linear(8, 5)
 
