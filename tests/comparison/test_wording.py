@@ -202,3 +202,16 @@ def test_another_window_of_chainers_normalisation_is_one_setting(a, b, wanted):
     case = Case(Signals(graph), Signals(graph), (a,), (b,))
     proposals = list(attribute_mismatches(case))
     assert {proposal.fix: proposal.mismatch for proposal in proposals} == wanted
+
+
+@pytest.mark.parametrize(
+    ("rank", "op_type", "words"),
+    [
+        (4, "GlobalAveragePool", "use nn.AdaptiveAvgPool2d(1)"),
+        (3, "GlobalMaxPool", "use nn.AdaptiveMaxPool1d(1)"),
+    ],
+)
+def test_a_pooling_over_the_whole_image_is_an_adaptive_one_in_pytorch(rank, op_type, words):
+    made = ir.Value(name="y", shape=ir.Shape([1, 3, 1, 1][:rank]))
+    a = ir.Node("", op_type, [ir.Value(name="x")], outputs=[made])
+    assert operator("pytorch", a, ir.Node("", "AveragePool", [ir.Value(name="x")])) == words

@@ -308,6 +308,7 @@ x = F.relu(F.tanh(x))
 self.act = nn.ReLU6(inplace=True)
 self.act = nn.ReLU(True)
 x = L.ReLU(name=f"b{i}_relu")(L.Multiply(name=f"b{i}_add")([x, y]))
+x = F.avg_pool2d(self.act(x), 7)
 """
 """Lines of Chainer, PyTorch and Keras; the first of them is the eighth."""
 
@@ -339,6 +340,7 @@ x = L.ReLU(name=f"b{i}_relu")(L.Multiply(name=f"b{i}_add")([x, y]))
         (17, "imported", "ReLU(6)", 'x = ReLU(6, name="imported")(x)'),
         (20, "act", "nn.ReLU()", "self.act = nn.ReLU(inplace=True)"),
         (21, "act", "nn.LeakyReLU(0.1)", "self.act = nn.LeakyReLU(0.1, inplace=True)"),
+        (23, "pool", "nn.AdaptiveAvgPool2d(1)", "x = F.adaptive_avg_pool2d(self.act(x), 1)"),
         (22, "b2_add", "Add", 'x = L.ReLU(name=f"b{i}_relu")(L.Add(name=f"b{i}_add")([x, y]))'),
     ],
 )

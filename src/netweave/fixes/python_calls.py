@@ -21,6 +21,8 @@ FUNCTIONS = {
     "Hardswish": "hardswish", "SiLU": "silu",
     **{f"MaxPool{n}d": f"max_pool{n}d" for n in "123"},
     **{f"AvgPool{n}d": f"avg_pool{n}d" for n in "123"},
+    **{f"AdaptiveMaxPool{n}d": f"adaptive_max_pool{n}d" for n in "123"},
+    **{f"AdaptiveAvgPool{n}d": f"adaptive_avg_pool{n}d" for n in "123"},
 }  # fmt: skip
 """PyTorch's function of each module that a fix may name: the line may call either."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.graph import attributes_of
+from netweave.graph import attributes_of, known_shape
 from netweave.graph.ops.pooling import PoolWindows
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 POOLS = {"MaxPool": "max", "GlobalMaxPool": "max", "AveragePool": "average", "GlobalAveragePool": "average"}
 """Operators that pool, and how."""
+
+
+_PYTORCH = {"max": "Max", "average": "Avg"}
 
 
 def pooling_call(format: str, node: ir.Node) -> str:  # noqa: A002
@@ -28,7 +31,11 @@ def pooling_call(format: str, node: ir.Node) -> str:  # noqa: A002
         # the class says which pooling it is, and its settings are those of the other one; Keras' padding has
         # no numbers that could be written
         return f"{'Global' if is_global else ''}{'Max' if kind == 'max' else 'Average'}Pooling2D"
-    if is_global or format not in _CALLS:
+    if is_global:
+        shape = known_shape(node.outputs[0])
+        is_known = format == "pytorch" and shape is not None
+        return f"nn.Adaptive{_PYTORCH[kind]}Pool{len(shape or ()) - 2}d(1)" if is_known else ""
+    if format not in _CALLS:
         return ""
     windows = PoolWindows.of(node.domain, attributes_of(node))
     if windows.begin != windows.end or any(size != 1 for size in windows.dilations):
@@ -39,7 +46,7 @@ def pooling_call(format: str, node: ir.Node) -> str:  # noqa: A002
 def _pytorch(kind: str, windows: PoolWindows) -> str:
     if windows.rounding not in {"floor", "ceil", "caffe"}:
         return ""
-    name = f"nn.{'Max' if kind == 'max' else 'Avg'}Pool{len(windows.kernel)}d"
+    name = f"nn.{_PYTORCH[kind]}Pool{len(windows.kernel)}d"
     counts = "" if kind == "max" or windows.counts_padding else ", count_include_pad=False"
     given = _sizes(windows, "kernel_size", "stride", "padding")
     return f"{name}({given}, ceil_mode={windows.rounding != 'floor'}{counts})"
