@@ -475,3 +475,27 @@ def test_a_function_more_is_computed_of_what_is_returned(imports, value, edit, w
 def test_what_is_returned_otherwise_is_left_alone(text, edit, why):
     with pytest.raises(NotAppliedError, match=why):
         edit_python(text, 5, "", [Edit(OUTPUT, edit)])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "nn.Conv2d(\n    8,  # channels\n    4,\n    kernel_size=1\n)\n",
+            "nn.Conv2d(\n    8,  # channels\n    4,\n    kernel_size=1,\n    padding=1,\n    bias=False\n)\n",
+        ),
+        (
+            "nn.Conv2d(\r\n    8, 4, 3,  # no padding\r\n)\r\n",
+            "nn.Conv2d(\r\n    8, 4, 3,  # no padding\r\n    padding=1,\r\n    bias=False,\r\n)\r\n",
+        ),
+        ("nn.Conv2d(8, 4,\n          (3))\n", "nn.Conv2d(8, 4,\n          (3), padding=1, bias=False)\n"),
+        ("nn.Conv2d(8, 4, 3, )\n", "nn.Conv2d(8, 4, 3, padding=1, bias=False )\n"),
+        ("nn.Conv2d(8, 4, 3, bias=b, **more)\n", None),
+    ],
+)
+def test_arguments_that_are_added_stand_behind_the_others(text, wanted):
+    if wanted is None:  # more may hold the padding, which would be given twice
+        with pytest.raises(NotAppliedError, match="no call at line 1 is known to take padding"):
+            edit_python(text, 1, "conv", edits(padding="1", bias="False"))
+        return
+    assert edit_python(text, 1, "conv", edits(padding="1", bias="False")) == wanted

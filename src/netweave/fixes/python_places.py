@@ -36,6 +36,10 @@ class Places:
         """Return a stretch of the text."""
         return self._text[start:end]
 
+    def line_start(self, place: int) -> int:
+        """Return where the line begins in which a character stands."""
+        return self._text.rfind("\n", 0, place) + 1
+
     def _place(self, line: int, column: int) -> int:
         before = self._lines[line - 1].encode()[:column].decode()
         return self._starts[line - 1] + len(before)

@@ -6,11 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from netweave.comparison import INPUT_ORDER, OPERATOR, OUTPUT
+from netweave.fixes.python_arguments import argument_changes, callee, takes_argument
 from netweave.fixes.python_arithmetic import ARITHMETIC, arithmetic_changes
 from netweave.fixes.python_calls import is_named, operator_changes, order_changes
 from netweave.fixes.python_places import Places
 from netweave.fixes.python_returns import output_changes
-from netweave.fixes.signatures import FORMER_NAMES, position, takes
 from netweave.fixes.text import NotAppliedError, Replacement, replaced
 
 if TYPE_CHECKING:
@@ -36,14 +36,9 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
             raise NotAppliedError("what is called or joined, and settings besides: change one by hand")
         return replaced(text, _call_changes(tree, line, layer, moved[0], places))
     call = _call(tree, line, layer, edits)
-    changes = [change for edit in edits if (change := _change(call, edit, places)) is not None]
-    added = ", ".join(f"{edit.name}={edit.value}" for edit in edits if _value(call, edit.name) is None)
-    end = places.of(call)[1] - 1
-    # behind a comma that ends the arguments, or in empty brackets, there is no further comma
-    for words in (f", {added}", added) if added else ("",):
-        changed = replaced(text, [*changes, Replacement(end, end, words)])
-        if _is_python(changed):
-            return changed
+    changed = replaced(text, argument_changes(call, edits, places))
+    if _is_python(changed):
+        return changed
     raise NotAppliedError(f"the arguments at line {line} are written in a way that cannot be changed safely")
 
 
@@ -78,12 +73,12 @@ def _is_python(text: str) -> bool:
 def _call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast.Call:
     """Return the innermost call at a line that takes the arguments."""
     calls = _calls_at(tree, line)
-    taking = [call for call in calls if all(_takes(call, edit.name) for edit in edits)]
+    taking = [call for call in calls if all(takes_argument(call, edit.name) for edit in edits)]
     names = ", ".join(edit.name for edit in edits)
     if not taking or any(_is_call_of(call, _attribute(layer)) for call in calls):
         # the line is that of the call in forward; the settings stand where the module is made
         made = _module(tree, layer)
-        taking = [made] if made is not None and all(_takes(made, edit.name) for edit in edits) else []
+        taking = [made] if made is not None and all(takes_argument(made, edit.name) for edit in edits) else []
     if not taking:
         raise NotAppliedError(f"no call at line {line} is known to take {names}")
     inner = [call for call in taking if not any(_holds(call, other) for other in taking)]
@@ -117,7 +112,7 @@ def _module(tree: ast.Module, layer: str) -> ast.Call | None:
     if not place.isdecimal():
         return call
     inner = call.args[int(place)] if int(place) < len(call.args) else None
-    return inner if isinstance(inner, ast.Call) and _callee(call) == "Sequential" else None
+    return inner if isinstance(inner, ast.Call) and callee(call) == "Sequential" else None
 
 
 def _is_call_of(call: ast.Call, attribute: str) -> bool:
@@ -137,18 +132,6 @@ def _attribute(layer: str) -> str:
     return (owner.rpartition(".")[2] if place.isdecimal() else place) or layer
 
 
-def _takes(call: ast.Call, name: str) -> bool:
-    callee = _callee(call)
-    if any(isinstance(argument, ast.Starred) for argument in call.args):
-        return False
-    return _named_value(call, name) is not None or takes(callee, name)
-
-
-def _callee(call: ast.Call) -> str:
-    function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
 def _holds(outer: ast.Call, inner: ast.Call) -> bool:
     return outer is not inner and any(node is inner for node in ast.walk(outer))
 
@@ -160,25 +143,3 @@ def _targets(tree: ast.Module, call: ast.Call) -> set[str]:
         if isinstance(node, ast.Assign) and any(inner is call for inner in ast.walk(node.value)):
             found |= {t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in node.targets}
     return found
-
-
-def _value(call: ast.Call, name: str) -> ast.expr | None:
-    """Return what an argument is given, by name or by position."""
-    named = _named_value(call, name)
-    place = position(_callee(call), name)
-    if named is not None or place is None:
-        return named
-    return call.args[place] if place < len(call.args) else None
-
-
-def _named_value(call: ast.Call, name: str) -> ast.expr | None:
-    names = {name, FORMER_NAMES.get((_callee(call), name))}
-    return next((keyword.value for keyword in call.keywords if keyword.arg in names), None)
-
-
-def _change(call: ast.Call, edit: Edit, places: Places) -> Replacement | None:
-    value = _value(call, edit.name)
-    if value is None:
-        return None
-    start, end = places.of(value)
-    return Replacement(start, end, edit.value)
