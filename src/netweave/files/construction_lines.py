@@ -1,4 +1,4 @@
-"""The line of the source that constructs each module or layer: where its settings stand, and fixes go."""
+"""The lines of the source that construct each module or layer: where its settings stand, and fixes go."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 MAX_FRAMES = 50
 """A constructor is looked for no further up than this."""
 
-Lines = WeakKeyDictionary[Any, tuple[str, int]]
+MAX_CALLERS = 8
+"""So many lines are recorded of those that led to a constructor."""
+
+Lines = WeakKeyDictionary[Any, tuple[tuple[str, int], ...]]
+"""Files and lines by what they construct: that which constructs it first, then those that called this one."""
 
 
 @contextmanager
 def recording(base: type, files: Collection[str]) -> Iterator[Lines]:
-    """Record the file and the line that construct each module, until the context ends.
+    """Record the lines that construct each module, until the context ends.
 
     Args:
         base: What all modules are: ``torch.nn.Module``, ``keras.Layer``.
@@ -31,21 +35,22 @@ def recording(base: type, files: Collection[str]) -> Iterator[Lines]:
 
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        place = _caller(self, sys._getframe(1), files)
-        if place is not None:
-            lines[self] = place
+        places = _callers(self, sys._getframe(1), files)
+        if places:
+            lines[self] = places
 
     with patch.object(base, "__init__", initialise):
         yield lines
 
 
-def _caller(module: Any, frame: FrameType | None, files: Collection[str]) -> tuple[str, int] | None:
-    """Return the innermost line of the files outside of the module's own constructors."""
+def _callers(module: Any, frame: FrameType | None, files: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """Return the lines of the files outside of the module's own constructors, the innermost first."""
+    found: list[tuple[str, int]] = []
     for _ in range(MAX_FRAMES):
-        if frame is None:
-            return None
+        if frame is None or len(found) == MAX_CALLERS:
+            break
         is_own = frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is module
         if not is_own and frame.f_code.co_filename in files:
-            return frame.f_code.co_filename, frame.f_lineno
+            found.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    return None
+    return tuple(found)

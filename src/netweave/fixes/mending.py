@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,15 +11,17 @@ from netweave.comparison import INPUT_ORDER, OUTPUT
 from netweave.fixes.cfg import edit_cfg
 from netweave.fixes.missing_layer import copy_layer, copy_line
 from netweave.fixes.prototxt import edit_prototxt
+from netweave.fixes.python_callers import edit_caller
 from netweave.fixes.python_source import edit_python
-from netweave.fixes.shared_lines import edits_for_all
+from netweave.fixes.shared_lines import changes_for_all
 from netweave.fixes.symbol_json import edit_symbol
 from netweave.fixes.text import NotAppliedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from netweave.comparison import Comparison, Edit, Finding
+    from netweave.fixes.shared_lines import Change
 
     Editor = Callable[[str, int, str, Sequence[Edit]], str]
 
@@ -81,40 +83,110 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
         findings: Findings of it whose fixes are applied; those with an effect by default.
     """
     wanted = [f for f in comparison.findings if not f.latent] if findings is None else list(findings)
-    before: dict[str, str] = {}
-    after: dict[str, str] = {}
-    applied, refused = [], []
-    # from the last line up, since a line that is added moves all that follow; findings without a line of B
-    # come last, and look for their place by name
-    for finding in sorted(wanted, key=_line, reverse=True):
+    texts = _Texts()
+    refused: dict[int, str] = {}
+    planned: dict[int, list[Change]] = {}
+    for finding in wanted:
         try:
-            if not finding.edits and _is_copied(comparison, finding):
-                _copy_layer(comparison, finding, before, after)
-                applied.append(finding)
-                continue
-            file, line, editor = _place(comparison, finding)
-            if file not in before:
-                before[file] = _text(file)
-            edits = edits_for_all(comparison.b.layers, finding, wanted, before[file])
-            if not _is_done(finding, applied):
-                text = after.get(file, before[file])
-                after[file] = editor(text, line, finding.layer_b, edits)
+            planned[id(finding)] = _changes(comparison, finding, wanted, texts)
         except NotAppliedError as error:
-            refused.append(Refusal(finding, str(error)))
-        else:
-            applied.append(finding)
-    after = {file: text for file, text in after.items() if text != before[file]}
-    return Mended({file: before[file] for file in after}, after, tuple(applied[::-1]), tuple(refused[::-1]))
+            refused[id(finding)] = str(error)
+    for finding in _at_odds([f for f in wanted if id(f) in planned], planned):
+        refused[id(finding)] = "another fix gives its parameter to another layer; compare again after that"
+        del planned[id(finding)]
+    while failure := _change_all(comparison, [f for f in wanted if id(f) in planned], planned, texts):
+        finding, why = failure
+        refused[id(finding)] = why
+        del planned[id(finding)]
+    after = {file: text for file, text in texts.after.items() if text != texts.before[file]}
+    return Mended(
+        {file: texts.before[file] for file in after},
+        after,
+        tuple(finding for finding in wanted if id(finding) in planned),
+        tuple(Refusal(finding, refused[id(finding)]) for finding in wanted if id(finding) in refused),
+    )
 
 
-def _is_done(finding: Finding, applied: Sequence[Finding]) -> bool:
-    """Whether a change that must not be made twice was made for another layer of the line.
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The texts of B's files, as they are and as they become."""
 
-    A setting can be written again, and must be where it stands in several calls on the line.
+    before: dict[str, str] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+
+    def read(self, file: str) -> str:
+        """Return the text of a file as it is."""
+        if file not in self.before:
+            self.before[file] = self.after[file] = _text(file)
+        return self.before[file]
+
+
+def _changes(
+    comparison: Comparison, finding: Finding, wanted: Sequence[Finding], texts: _Texts
+) -> list[Change]:
+    """Return where a fix changes what, after trying each; nothing for one that copies a layer of A."""
+    if not finding.edits and _is_copied(comparison, finding):
+        return []
+    file, editor = _place(comparison, finding)
+    texts.read(file)
+    changes = changes_for_all(comparison.b.layers, finding, wanted, texts.read)
+    for change in changes:
+        _changed(texts.read(change.file), change, finding, editor)
+    return changes
+
+
+def _at_odds(findings: Sequence[Finding], planned: Mapping[int, list[Change]]) -> list[Finding]:
+    """Return findings whose fix changes a parameter that another fix gives to one layer more."""
+    changes = [change for finding in findings for change in planned[id(finding)]]
+    given = {
+        (change.file, edit.value) for change in changes if change.passed is None for edit in change.edits
+    }
+    return [
+        finding
+        for finding in findings
+        if any(
+            change.passed is not None and (change.file, change.passed.parameter) in given
+            for change in planned[id(finding)]
+        )
+    ]
+
+
+def _change_all(
+    comparison: Comparison, findings: Sequence[Finding], planned: Mapping[int, list[Change]], texts: _Texts
+) -> tuple[Finding, str] | None:
+    """Change the texts by all that is planned; return a finding whose fix does not go with the others.
+
+    From the last line up, since a line that is added moves all that follow. Layers that are copied from A
+    come last, and look for their place by name.
     """
-    if not {edit.name for edit in finding.edits} & {INPUT_ORDER, OUTPUT}:
-        return False
-    return any(f.place_b == finding.place_b and f.edits == finding.edits for f in applied)
+    texts.after.update(texts.before)
+    changes = [(change, finding) for finding in findings for change in planned[id(finding)]]
+    done: set[tuple[str, int, tuple[Edit, ...]]] = set()
+    for change, finding in sorted(changes, key=lambda row: -row[0].line):
+        # a setting can be written again, and must be where it stands in several calls on the line
+        key = (change.file, change.line, change.edits)
+        if key in done and {edit.name for edit in change.edits} & {INPUT_ORDER, OUTPUT}:
+            continue
+        done.add(key)
+        try:
+            text = texts.after[change.file]
+            texts.after[change.file] = _changed(text, change, finding, _place(comparison, finding)[1])
+        except NotAppliedError as error:
+            return finding, str(error)
+    for finding in findings:
+        if not planned[id(finding)]:
+            try:
+                _copy_layer(comparison, finding, texts)
+            except NotAppliedError as error:
+                return finding, str(error)
+    return None
+
+
+def _changed(text: str, change: Change, finding: Finding, editor: Editor) -> str:
+    """Return a text with one change made."""
+    if change.passed is not None:
+        return edit_caller(text, change.line, change.passed, change.edits[0].value)
+    return editor(text, change.line, finding.layer_b, change.edits)
 
 
 def _is_copied(comparison: Comparison, finding: Finding) -> bool:
@@ -130,20 +202,17 @@ def _is_python(files: Sequence[str]) -> bool:
     return any(file.endswith(".py") for file in files)
 
 
-def _copy_layer(
-    comparison: Comparison, finding: Finding, before: dict[str, str], after: dict[str, str]
-) -> None:
+def _copy_layer(comparison: Comparison, finding: Finding, texts: _Texts) -> None:
     if not comparison.a.files or not comparison.b.files:
         raise NotAppliedError("the nets were not read from files")
     file = comparison.b.files[0]
-    if file not in before:
-        before[file] = _text(file)
+    texts.read(file)
     file_a, _, line = finding.place_a.rpartition(":")
-    text_a, text_b = _text(file_a), after.get(file, before[file])
+    text_a, text_b = _text(file_a), texts.after[file]
     if not _is_python([file]):
-        after[file] = copy_layer(text_a, text_b, finding.layer_a)
+        texts.after[file] = copy_layer(text_a, text_b, finding.layer_a)
     elif line.isdecimal():
-        after[file] = copy_line(text_a, text_b, int(line))
+        texts.after[file] = copy_line(text_a, text_b, int(line))
     else:
         raise NotAppliedError(f"where {finding.layer_a} stands in {Path(file_a or line).name} is not known")
 
@@ -164,8 +233,8 @@ def _line(finding: Finding) -> int:
     return int(line) if line.isdecimal() else 0
 
 
-def _place(comparison: Comparison, finding: Finding) -> tuple[str, int, Editor]:
-    """Return the file and the line that a fix changes, and what changes it."""
+def _place(comparison: Comparison, finding: Finding) -> tuple[str, Editor]:
+    """Return the file that a fix changes, and what changes it."""
     if not finding.fix:
         raise NotAppliedError("no fix is known")
     if not finding.edits:
@@ -180,7 +249,7 @@ def _place(comparison: Comparison, finding: Finding) -> tuple[str, int, Editor]:
     if editor is None or not line or not file.endswith(ends):
         name = Path(file or finding.place_b or net.name).name
         raise NotAppliedError(f"{name} is no text with a line for each layer; change it where it is made")
-    return file, line, editor
+    return file, editor
 
 
 def _text(file: str) -> str:

@@ -48,10 +48,10 @@ def argument_changes(call: ast.Call, edits: Sequence[Edit], places: Places) -> l
     given = [(edit, argument_of(call, edit.name)) for edit in edits]
     changes = [Replacement(*places.of(value), edit.value) for edit, value in given if value is not None]
     added = [f"{edit.name}={edit.value}" for edit, value in given if value is None]
-    return [*changes, *(_added(call, added, places) if added else [])]
+    return [*changes, *(added_arguments(call, added, places) if added else [])]
 
 
-def _added(call: ast.Call, words: Sequence[str], places: Places) -> list[Replacement]:
+def added_arguments(call: ast.Call, words: Sequence[str], places: Places) -> list[Replacement]:
     """Return the changes that write arguments behind the others, on a line of their own if those have it."""
     end = places.of(call)[1] - 1
     given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]

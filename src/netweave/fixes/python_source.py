@@ -35,7 +35,7 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
         if len(edits) > 1:
             raise NotAppliedError("what is called or joined, and settings besides: change one by hand")
         return replaced(text, _call_changes(tree, line, layer, moved[0], places))
-    call = _call(tree, line, layer, edits)
+    call = find_call(tree, line, layer, edits)
     changed = replaced(text, argument_changes(call, edits, places))
     if _is_python(changed):
         return changed
@@ -70,8 +70,12 @@ def _is_python(text: str) -> bool:
     return True
 
 
-def _call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast.Call:
-    """Return the innermost call at a line that takes the arguments."""
+def find_call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast.Call:
+    """Return the innermost call at a line that takes the arguments.
+
+    Raises:
+        NotAppliedError: There is none, or which one makes the layer is not clear.
+    """
     calls = _calls_at(tree, line)
     taking = [call for call in calls if all(takes_argument(call, edit.name) for edit in edits)]
     names = ", ".join(edit.name for edit in edits)

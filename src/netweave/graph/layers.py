@@ -49,6 +49,8 @@ class Layer:
         call: Which call of a shared or unrolled layer this is, from 0.
         definition: Where the source states its settings, if that is not where the layer stands: the line that
             constructs a module.
+        callers: The lines that called the function or class in which the definition stands, and those that
+            called these: a setting may be an argument there.
     """
 
     key: str
@@ -61,6 +63,7 @@ class Layer:
     origin: Origin | None = None
     call: int = 0
     definition: Origin | None = None
+    callers: tuple[Origin, ...] = ()
 
     @property
     def place(self) -> str:

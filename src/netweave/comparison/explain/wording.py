@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.explain.pooling_calls import POOLS, pooling_call
 from netweave.comparison.signals import constants_of
-from netweave.graph import attributes_of, default_attributes
+from netweave.graph import attributes_of, default_attributes, known_shape
 from netweave.passes.specialise import PADDING_RULE_PROP
 
 if TYPE_CHECKING:
@@ -167,6 +167,9 @@ MODULES: dict[str, dict[str, str]] = {
 """How Python files write an activation: modules, layers, functions."""
 
 
+KERAS_REDUCTIONS = {"ReduceMean": "GlobalAverage", "ReduceMax": "GlobalMax"}
+"""Keras' poolings over the whole image, by the operators that they are read as."""
+
 KERAS_INTERPOLATION = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
 
 WHOLE_FUNCTIONS: dict[str, dict[str, str]] = {
@@ -313,25 +316,33 @@ def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A00
         return f"negative_slope: {slope:.6g}"  # both are layers of type ReLU
     if format == "darknet" and node_a.op_type == "LeakyRelu":
         return activation_setting(format, node_a) if node_b.op_type in _DARKNET else ""
-    if {node_a.op_type, node_b.op_type} <= POOLS.keys() and format in MODULES:
-        call = pooling_call(format, node_a)
-        return f"use {call}" if call else ""
-    if node_a.op_type == "Clip" and node_b.op_type.lower() in MODULES.get(format, {}):
-        return _bounded_rectifier(format, node_a)
-    signs = ARITHMETIC.get(format, {})
-    if {node_a.op_type, node_b.op_type} <= signs.keys():
-        # one that adds or multiplies by a number has that number in the file as well
-        return "" if constants_of(node_a) or constants_of(node_b) else signs[node_a.op_type]
-    names = MODULES.get(format, {})
-    is_activation = node_b.op_type.lower() in names or (
-        node_b.op_type == "Clip" and bool(_bounded_rectifier(format, node_b))
-    )
-    if node_a.op_type.lower() in names and is_activation:
-        return _as_module(format, node_a)
+    if format in MODULES:
+        return _python_operator(format, node_a, node_b)
     for table in OPERATORS.get(format, ()):
         if node_a.op_type in table and node_b.op_type in table and node_a.op_type != node_b.op_type:
             return table[node_a.op_type]
     return ""
+
+
+def _python_operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A002
+    """Return what a line of Python would call to compute A's operator; empty if nothing is known."""
+    if format == "keras" and {node_a.op_type, node_b.op_type} <= KERAS_REDUCTIONS.keys():
+        rank = len(known_shape(node_a.inputs[0]) or (0,) * 4) - 2
+        return f"use {KERAS_REDUCTIONS[node_a.op_type]}Pooling{rank}D"
+    if {node_a.op_type, node_b.op_type} <= POOLS.keys():
+        call = pooling_call(format, node_a)
+        return f"use {call}" if call else ""
+    if node_a.op_type == "Clip" and node_b.op_type.lower() in MODULES[format]:
+        return _bounded_rectifier(format, node_a)
+    signs = ARITHMETIC[format]
+    if {node_a.op_type, node_b.op_type} <= signs.keys():
+        # one that adds or multiplies by a number has that number in the file as well
+        return "" if constants_of(node_a) or constants_of(node_b) else signs[node_a.op_type]
+    names = MODULES[format]
+    is_activation = node_b.op_type.lower() in names or (
+        node_b.op_type == "Clip" and bool(_bounded_rectifier(format, node_b))
+    )
+    return _as_module(format, node_a) if node_a.op_type.lower() in names and is_activation else ""
 
 
 def _as_module(format: str, node: ir.Node) -> str:  # noqa: A002

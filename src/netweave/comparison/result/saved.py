@@ -75,6 +75,7 @@ def _layer(row: dict[str, Any]) -> Layer:
         origin=Origin(**row["origin"]) if row["origin"] else None,
         call=row["call"],
         definition=Origin(**row["definition"]) if row.get("definition") else None,
+        callers=tuple(Origin(**place) for place in row.get("callers", ())),
     )
 
 

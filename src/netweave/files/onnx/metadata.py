@@ -139,6 +139,7 @@ def _layer(row: Mapping[str, Any]) -> Layer:
             "settings": _mapping(row["settings"]),
             "origin": _origin(row["origin"]),
             "definition": _origin(row.get("definition")),
+            "callers": tuple(place for caller in row.get("callers", ()) if (place := _origin(caller))),
         }
         | {name: _texts(row[name]) for name in ("inputs", "outputs", "parameters")}
         | {name: _text(row[name]) for name in ("key", "name", "type")}

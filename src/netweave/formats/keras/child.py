@@ -39,7 +39,7 @@ def _lines(model: Any, constructed: Lines, *, before: str = "") -> dict[str, int
     for layer in getattr(model, "layers", ()):
         name = f"{before}{layer.name}"
         if layer in constructed:
-            lines[name] = constructed[layer][1]
+            lines[name] = constructed[layer][0][1]
         lines |= _lines(layer, constructed, before=f"{name}/")
     return lines
 

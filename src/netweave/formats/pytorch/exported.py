@@ -37,7 +37,8 @@ class Tables:
         state: Names of the stored arrays, in the module's order.
         trainable: Those that are parameters, not statistics.
         notes: What to tell the user.
-        lines: File and line that construct each part, by its name, where they are known.
+        lines: Files and lines that construct each part, the innermost first, by its name, where they are
+            known.
         returned: File and line that return the outputs, where that is known.
     """
 
@@ -46,7 +47,7 @@ class Tables:
     state: tuple[str, ...]
     trainable: frozenset[str]
     notes: tuple[str, ...]
-    lines: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    lines: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     returned: tuple[str, int] | None = None
 
     @classmethod
@@ -68,7 +69,8 @@ class Tables:
                 trainable=frozenset(map(str, value["trainable"])),
                 notes=tuple(str(note)[:500] for note in value["notes"]),
                 lines={
-                    str(name): (str(file), int(line)) for name, (file, line) in value.get("lines", {}).items()
+                    str(name): tuple((str(file), int(line)) for file, line in places)
+                    for name, places in value.get("lines", {}).items()
                 },
                 returned=(str(returned[0]), int(returned[1])) if returned else None,
             )

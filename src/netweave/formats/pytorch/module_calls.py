@@ -56,7 +56,7 @@ def mark_calls(
     types: Mapping[str, str],
     settings: Mapping[str, dict[str, Any]],
     files: Mapping[str, str],
-    lines: Mapping[str, tuple[str, int]],
+    lines: Mapping[str, tuple[tuple[str, int], ...]],
 ) -> LayerTable:
     """Return one layer per call of a module without parts, and of a function outside of these.
 
@@ -65,7 +65,7 @@ def mark_calls(
         types: Class of each module, by name.
         settings: Settings of each module, by name.
         files: Files as given, by their full paths, for origins.
-        lines: File and line that construct each module, by name, where they are known.
+        lines: Files and lines that construct each module, the innermost first, by name, where known.
     """
     steps = _steps(model)
     parents = {scope for step in steps for scope in step.scopes[:-1]}
@@ -76,6 +76,8 @@ def mark_calls(
             is_module = name == first.scopes[-1]
             kind = types.get(name) or first.types[-1] if is_module else first.function
             key = table.free_key(name)
+            places = [origin_of(line, files) for line in lines.get(name, ())] if is_module else []
+            known = [place for place in places if place is not None]
             table.add(
                 Layer(
                     key=key,
@@ -84,7 +86,8 @@ def mark_calls(
                     settings=settings.get(name, {}) if is_module else {},
                     origin=_origin(first.nodes, files),
                     call=calls.get(name, 0),
-                    definition=origin_of(lines.get(name), files) if is_module else None,
+                    definition=known[0] if known else None,
+                    callers=tuple(known[1:]),
                 )
             )
             calls[name] = calls.get(name, 0) + 1
