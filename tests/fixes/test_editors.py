@@ -424,6 +424,8 @@ def test_of_several_operations_or_none_no_sign_is_changed(text):
         ("x = BatchNormalization(-1)(x)", "epsilon", "1e-3", "x = BatchNormalization(-1, epsilon=1e-3)(x)"),
         ("x = LeakyReLU(alpha=0.3)(x)", "negative_slope", "0.1", "x = LeakyReLU(alpha=0.1)(x)"),
         ("L.DepthwiseConvolution2D(8, 1, 3, 1, 1)", "pad", "0", "L.DepthwiseConvolution2D(8, 1, 3, 1, 0)"),
+        ("L.ZeroPadding2D(((0, 1), 0))", "padding", "((1, 0), (1, 0))", "L.ZeroPadding2D(((1, 0), (1, 0)))"),
+        ("self.pad = nn.ZeroPad2d(1)", "padding", "(0, 1, 0, 1)", "self.pad = nn.ZeroPad2d((0, 1, 0, 1))"),
         ("h = F.clipped_relu(h, 20)", "z", "6", "h = F.clipped_relu(h, 6)"),
     ],
 )  # fmt: skip

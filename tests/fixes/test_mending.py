@@ -29,7 +29,7 @@ blocks = [
 
 
 def comparison(file: Path, steps: dict[str, tuple[int, int]], wanted: dict[str, int]) -> Comparison:
-    """Compare blocks, made by the lines from the tenth on, by the steps of their layers as they are and wanted."""
+    """Compare blocks, made by the lines from the tenth on, by the steps that their layers have and want."""
     layers, findings = [], []
     for number, (name, own) in enumerate(steps.items()):
         for place, (line, layer) in enumerate(((3, "first"), (7, "second"))):

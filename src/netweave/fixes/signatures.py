@@ -69,6 +69,7 @@ _ROWS: dict[str, str] = {
     "DepthwiseConv2D": "kernel_size strides padding depth_multiplier data_format dilation_rate",
     "UpSampling2D": "size data_format interpolation",
     "ZeroPadding2D": "padding data_format",
+    "ZeroPad2d": "padding",
     "Dense": "units activation use_bias",
 }
 

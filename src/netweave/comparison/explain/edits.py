@@ -10,7 +10,7 @@ from netweave.comparison.result.comparison import INPUT_ORDER, OPERATOR, Edit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_VALUE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)|\[[^\[\]]*\]|[-+]?\w[\w.+-]*)"""
+_VALUE = r"""(?:"[^"]*"|'[^']*'|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\]|[-+]?\w[\w.+-]*)"""
 _PAIR = re.compile(rf"(\w+)(?::\ |=)({_VALUE})", re.VERBOSE)
 _ORDER = re.compile(r"put the inputs in the order (\d+(?:, \d+)+)")
 _CALL = re.compile(r"use ([A-Za-z_][\w.]*(?:\((?:[^()]|\([^()]*\))*\))?)")

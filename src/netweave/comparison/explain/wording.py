@@ -443,6 +443,28 @@ def _padding(format: str, node: ir.Node, value: tuple[int, ...]) -> str:  # noqa
     return f"pad=({', '.join(map(str, begin))})"
 
 
+def padding_layer_setting(format: str, pairs: Sequence[Sequence[int]], axes: Sequence[int]) -> str:  # noqa: A002
+    """Return how the files of a format say what a layer pads images by; empty where they have no such layer.
+
+    Args:
+        format: The format.
+        pairs: What is added before and after each axis.
+        axes: The axes along which the nets differ.
+
+    >>> padding_layer_setting("keras", [(0, 0), (0, 1), (2, 3), (0, 0)], [1])
+    'padding=((0, 1), (2, 3))'
+    >>> padding_layer_setting("pytorch", [(0, 0), (0, 0), (0, 1), (2, 3)], [2, 3])
+    'padding=(2, 3, 0, 1)'
+    """
+    first = 1 if format == "keras" and 1 in axes else 2  # an image of Keras may have its channels last
+    rows = [tuple(pair) for pair in pairs[first : first + 2]]
+    if len(pairs) != 4 or any(any(pair) for pair in (*pairs[:first], *pairs[first + 2 :])):
+        return ""
+    if format == "keras":
+        return f"padding={tuple(rows)}"
+    return f"padding={(*rows[1], *rows[0])}" if format == "pytorch" else ""
+
+
 def in_groups(count_a: int, count_b: int) -> str:
     """Say that two convolutions read their channels in other numbers of groups.
 

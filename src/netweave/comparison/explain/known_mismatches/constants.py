@@ -13,7 +13,7 @@ from netweave.comparison.explain.known_mismatches.filters import DENSE, in_input
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.known_mismatches.resizing import same_size
 from netweave.comparison.explain.known_mismatches.rounding import rounding_of
-from netweave.comparison.explain.wording import slope_setting
+from netweave.comparison.explain.wording import padding_layer_setting, slope_setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.metric import FACTOR_TOLERANCE, differing, relative_error
 from netweave.comparison.signals import constants_of, is_constant
@@ -72,7 +72,7 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             continue
         array_b = _numpy(value_b)
         if array_b is not None and node_b.op_type == "Pad" and index == 1:
-            yield from _amounts(node_a, node_b, array_a, array_b)
+            yield from _amounts(case, node_a, node_b, array_a, array_b)
         if array_b is None or array_b.dtype.kind != "f":
             continue
         is_slope = node_b.op_type == "PRelu"
@@ -143,7 +143,9 @@ def _slope_sharing(
     )
 
 
-def _amounts(node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray) -> Iterator[Proposal]:
+def _amounts(
+    case: Case, node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray
+) -> Iterator[Proposal]:
     """Propose what A's Pad adds at the begins and ends of all axes."""
     if a.shape != b.shape or np.array_equal(a, b):
         return
@@ -154,7 +156,7 @@ def _amounts(node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray) -> 
     yield Proposal(
         mismatch="padding",
         cause=f"padding before and after {axes} is {shown_a} in A and {shown_b} in B",
-        fix=f"pad {axes} by {shown_a}",
+        fix=padding_layer_setting(case.b.graph.format, pairs_a, apart) or f"pad {axes} by {shown_a}",
         node_a=node_a,
         node_b=node_b,
         change=replace_constant(node_b.name, 1, a),
