@@ -11,6 +11,7 @@ import pytest
 from netweave.comparison import INPUT_ORDER, OPERATOR, OUTPUT, Edit
 from netweave.fixes.cfg import edit_cfg
 from netweave.fixes.missing_layer import copy_layer, copy_line
+from netweave.fixes.missing_node import copy_node
 from netweave.fixes.prototxt import edit_prototxt
 from netweave.fixes.python_source import edit_python
 from netweave.fixes.symbol_json import edit_symbol
@@ -115,6 +116,60 @@ def test_the_operator_of_a_symbol_is_changed():
     nodes = [{"op": "elemwise_mul", "name": "sum", "inputs": [[0, 0, 0], [1, 0, 0]]}]
     changed = edit_symbol(json.dumps({"nodes": nodes}), 0, "sum", edits(op="elemwise_add"))
     assert json.loads(changed) == {"nodes": [nodes[0] | {"op": "elemwise_add"}]}
+
+
+def symbol(*rows: tuple[str, str, list[list[int]]], heads: list[list[int]]) -> dict[str, object]:
+    """A symbol of nodes: name, operator, inputs; each has one output."""
+    nodes = [{"op": op, "name": name, "inputs": inputs} for name, op, inputs in rows]
+    names = [number for number, node in enumerate(nodes) if node["op"] == "null"]
+    rows_before = list(range(len(nodes) + 1))
+    return {"nodes": nodes, "arg_nodes": names, "node_row_ptr": rows_before, "heads": heads}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_node_of_a_symbol_is_copied_between_what_it_reads_and_what_reads_it(indent):
+    right = symbol(
+        ("data", "null", []),
+        ("first", "Pooling", [[0, 0, 0]]),
+        ("relu", "Activation", [[1, 0, 0]]),
+        ("w", "null", []),
+        ("fc", "FullyConnected", [[2, 0, 0], [3, 0, 0]]),
+        ("sum", "elemwise_add", [[1, 0, 0], [2, 0, 0]]),
+        heads=[[4, 0, 0], [2, 0, 0], [5, 0, 0], [1, 0, 0]],
+    )
+    without = symbol(
+        ("data", "null", []),
+        ("first", "Pooling", [[0, 0, 0]]),
+        ("w", "null", []),
+        ("fc", "FullyConnected", [[1, 0, 0], [2, 0, 0]]),
+        ("sum", "elemwise_add", [[1, 0, 0], [1, 0, 0]]),
+        heads=[[3, 0, 0], [1, 0, 0], [4, 0, 0], [1, 0, 0]],
+    )
+    text = json.dumps(without, indent=indent)
+    changed = copy_node(json.dumps(right, indent=indent), text, "relu")
+    assert json.loads(changed) == right
+    assert (changed.count("\n") > text.count("\n")) == (indent is not None)
+
+
+def test_a_node_of_a_symbol_that_needs_more_is_not_copied():
+    right = symbol(("data", "null", []), ("w", "null", []), ("p", "Pooling", [[0, 0, 0]]), heads=[[2, 0, 0]])
+    dense = symbol(*RELU[:2], ("relu", "FullyConnected", [[0, 0, 0], [1, 0, 0]]), heads=[[2, 0, 0]])
+    without = symbol(*RELU[:2], heads=[[1, 0, 0]])
+    for a, b, why in (
+        (dense, without, "relu reads 2 nodes or arrays"),
+        (symbol(*RELU, heads=[[2, 0, 0]]), right, "no node 'pool', as the first net's has"),
+        (
+            symbol(*RELU, heads=[[2, 0, 0]]),
+            symbol(*RELU[:2], heads=[[0, 0, 0]]),
+            "nothing that reads pool",
+        ),
+        (symbol(*RELU, heads=[[2, 0, 0]]), symbol(*RELU, heads=[[2, 0, 0]]), "another node called 'relu'"),
+    ):
+        with pytest.raises(NotAppliedError, match=why):
+            copy_node(json.dumps(a), json.dumps(b), "relu")
+
+
+RELU = (("data", "null", []), ("pool", "Pooling", [[0, 0, 0]]), ("relu", "Activation", [[1, 0, 0]]))
 
 
 def test_a_symbol_without_the_node_is_refused():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from netweave.comparison import INPUT_ORDER, OUTPUT
 from netweave.fixes.cfg import edit_cfg
 from netweave.fixes.missing_layer import copy_layer, copy_line
+from netweave.fixes.missing_node import copy_node
 from netweave.fixes.prototxt import edit_prototxt
 from netweave.fixes.python_callers import edit_caller
 from netweave.fixes.python_source import edit_python
@@ -195,7 +196,8 @@ def _is_copied(comparison: Comparison, finding: Finding) -> bool:
     formats = {comparison.a.format, comparison.b.format}
     if not is_missing or len(formats) > 1:
         return False
-    return "caffe" in formats or all(_is_python(net.files[:1]) for net in (comparison.a, comparison.b))
+    are_python = all(_is_python(net.files[:1]) for net in (comparison.a, comparison.b))
+    return are_python or not formats.isdisjoint({"caffe", "mxnet"})
 
 
 def _is_python(files: Sequence[str]) -> bool:
@@ -209,7 +211,9 @@ def _copy_layer(comparison: Comparison, finding: Finding, texts: _Texts) -> None
     texts.read(file)
     file_a, _, line = finding.place_a.rpartition(":")
     text_a, text_b = _text(file_a), texts.after[file]
-    if not _is_python([file]):
+    if comparison.b.format == "mxnet":
+        texts.after[file] = copy_node(text_a, text_b, finding.layer_a)
+    elif not _is_python([file]):
         texts.after[file] = copy_layer(text_a, text_b, finding.layer_a)
     elif line.isdecimal():
         texts.after[file] = copy_line(text_a, text_b, int(line))

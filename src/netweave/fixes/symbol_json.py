@@ -26,10 +26,10 @@ def edit_symbol(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
         NotAppliedError: There is no such node.
     """
     start, _ = _node(text, layer)
-    members = {key: (begin, stop) for key, begin, stop in _members(text, start)}
+    members = {key: (begin, stop) for key, begin, stop in members_of(text, start)}
     changes: list[Replacement] = []
     for edit in [edit for edit in edits if edit.name == INPUT_ORDER]:
-        places = list(_items(text, members["inputs"][0]))
+        places = list(items_of(text, members["inputs"][0]))
         names = permuted([text[begin:stop] for begin, stop in places], in_order_of(edit))
         changes += [Replacement(*place, name) for place, name in zip(places, names, strict=True)]
     for edit in [edit for edit in edits if edit.name == "op"]:  # the operator stands beside its settings
@@ -41,7 +41,7 @@ def edit_symbol(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
     if holder is None:
         inside = ", ".join(f"{json.dumps(e.name)}: {json.dumps(e.value)}" for e in edits)
         return replaced(text, [*changes, Replacement(start + 1, start + 1, f'"attrs": {{{inside}}}, ')])
-    settings = {key: (begin, stop) for key, begin, stop in _members(text, holder[0])}
+    settings = {key: (begin, stop) for key, begin, stop in members_of(text, holder[0])}
     added = []
     for edit in edits:
         value = json.dumps(edit.value)
@@ -63,8 +63,8 @@ def edit_symbol(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
 def _node(text: str, name: str) -> tuple[int, int]:
     """Return where a node begins and ends."""
     try:
-        top = {key: begin for key, begin, _ in _members(text, text.index("{"))}
-        for begin, end in _items(text, top["nodes"]):
+        top = {key: begin for key, begin, _ in members_of(text, text.index("{"))}
+        for begin, end in items_of(text, top["nodes"]):
             if json.loads(text[begin:end]).get("name") == name:
                 return begin, end
     except (KeyError, ValueError, AttributeError) as error:
@@ -72,7 +72,7 @@ def _node(text: str, name: str) -> tuple[int, int]:
     raise NotAppliedError(f"the file has no node {name!r}; it is not the one that was compared")
 
 
-def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+def members_of(text: str, start: int) -> Iterator[tuple[str, int, int]]:
     """Yield the key of each member of an object, and where its value begins and ends."""
     at = _skip(text, start + 1)
     while text[at] != "}":
@@ -83,7 +83,7 @@ def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
         at = _comma(text, at)
 
 
-def _items(text: str, start: int) -> Iterator[tuple[int, int]]:
+def items_of(text: str, start: int) -> Iterator[tuple[int, int]]:
     """Yield where each item of a list begins and ends."""
     at = _skip(text, start + 1)
     while text[at] != "]":
