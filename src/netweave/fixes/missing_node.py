@@ -67,7 +67,7 @@ class _Symbol:
     def entries(self) -> Iterator[tuple[tuple[str, int], list[int], Place]]:
         """Yield the references to nodes: who refers, the reference, and where its number stands.
 
-        An input refers as the name of its node and its place there, an output of the net as ``""`` and its own.
+        An input refers as its node's name and its place there, an output of the net as ``""`` and its own.
         """
         for node, (start, _) in zip(self.nodes, self.places, strict=True):
             inside = {key: begin for key, begin, _ in members_of(self.text, start)}
