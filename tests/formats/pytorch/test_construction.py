@@ -79,6 +79,42 @@ def test_a_layer_says_where_it_is_constructed_and_where_it_is_called(tmp_path: P
     assert lines == {"conv": (16, 8), "head": (16, 9)}
 
 
+HELPER = """
+from torch import nn
+from parts.helper import conv
+
+class Block(nn.Module):
+    def __init__(self, step):
+        super().__init__()
+        self.body = conv(3, 3, step)
+
+    def forward(self, x):
+        return self.body(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(1),
+                                    Block(2))
+
+    def forward(self, x):
+        return self.blocks(x)
+"""
+
+CONV = "from torch import nn\n\ndef conv(a, b, s):\n    return nn.Sequential(nn.Conv2d(a, b, 3, s), nn.ReLU())\n"
+
+
+def test_a_layer_says_which_lines_called_the_functions_that_construct_it(tmp_path: Path) -> None:
+    lay(tmp_path, {"net.py": HELPER, "parts/helper.py": CONV})
+    layers = load(f"{tmp_path}/net.py:Net").layers
+    for number, line in ((0, 16), (1, 17)):
+        layer = layers[f"blocks.{number}.body.0"]
+        assert layer.definition.line == 4
+        assert layer.definition.file.endswith("helper.py")
+        assert [place.line for place in layer.callers] == [8, line]
+        assert all(place.file.endswith("net.py") for place in layer.callers)
+
+
 def test_a_fix_changes_the_line_that_constructs_the_module(tmp_path: Path) -> None:
     text = NET.replace("3, width, 3)", "3, width, 3, padding=1)")
     lay(tmp_path, {"a.py": NET, "b.py": text})
