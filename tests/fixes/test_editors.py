@@ -13,9 +13,9 @@ from netweave.fixes.cfg import edit_cfg
 from netweave.fixes.missing_layer import copy_layer, copy_line
 from netweave.fixes.missing_node import copy_node
 from netweave.fixes.prototxt import edit_prototxt
-from netweave.fixes.python_source import edit_python
+from netweave.fixes.python_source import edit_all_calls, edit_python
 from netweave.fixes.symbol_json import edit_symbol
-from netweave.fixes.text import NotAppliedError
+from netweave.fixes.text import NotAppliedError, SeveralCallsError
 from tests.oracles import prototxt
 
 POOL = """name: "net" # a comment with { in it
@@ -556,3 +556,39 @@ def test_arguments_that_are_added_stand_behind_the_others(text, wanted):
             edit_python(text, 1, "conv", edits(padding="1", bias="False"))
         return
     assert edit_python(text, 1, "conv", edits(padding="1", bias="False")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "edit", "wanted"),
+    [
+        (
+            "x = Seq(nn.ReLU6(), Conv(8), nn.ReLU6(inplace=True))",
+            "ReLU6",
+            Edit(OPERATOR, "nn.ReLU()"),
+            "x = Seq(nn.ReLU(), Conv(8), nn.ReLU(inplace=True))",
+        ),
+        (
+            "x = F.tanh(a) + F.tanh(b)",
+            "aten.tanh",
+            Edit(OPERATOR, "nn.Sigmoid()"),
+            "x = F.sigmoid(a) + F.sigmoid(b)",
+        ),
+        (
+            "b = [nn.BatchNorm2d(8), nn.BatchNorm2d(8, 1e-3), nn.BatchNorm1d(4)]",
+            "BatchNorm2d",
+            Edit("eps", "0.1"),
+            "b = [nn.BatchNorm2d(8, eps=0.1), nn.BatchNorm2d(8, 0.1), nn.BatchNorm1d(4)]",
+        ),
+    ],
+)
+def test_all_calls_of_a_kind_at_a_line_are_changed(text, kind, edit, wanted):
+    with pytest.raises(SeveralCallsError):
+        edit_python(text, 1, "unknown", [edit])
+    assert edit_all_calls(text, 1, kind, [edit]) == wanted
+
+
+@pytest.mark.parametrize("kind", ["", "GELU", "Sequential"])
+def test_calls_of_another_kind_are_left_alone(kind):
+    text = "x = nn.Sequential(nn.Sequential(nn.ReLU6()), nn.ReLU6())"
+    with pytest.raises(NotAppliedError, match="not all of"):
+        edit_all_calls(text, 1, kind, [Edit(OPERATOR, "nn.ReLU()")])

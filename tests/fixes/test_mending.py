@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.comparison import Comparison, Edit, Evidence, Finding, Group, Status, Verdict
+from netweave.comparison import OPERATOR, Comparison, Edit, Evidence, Finding, Group, Status, Verdict
 from netweave.comparison.result.record import NetRecord
 from netweave.fixes import mend
 from netweave.graph import Layer, LayerTable, Origin
@@ -79,3 +79,19 @@ def test_a_parameter_is_not_changed_and_given_to_another_layer_at_once(tmp_path)
     assert "compare again" in refusal.why
     (text,) = mended.after.values()
     assert text == BLOCK.replace("            8\n", "            8,\n            stride=step\n")
+
+
+def test_all_calls_of_a_line_are_changed_once_for_all_of_their_layers(tmp_path):
+    file = tmp_path / "net.py"
+    text = "body = nn.Sequential(nn.ReLU6(), nn.Conv2d(8, 8, 3), nn.ReLU6(), nn.ReLU6())\n"
+    edits = (Edit(OPERATOR, "nn.ReLU()"),)
+    names = ("body.0", "body.2", "body.3")
+    layers = [Layer(name, name, "ReLU6", definition=Origin(str(file), 1)) for name in names]
+    findings = [Finding("operator", "", "use", "", f"{file}:1", "a", name, edits=edits) for name in names]
+    file.write_text(text)
+    for wanted, applied in ((findings, 3), (findings[:2], 0)):  # all, or not the last one
+        groups = tuple(Group((), (), (), (), Evidence.NAME, Status.DIFFERENT, finding=f) for f in wanted)
+        nets = (NetRecord(name, "pytorch", (str(file),), LayerTable(layers)) for name in "ab")
+        mended = mend(Comparison(*nets, Verdict.DIFFERENT, "", groups))
+        assert len(mended.applied) == applied, mended.refused
+        assert list(mended.after.values()) == ([text.replace("ReLU6", "ReLU")] if applied else [])

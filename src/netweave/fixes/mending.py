@@ -13,10 +13,10 @@ from netweave.fixes.missing_layer import copy_layer, copy_line
 from netweave.fixes.missing_node import copy_node
 from netweave.fixes.prototxt import edit_prototxt
 from netweave.fixes.python_callers import edit_caller
-from netweave.fixes.python_source import edit_python
+from netweave.fixes.python_source import edit_all_calls, edit_python
 from netweave.fixes.shared_lines import changes_for_all
 from netweave.fixes.symbol_json import edit_symbol
-from netweave.fixes.text import NotAppliedError
+from netweave.fixes.text import NotAppliedError, SeveralCallsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -168,12 +168,13 @@ def _change_all(
         key = (change.file, change.line, change.edits)
         if key in done and {edit.name for edit in change.edits} & {INPUT_ORDER, OUTPUT}:
             continue
-        done.add(key)
         try:
             text = texts.after[change.file]
             texts.after[change.file] = _changed(text, change, finding, _place(comparison, finding)[1])
         except NotAppliedError as error:
-            return finding, str(error)
+            if key not in done:  # otherwise all calls of the line have been changed for another layer
+                return finding, str(error)
+        done.add(key)
     for finding in findings:
         if not planned[id(finding)]:
             try:
@@ -187,7 +188,10 @@ def _changed(text: str, change: Change, finding: Finding, editor: Editor) -> str
     """Return a text with one change made."""
     if change.passed is not None:
         return edit_caller(text, change.line, change.passed, change.edits[0].value)
-    return editor(text, change.line, finding.layer_b, change.edits)
+    try:
+        return editor(text, change.line, finding.layer_b, change.edits)
+    except SeveralCallsError:
+        return edit_all_calls(text, change.line, change.kind, change.edits)
 
 
 def _is_copied(comparison: Comparison, finding: Finding) -> bool:

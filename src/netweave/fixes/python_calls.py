@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from netweave.fixes.signatures import position
-from netweave.fixes.text import NotAppliedError, Replacement, in_order_of, permuted
+from netweave.fixes.text import NotAppliedError, Replacement, SeveralCallsError, in_order_of, permuted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +150,8 @@ def _the_call(calls: Sequence[ast.Call], layer: str, edit: Edit) -> ast.Call:
     named = [call for call in calls if _last(call.func) == layer or is_named(call, layer)]
     chosen = calls if len(calls) == 1 else named
     if len(chosen) != 1:
-        raise NotAppliedError(f"the line has {len(calls)} calls that could become {edit.value}")
+        several = SeveralCallsError if calls else NotAppliedError
+        raise several(f"the line has {len(calls)} calls that could become {edit.value}")
     return chosen[0]
 
 

@@ -11,7 +11,7 @@ from netweave.fixes.python_arithmetic import ARITHMETIC, arithmetic_changes
 from netweave.fixes.python_calls import is_named, operator_changes, order_changes
 from netweave.fixes.python_places import Places
 from netweave.fixes.python_returns import output_changes
-from netweave.fixes.text import NotAppliedError, Replacement, replaced
+from netweave.fixes.text import NotAppliedError, Replacement, SeveralCallsError, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,31 @@ def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
     if _is_python(changed):
         return changed
     raise NotAppliedError(f"the arguments at line {line} are written in a way that cannot be changed safely")
+
+
+def edit_all_calls(text: str, line: int, kind: str, edits: Sequence[Edit]) -> str:
+    """Return a text with all calls of a kind at a line changed, as they all make layers that are to change.
+
+    Args:
+        text: The text.
+        line: The line.
+        kind: The layers' type, which is the class that is called, or ends in the function.
+        edits: What changes.
+
+    Raises:
+        NotAppliedError: There is no such call, or one does not take the arguments.
+    """
+    places = Places(text)
+    calls = [call for call in _calls_at(ast.parse(text), line) if callee(call) == kind.rpartition(".")[2]]
+    are_operators = [edit.name for edit in edits] == [OPERATOR]
+    is_known = are_operators or all(takes_argument(call, edit.name) for call in calls for edit in edits)
+    if not calls or not is_known or any(_holds(call, other) for call in calls for other in calls):
+        raise NotAppliedError(f"line {line} has several calls, which are not all of {kind or 'one kind'}")
+    if are_operators:
+        return replaced(
+            text, [row for call in calls for row in operator_changes([call], "", edits[0], places)]
+        )
+    return replaced(text, [row for call in calls for row in argument_changes(call, edits, places)])
 
 
 def _call_changes(tree: ast.Module, line: int, layer: str, edit: Edit, places: Places) -> list[Replacement]:
@@ -92,7 +117,7 @@ def find_call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) ->
     made = _module(tree, layer) if not assigned else None
     chosen = inner if len(inner) == 1 else assigned or [call for call in inner if call is made]
     if len(chosen) != 1:
-        raise NotAppliedError(f"line {line} has {len(inner)} calls that take {names}")
+        raise SeveralCallsError(f"line {line} has {len(inner)} calls that take {names}")
     return chosen[0]
 
 

@@ -31,12 +31,14 @@ class Change:
         line: The line.
         edits: What changes in the call that makes the layer; the one setting that ``passed`` gives.
         passed: The parameter that is given another value at the line; None if it is the layer's own call.
+        kind: Type of the layers that the line makes and that are all to change.
     """
 
     file: str
     line: int
     edits: tuple[Edit, ...]
     passed: Passed | None = None
+    kind: str = ""
 
 
 def changes_for_all(
@@ -78,7 +80,8 @@ def changes_for_all(
             raise NotAppliedError(
                 f"line {line.number} also makes {names}, which the change would change as well"
             )
-    return [*([Change(line.file, line.number, tuple(own))] if own else []), *changes]
+    kind = next(iter(types), "")
+    return [*([Change(line.file, line.number, tuple(own), kind=kind)] if own else []), *changes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,10 @@ class NotAppliedError(Exception):
     """A fix cannot be applied; the message says why, for the user."""
 
 
+class SeveralCallsError(NotAppliedError):
+    """A line has several calls that may make the layer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replacement:
     """A stretch of a text, and what stands there instead.

@@ -101,7 +101,12 @@ class Net(nn.Module):
         return self.blocks(x)
 """
 
-CONV = "from torch import nn\n\ndef conv(a, b, s):\n    return nn.Sequential(nn.Conv2d(a, b, 3, s), nn.ReLU())\n"
+CONV = """
+from torch import nn
+
+def conv(a, b, s):
+    return nn.Sequential(nn.Conv2d(a, b, 3, s), nn.ReLU())
+"""
 
 
 def test_a_layer_says_which_lines_called_the_functions_that_construct_it(tmp_path: Path) -> None:
@@ -109,7 +114,7 @@ def test_a_layer_says_which_lines_called_the_functions_that_construct_it(tmp_pat
     layers = load(f"{tmp_path}/net.py:Net").layers
     for number, line in ((0, 16), (1, 17)):
         layer = layers[f"blocks.{number}.body.0"]
-        assert layer.definition.line == 4
+        assert layer.definition.line == 5
         assert layer.definition.file.endswith("helper.py")
         assert [place.line for place in layer.callers] == [8, line]
         assert all(place.file.endswith("net.py") for place in layer.callers)
