@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,6 +64,21 @@ def test_configurations_of_omegaconf_are_made_merged_and_made_plain():
     assert made.get("name") is None
     with pytest.raises(CodeError, match=r"OmegaConf.create a text"):
         OmegaConf.create("a: 1")
+
+
+def test_a_file_of_settings_that_is_not_there_is_an_error_of_the_code(tmp_path: Path):
+    with without(PACKAGES), importing():
+        from yacs.config import CfgNode
+    with pytest.raises(FileNotFoundError):
+        CfgNode().merge_from_file(str(tmp_path / "private.yaml"))
+
+
+def test_folders_of_results_are_named_by_the_time_in_some_zone():
+    with without({"pytz"}), importing():
+        import pytz
+    now = datetime.now(pytz.timezone("Asia/Seoul"))
+    assert abs(now - datetime.now(pytz.utc)) < timedelta(minutes=1)
+    assert now.astimezone(pytz.timezone("Europe/Paris")).strftime("%y%m%d")
 
 
 def test_everything_else_of_these_packages_is_absent():

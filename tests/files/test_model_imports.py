@@ -66,6 +66,24 @@ def test_what_is_nowhere_is_missing_unless_the_file_does_without(tmp_path):
     assert imports_of(tmp_path / "net.py", known=["known"]).missing == ("gone_one",)
 
 
+@pytest.mark.parametrize(
+    ("file", "is_one"),
+    [
+        ("config_template.py", True),
+        ("config.py.example", True),
+        ("config_loader.py", False),
+        ("config-dist.txt", False),
+    ],
+)
+def test_the_file_that_a_missing_module_is_to_be_copied_from_is_known(file, is_one, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.py").write_text("from config import cfg\nimport other_one\n")
+    (tmp_path / file).write_text("")
+    imports = imports_of(tmp_path / "models" / "net.py")
+    assert imports.missing == ("config", "other_one")
+    assert imports.templates == ({"config": file} if is_one else {})
+
+
 def test_what_is_installed_is_not_looked_for_around_the_folder(tmp_path):
     lay(tmp_path, {"here/net": "import numpy, onnx_ir", "numpy": "", "here/onnx_ir": ""})
     found = imports_of(tmp_path / "here" / "net.py")

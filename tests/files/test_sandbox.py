@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -52,6 +54,17 @@ def test_without_guard_and_trust_nothing_runs(tmp_path: Path, monkeypatch: pytes
     ):
         pass
     assert not ran.exists()
+
+
+@guarded
+@multi
+def test_the_guard_may_lie_in_any_folder_of_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker, elsewhere = tmp_path / "used", tmp_path / "bwrap"
+    elsewhere.write_text(f'#!/bin/sh\necho x > {marker}\nexec {shutil.which("bwrap")} "$@"\n')
+    elsewhere.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert report(program(tmp_path, "print('ran')")) == "ran"
+    assert marker.exists()
 
 
 @guarded

@@ -19,7 +19,7 @@ from netweave.errors import CodeError
 from netweave.files.absent_settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 
 class Absent:
@@ -70,6 +70,9 @@ class Absent:
     def _why(self) -> str:
         """Say why it stands for nothing."""
         package = self._name.partition(".")[0]
+        if package in _TEMPLATES:
+            template = _TEMPLATES[package]
+            return f"and {package}.py is not here: copy {template} to {package}.py, and fill it in"
         return (
             f"and {package!r} is not installed here: install it, or say where it lies (--root FOLDER of a "
             "repository; --trust for what PYTHONPATH names)"
@@ -166,14 +169,25 @@ def importing() -> Iterator[None]:
         _IS_IMPORTING.pop()
 
 
+_TEMPLATES: dict[str, str] = {}
+"""Files that the user is to copy to modules that are not here, by the modules' names."""
+
+
 @contextmanager
-def without(names: Collection[str]) -> Iterator[None]:
-    """Let packages that are not installed be imported all the same, until the context ends."""
+def without(names: Collection[str], templates: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Let packages that are not installed be imported all the same, until the context ends.
+
+    Args:
+        names: The packages.
+        templates: Files that the user is to copy to some of them, by their names.
+    """
     finder = Finder(frozenset(names))
     sys.meta_path.insert(0, finder)
+    _TEMPLATES.update(templates or {})
     try:
         yield
     finally:
+        _TEMPLATES.clear()
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if _is_of(name, names)]:
             del sys.modules[name]

@@ -3,11 +3,15 @@
 A model's file reads its sizes from ``EasyDict``, ``CfgNode`` or OmegaConf's configurations. Unlike other
 absent packages, what these give decides about the net, and it is the same in all of them: what the code put
 in (decision 0193). What they do besides (interpolation, types, command lines) is refused.
+
+So have time zones, by which settings name folders of results: Python takes nothing else in their place.
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
+from datetime import UTC, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError
@@ -49,7 +53,7 @@ class CfgNode(AttributeDict):
 
     def merge_from_file(self, name: str) -> None:
         """Overlay these settings with those of a YAML file."""
-        _overlay(self, read_settings(name))
+        _overlay(self, _read(name))
 
 
 class OmegaConf:
@@ -67,7 +71,7 @@ class OmegaConf:
     @staticmethod
     def load(name: str) -> Any:
         """Return the settings of a YAML file."""
-        return AttributeDict(read_settings(name))
+        return AttributeDict(_read(name))
 
     @staticmethod
     def merge(*settings: Mapping[str, Any]) -> Any:
@@ -91,6 +95,12 @@ class OmegaConf:
     set_struct = set_readonly
 
 
+def _read(name: str) -> dict[str, Any]:
+    """Read a file of settings that the code names; one that is not there is an error of the code's."""
+    with Path(name).open("rb"):
+        return read_settings(name)
+
+
 def _attributes(value: Any) -> Any:
     if isinstance(value, dict):
         return AttributeDict(value)
@@ -106,6 +116,11 @@ def _overlay(settings: Settings, other: Mapping[str, Any]) -> None:
             settings[name] = deepcopy(value)
 
 
+def timezone(name: str) -> tzinfo:
+    """Return a time zone in the place of the named one: what time it is decides nothing about a net."""
+    return UTC
+
+
 SETTINGS: dict[str, Any] = {
     "easydict.EasyDict": AttributeDict,
     "ml_collections.ConfigDict": AttributeDict,
@@ -114,6 +129,9 @@ SETTINGS: dict[str, Any] = {
     "omegaconf.DictConfig": AttributeDict,
     "omegaconf.ListConfig": list,
     "omegaconf.OmegaConf": OmegaConf,
+    "pytz.UTC": UTC,
+    "pytz.timezone": timezone,
+    "pytz.utc": UTC,
     "yacs.config.CfgNode": CfgNode,
 }
 """What stands for a name of such a package, by its full name."""

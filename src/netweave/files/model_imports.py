@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 import warnings
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 
 MAX_FILES = 1000
@@ -49,6 +50,8 @@ class Imports:
         files: The files of these modules and of all that they import, without the file itself.
         missing: Modules that are neither there nor installed, and that no ``try`` lets a file do without:
             first names of packages, and dotted names of modules that a package beside the file lacks.
+        templates: Names of files that the user is to copy to missing modules, such as
+            ``config_template.py``, by the modules' names.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Imports:
     missing: tuple[str, ...]
     first: tuple[Path, ...] = ()
     is_own_used: bool = True
+    templates: Mapping[str, str] = field(default_factory=dict)
 
     def places(self, path: Path, place: str) -> dict[str, str]:
         """Return the names of the imported files for messages, by their full paths.
@@ -100,7 +104,9 @@ def imports_of(
     folders = tuple(dict.fromkeys([*roots, *seen.folders]))
     first = (root,) if root is not None else tuple(dict.fromkeys(seen.first))
     files = tuple(sorted(seen.files - {path}))
-    return Imports(name, folders, files, tuple(sorted(seen.missing)), first, seen.is_own_used)
+    missing = tuple(sorted(seen.missing))
+    templates = {each: found for each in missing if (found := _template(each, within))}
+    return Imports(name, folders, files, missing, first, seen.is_own_used, templates)
 
 
 def _levels(path: Path) -> int:
@@ -109,6 +115,14 @@ def _levels(path: Path) -> int:
         if any((folder / mark).exists() for mark in TOP_MARKS):
             return max(count, LEVELS)
     return LEVELS
+
+
+def _template(module: str, folders: Sequence[Path]) -> str:
+    """Return the name of the file that a repository has in the place of a module; empty if there is none."""
+    word = "(?:default|dist|example|sample|template)s?"
+    named = re.compile(rf"{re.escape(module)}(?:[._-]{word}\.py|\.py[._-]{word})")
+    names = (path.name for folder in folders for path in sorted(folder.glob(f"{module}*")))
+    return next(filter(named.fullmatch, names), "")
 
 
 def imported_packages(path: Path) -> list[str]:

@@ -303,8 +303,9 @@ def _unprivileged(user: int) -> list[str]:
 
 
 def _guard(folder: Path, readable: Sequence[Path], copies: Mapping[Path, Path], limits: Limits) -> list[str]:
-    words = ["bwrap", "--die-with-parent", "--new-session", "--unshare-ipc", "--unshare-pid"]
-    words += ["--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    # by its path: the child's environment names the folders of the system alone
+    words = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session", "--unshare-ipc"]
+    words += ["--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     if os.geteuid() == 0:
         words += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:

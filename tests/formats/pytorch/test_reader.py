@@ -175,6 +175,28 @@ def test_what_is_not_installed_is_refused_where_the_net_needs_it(
 
 @pytest.mark.slow
 @pytest.mark.multi
+def test_a_module_that_is_to_be_copied_from_a_template_is_no_package_to_install(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = beside(
+        tmp_path,
+        """\
+        from gone_config import cfg
+
+        class Head(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.width = 2 if cfg.wide else 3
+        """,
+    )
+    (tmp_path / "gone_config.example.py").write_text("")
+    with pytest.raises(
+        CodeError, match=r"decides by .*gone_config\.py is not here: copy gone_config\.example\.py to"
+    ):
+        netweave.load(path, trust=True, input_shapes={"x": (1, 4)})
+
+
+@pytest.mark.slow
+@pytest.mark.multi
 def test_weights_that_do_not_fit_are_named(model, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = model("class Net(nn.Linear):\n    def __init__(self): super().__init__(2, 3)")

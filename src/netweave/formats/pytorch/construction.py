@@ -34,7 +34,7 @@ def module_from_code(request: Mapping[str, Any], notes: list[str]) -> torch.nn.M
     """
     folder, place = request["trusted_folder"], request["place"]
     with (
-        without(request["missing"]),
+        without(request["missing"], request["templates"]),
         with_bases(base_for),
         drawn_instead(notes, trusted=folder is not None),
         in_folder(folder),

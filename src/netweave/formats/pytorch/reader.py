@@ -58,6 +58,7 @@ def read(source: Source) -> Graph:
         first=[str(folder) for folder in imports.first],
         is_own_used=imports.is_own_used,
         missing=imports.missing,
+        templates=imports.templates,
         beside=beside,
         has_weights=has_weights,
     ) as (net, tables):
