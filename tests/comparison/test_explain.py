@@ -57,6 +57,28 @@ def test_a_fault_is_explained_against_a_net_with_its_normalisation_folded(fault)
     assert finding.error_fixed <= 1e-4 < finding.error
 
 
+@pytest.mark.parametrize("folded_net", ["a", "b"])
+def test_a_doubled_filter_is_told_whichever_net_has_its_normalisation_folded(folded_net):
+    doubled = {"conv1": ((4,), arrays()["conv1"][4])}
+    a = build(Form(fold=folded_net == "a", file="a.net"))
+    finding = culprit(compare(a, build(Form(fold=folded_net == "b", changed=doubled))))
+    assert (finding.mismatch, finding.layer_b) == ("weights", "conv1")
+    assert f"{3 * 3 * 3} of {8 * 3 * 3 * 3} values" in finding.cause
+    assert finding.error_fixed <= 1e-4 < finding.error
+
+
+def test_a_doubled_filter_in_front_of_first_statistics_is_no_fixed_gamma():
+    of_first = {
+        name: ((...,), value - arrays()[name])
+        for name, value in {"gamma": 1.0, "beta": 0.0, "mean": 0.0, "var": 1.0}.items()
+    }
+    doubled = {**of_first, "conv1": ((4,), arrays()["conv1"][4])}
+    a = build(Form(fold=True, file="a.net", changed=of_first))
+    finding = culprit(compare(a, build(Form(changed=doubled))))
+    assert finding.mismatch == "weights"
+    assert finding.error_fixed <= 1e-4 < finding.error
+
+
 def test_wrong_arrays_of_one_layer_are_explained_together():
     changed = {"mean": ((...,), 99 * arrays()["mean"]), "var": ((...,), 99 * arrays()["var"])}
     finding = culprit(compare(build(), build(Form(changed=changed))))

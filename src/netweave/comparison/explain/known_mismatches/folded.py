@@ -69,6 +69,7 @@ def folded_mismatches(case: Case) -> Iterator[Proposal]:
     if a is None or b is None or not (a.links or b.links) or a.bias.shape != b.bias.shape:
         return
     ratio = np.ones_like(b.bias)
+    wanted: tuple[np.ndarray, np.ndarray] | None = None
     if a.head is not None and b.head is not None:
         wanted = _filters(case, a.head, b.head)
         if wanted is None:
@@ -85,6 +86,8 @@ def folded_mismatches(case: Case) -> Iterator[Proposal]:
         yield from _lost_bias(case, a, b) or _shift(a, b)
         return
     holders = [(node, factor) for node, factor, _ in b.links if node.op_type in HOLDERS]
+    if wanted is not None and _close(a.shift, b.shift) and not any(_is_free(b, node) for node, _ in holders):
+        yield from _filter(case, a, b, *wanted)  # any other factor would change the shift, which is right
     for node, factor in sorted(holders, key=lambda row: _is_idle(row[0])):
         if node.op_type == "BatchNormalization":
             yield from _norm(
@@ -196,6 +199,17 @@ def _is_idle(node: ir.Node) -> bool:
     return node.op_type == "BatchNormalization" and bool(np.all(_arrays(node)[1] == 1))
 
 
+def _is_free(b: _Chain, node: ir.Node) -> bool:
+    """Whether a scaling of B may have another factor without another shift: what it scales has none."""
+    before = b.bias
+    for link, factor, shift in b.links:
+        if link is node:
+            break
+        before = before * factor + shift
+    mean = _arrays(node)[3].reshape(-1) if node.op_type == "BatchNormalization" else 0.0
+    return not np.any(before - mean)
+
+
 def _can_hold(node: ir.Node, needed: np.ndarray) -> bool:
     """Whether a factor may be wrong by so much for each channel: one number is by the same for all."""
     is_one = node.op_type != "BatchNormalization" and _size(node) == 1
@@ -270,11 +284,12 @@ def _norm(a: _Chain, node: ir.Node, wanted: np.ndarray, *, alone: bool) -> Itera
 
 def _say_gamma(gamma: np.ndarray, wanted: np.ndarray) -> tuple[str, str]:
     ones = np.ones_like(gamma)
-    if same_array(gamma, ones):
-        return "fix-gamma", "B takes every gamma as 1 (fix_gamma), A applies others"
-    if _close(wanted, ones):
-        return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
     apart = int((np.abs(gamma - wanted) > FACTOR_TOLERANCE * np.abs(wanted).max()).sum())
+    is_of_most = 2 * apart > gamma.size  # training moves every gamma away from 1
+    if is_of_most and same_array(gamma, ones):
+        return "fix-gamma", "B takes every gamma as 1 (fix_gamma), A applies others"
+    if is_of_most and _close(wanted, ones):
+        return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
     return "weights", f"{apart:,} of {gamma.size:,} values of the gamma differ from what A's factors have"
 
 
