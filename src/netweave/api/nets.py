@@ -17,17 +17,16 @@ from netweave.api.arguments import (
 )
 from netweave.backends import Purpose, RunSettings, prepare
 from netweave.comparison import compare as compare_graphs
-from netweave.comparison.execution.probes import OPEN_SIZE
+from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.errors import SourceError, UsageError
 from netweave.files import OutputFiles, Source
 from netweave.files.net_names import NetName, check_root, find_module, parse_net_name
 from netweave.files.settings_file import read_settings
 from netweave.formats import find_written, read
-from netweave.graph import Graph, as_loaded, known_shape, with_arrays
+from netweave.graph import Graph, as_loaded, with_arrays
 from netweave.memory_plan import parse_bytes, tile_to_fit
 from netweave.passes import absorb, chain, fold, prune, remove_concats, specialise, sum_of_parts
 from netweave.passes import to_inference as without_training
-from netweave.passes.fitting import likely_size
 from netweave.training.checkpoint_file import SUFFIX, parameters_in
 
 if TYPE_CHECKING:
@@ -299,22 +298,12 @@ def convert_and_verify(
         weights=files.weights,
         input_shapes={}
         if names is None
-        else {names.get(name, name): sizes for name, sizes in _sizes_to_trace(graph).items()},
+        else {names.get(name, name): sizes for name, sizes in sizes_to_run(to_inference(graph)).items()},
         entry=files.entry,
         trust=True,  # our writer made the code; only identifiers and comments come from the source
     )
     net = graph if against is None else against
     return compare_graphs(as_loaded(net), as_loaded(read(source)), one_size=files.one_size, progress=progress)
-
-
-def _sizes_to_trace(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """Return sizes for the inputs of the inference form: known sizes, and suitable values for open ones."""
-    open_size = likely_size(graph) or OPEN_SIZE
-    shapes = {value.name or "": known_shape(value) or () for value in to_inference(graph).inputs}
-    return {
-        name: tuple((open_size if axis else 1) if size is None else size for axis, size in enumerate(shape))
-        for name, shape in shapes.items()
-    }
 
 
 def _with_checkpoint(graph: Graph, file: Path) -> Graph:

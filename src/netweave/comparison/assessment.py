@@ -44,6 +44,7 @@ class Assessment:
         outputs: All outputs, each with its largest error on any probe.
         agreement: What the agreement of the outputs is worth; None if they do not agree.
         probes: What the nets were run on, in words.
+        unlike_inputs: Which inputs both nets have, in words, if B was not run for that; else empty.
     """
 
     pair: PreparedPair
@@ -54,6 +55,7 @@ class Assessment:
     outputs: Sequence[OutputPair]
     agreement: Agreement | None
     probes: tuple[str, ...]
+    unlike_inputs: str = ""
 
     @property
     def is_equal(self) -> bool:
@@ -112,6 +114,7 @@ class Assessment:
             weights_compared=not self.pair.completion.weights_copied,
             unfilled=self.pair.completion.num_unfilled,
             joined=self._joined_in_words(),
+            unlike_inputs=self.unlike_inputs,
         )
 
     def _joined_in_words(self) -> list[str]:

@@ -6,7 +6,7 @@ equal there, at the sizes that they declare; and if all differences are without 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.assessment import Assessment, assess
@@ -189,6 +189,9 @@ class _Search:
         run = self._runner(sizes).run(self.pair.candidates[0], without_b=True)
         if run is None:
             raise NotComparableError("there is no input size on which both nets can be run")
-        own = ", ".join(f"{value.name} {value_summary(value)}" for value in self.pair.b.source.inputs)
-        self.log.note(f"B has the inputs {own} and cannot be run on {run.text}: its sizes would not match")
-        return self._judged(run)
+        a, b = (
+            ", ".join(f"{value.name} {value_summary(value)}" for value in side.source.inputs)
+            for side in (self.pair.a, self.pair.b)
+        )
+        self.log.note(f"B has the inputs {b} and cannot be run on {run.text}: its sizes would not match")
+        return replace(self._judged(run), unlike_inputs=f"A takes {a}, and B takes {b}")

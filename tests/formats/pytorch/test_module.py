@@ -298,6 +298,42 @@ def test_signals_of_thousands_of_samples_are_tried() -> None:
     )
 
 
+class Clips(torch.nn.Module):
+    """C3D with few channels: its dense layer counts the pixels of 16 images of 112 by 112."""
+
+    def __init__(self, columns: int = 2 * 4 * 7 * 7) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv3d(3, 2, 3, padding=1)
+        self.pool = torch.nn.MaxPool3d((4, 16, 16))
+        self.dense = torch.nn.Linear(columns, 5)
+        self.tried: list[tuple[int, ...]] = []
+
+    def forward(self, clip: torch.Tensor) -> torch.Tensor:
+        if not torch.compiler.is_exporting():
+            self.tried.append(tuple(clip.shape))
+        return self.dense(self.pool(torch.relu(self.conv(clip))).flatten(1))
+
+
+def test_clips_are_tried_before_large_volumes() -> None:
+    net = Clips()
+    assert "traced with Nx3x16x112x112" in netweave.load(net).notes[0]
+    elements = [np.prod(sizes) for sizes in net.tried]
+    assert elements == sorted(elements)
+    port = Clips()
+    port.load_state_dict(net.state_dict())
+    assert netweave.compare(net, port, num_samples=1).probes == ("clip 1x3x16x112x112",)
+    with pytest.raises(ShapeError, match=r"set it \(--input-shape clip=1x3x16x112x112\)"):
+        netweave.load(Clips(7))
+
+
+def test_a_wrong_name_is_refused_before_any_code_is_run() -> None:
+    nets = [Clips(), Clips()]
+    with pytest.raises(UsageError, match="no input named 'image'; the inputs are 'clip'"):
+        netweave.compare(*nets, input_shapes={"image": (1, 3, 16, 112, 112)})
+    assert not nets[0].tried
+    assert not nets[1].tried
+
+
 def test_an_error_of_what_was_exported_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     from netweave.formats.pytorch import exported
 

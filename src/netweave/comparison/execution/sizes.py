@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.comparison.execution import probes
+from netweave.graph import known_shape
 from netweave.passes.fitting import likely_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from netweave.comparison.execution.input_mapping import InputMapping
     from netweave.comparison.side import Side
@@ -41,6 +42,19 @@ class Resizer:
         return self._known[key]
 
 
+FURTHER_OPEN_SIZES: tuple[Mapping[int, tuple[int, ...]], ...] = (
+    {1: (16,), 2: (64, 96), 3: (16, 32, 48)},
+    {1: (1024,), 2: (256, 384), 3: (16, 112, 112)},
+    {1: (16384,), 2: (224, 224), 3: (64, 64, 96)},
+)
+"""Sizes of open axes, by how many an input has, for nets that do not take the odd ``OPEN_SIZE`` for each.
+
+A net that halves its image and joins it with a later double of the half takes multiples alone; a sequence
+may be bound by a table of positions, and a signal may have to be long. Squares come last: they hide height
+and width that are swapped.
+"""
+
+
 def size_key(sizes: Sizes) -> SizeKey:
     """Return sizes as what can be looked up."""
     return tuple(sorted(sizes.items()))
@@ -69,15 +83,56 @@ def declared_sizes(
     sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
     pairs = [(m.a, sizes_a[m.a], m.sizes_of_a(sizes_b[m.b])) for m in mappings]
     batch = _batch([(own[0], other[0]) for _, own, other in pairs if own and other], num_samples)
-    sizes = {}
+    known: OpenSizes = {}
     for name, own, other in pairs:
         if len(own) != len(other):
             other = (None,) * len(own)
         both = [x if x is not None else y for x, y in zip(own, other, strict=True)]
         both[:1] = [batch if x is None else x for x in both[:1]]
-        size = likely_size(a) or likely_size(b) or probes.OPEN_SIZE if None in both else 0
-        sizes[name] = tuple(size if x is None else x for x in both)
-    return sizes
+        known[name] = tuple(both)
+
+    def fit(sizes: Sizes) -> bool:
+        sizes_b = {mapping.b: mapping.sizes_of_b(sizes[mapping.a]) for mapping in mappings}
+        return all(probes.resized(net, own) is not None for net, own in ((a, sizes), (b, sizes_b)))
+
+    return _first_fitting(known, lambda: likely_size(a) or likely_size(b), fit)
+
+
+def sizes_to_run(graph: Graph) -> Sizes:
+    """Return sizes of a net's inputs, in the order of the inputs: the known ones, and open ones that fit.
+
+    Args:
+        graph: The net, in the form that it is run in; an open batch is 1.
+    """
+    known = {
+        str(value.name): tuple(1 if size is None and not axis else size for axis, size in enumerate(shape))
+        for value in graph.inputs
+        for shape in [known_shape(value) or ()]
+    }
+    return _first_fitting(known, lambda: likely_size(graph), lambda s: probes.resized(graph, s) is not None)
+
+
+OpenSizes = dict[str, tuple[int | None, ...]]
+"""Sizes of inputs by name, None for one that is open."""
+
+
+def _first_fitting(known: OpenSizes, likely: Callable[[], int | None], fit: Callable[[Sizes], bool]) -> Sizes:
+    """Return sizes with those filled in that are open: the first that fit, or else the first of all."""
+    if not any(None in sizes for sizes in known.values()):
+        return _filled(known, 0, {})
+    size = likely() or probes.OPEN_SIZE
+    choices = [_filled(known, size, choice) for choice in ({}, *FURTHER_OPEN_SIZES)]
+    return next(filter(fit, choices), choices[0])
+
+
+def _filled(known: OpenSizes, size: int, choice: Mapping[int, tuple[int, ...]]) -> Sizes:
+    """Return sizes with the open ones of a choice, or all alike where it has none for so many."""
+    filled = {}
+    for name, sizes in known.items():
+        count = sizes.count(None)
+        chosen = iter(choice.get(count, (size,) * count))
+        filled[name] = tuple(next(chosen) if each is None else each for each in sizes)
+    return filled
 
 
 def oblong(sizes: Sizes) -> Sizes:

@@ -30,6 +30,7 @@ def decide(
     weights_compared: bool = True,
     unfilled: int = 0,
     joined: Sequence[str] = (),
+    unlike_inputs: str = "",
 ) -> tuple[Verdict, str]:
     """Return the verdict and its sentence.
 
@@ -43,6 +44,7 @@ def decide(
             other's, agreement says something of the structure only.
         unfilled: Number of arrays without values of their own that no values were found for.
         joined: How outputs of one net are joined in the other, in words.
+        unlike_inputs: Which inputs both nets have, in words, if there is no size that both can be run on.
     """
     apart = [pair for pair in outputs if not pair.agrees(tolerance)]
     if outputs and not apart:
@@ -60,6 +62,7 @@ def decide(
     unknown = [group for group in groups if group.status is Status.UNKNOWN]
     worst = max((pair.error for pair in apart if pair.error is not None), default=None)
     effect = "no output can be compared" if worst is None else _apart(worst)
+    effect = f"{unlike_inputs}, so that {effect}" if unlike_inputs else effect
     if unknown:
         where = list_names(name for group in unknown for name in group.layers_a or group.layers_b)
         return Verdict.UNDECIDED, f"not decidable: {effect}, and {where} could not be compared in isolation"

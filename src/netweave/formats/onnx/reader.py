@@ -52,9 +52,11 @@ def read(source: Source) -> Graph:
         graph = replace(saved.graph(found.model), files=(place,))
         graph.notes += tuple(note for note in found.notes if note.endswith(CHANGED))
         graph.parameters = {key: _held(parameter) for key, parameter in saved.parameters.items()}
-        return graph
-    parameters = make_parameters(found.model, found.layers)
-    return Graph(found.model, found.layers, parameters, found.declared, "onnx", (place,), found.notes)
+    else:
+        parameters = make_parameters(found.model, found.layers)
+        graph = Graph(found.model, found.layers, parameters, found.declared, "onnx", (place,), found.notes)
+    graph.declared |= source.input_shapes  # the caller declares the sizes that the file leaves open
+    return graph
 
 
 def _held(parameter: Parameter) -> Parameter:

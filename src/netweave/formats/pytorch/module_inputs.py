@@ -18,8 +18,10 @@ from netweave.formats.pytorch.structured_inputs import as_tensors, joined, mappe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-VOLUME_SIZES = (16, 32, 64, 112)
-"""The same for each axis of a volume, small ones first: 224 in each of three would take minutes."""
+VOLUME_SIZES = ((16, 16, 16), (32, 32, 32), (16, 112, 112), (64, 64, 64), (112, 112, 112))
+"""Sizes of volumes and of clips, small ones first: 224 in each of three axes would take minutes."""
+
+VOLUME_RANK = 3
 
 SIGNAL_SIZES = (1024, 4096, 16384, 65536)
 """Lengths of signals that are tried besides: a second of sound has thousands of samples."""
@@ -195,7 +197,7 @@ def _guessed(module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequenc
     why = first_error or "it has no part that says what it takes"
     raise ShapeError(
         f"the size of input {name!r} is unknown, and none of the usual sizes fits ({why}): set it "
-        f"(--input-shape {name}=1x3x224x224); of a list or dict of tensors set that of each one "
+        f"(--input-shape {name}={_example_shape(module)}); of a list or dict of tensors set that of each one "
         f"(--input-shape {name}_0=... --input-shape {name}_1=..., or {name}_KEY=...)",
         open_inputs=(name,),
     )
@@ -247,5 +249,16 @@ def _taken_by(part: torch.nn.Module) -> Iterator[torch.Tensor]:
 
 
 def _pictures(channels: int, rank: int) -> Iterator[torch.Tensor]:
-    sizes = {1: (*SIZES, *SIGNAL_SIZES), 2: SIZES}.get(rank, VOLUME_SIZES)
+    if rank == VOLUME_RANK:
+        return (_drawn([2, channels, *sizes]) for sizes in VOLUME_SIZES)
+    sizes = (*SIZES, *SIGNAL_SIZES) if rank == 1 else SIZES
     return (_drawn([2, channels, *[size] * rank]) for size in sizes)
+
+
+def _example_shape(module: torch.nn.Module) -> str:
+    """Return sizes as a caller may give them, with as many axes as the first convolution takes."""
+    part = next((p for p in module.modules() if isinstance(p, torch.nn.modules.conv._ConvNd)), None)
+    rank = 2 if part is None else len(part.kernel_size)
+    channels = 3 if part is None else part.in_channels
+    sizes = {1: (16384,), VOLUME_RANK: (16, 112, 112)}.get(rank, (224, 224))
+    return "x".join(map(str, (1, channels, *sizes)))

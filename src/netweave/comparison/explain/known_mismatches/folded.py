@@ -26,7 +26,7 @@ from netweave.comparison.signals import constants_of, family_of
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
 
@@ -88,6 +88,11 @@ def folded_mismatches(case: Case) -> Iterator[Proposal]:
     holders = [(node, factor) for node, factor, _ in b.links if node.op_type in HOLDERS]
     if wanted is not None and _close(a.shift, b.shift) and not any(_is_free(b, node) for node, _ in holders):
         yield from _filter(case, a, b, *wanted)  # any other factor would change the shift, which is right
+    yield from _held(a, holders, needed)
+
+
+def _held(a: _Chain, holders: Sequence[tuple[ir.Node, np.ndarray]], needed: np.ndarray) -> Iterator[Proposal]:
+    """Propose another factor for each scaling of B that holds one."""
     for node, factor in sorted(holders, key=lambda row: _is_idle(row[0])):
         if node.op_type == "BatchNormalization":
             yield from _norm(
