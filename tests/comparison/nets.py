@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from netweave.comparison import Comparison, Finding, Status, Verdict
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, Parameter
 from netweave.graph.ops.pooling import pooling
 from netweave.graph.parameters import drawn
@@ -134,6 +135,14 @@ class _Net:
                 weights = weights if self.form.flatten_unmatched else weights.transpose(0, 2, 3, 1)
             x = self.builder.add("Flatten", [x])
             return self.builder.add("Gemm", [x, self.stored("fc", weights.reshape(10, -1))], {"transB": 1})
+
+
+def culprit(found: Comparison) -> Finding:
+    """The finding of the only layer that differs."""
+    assert found.verdict is Verdict.DIFFERENT, found.sentence
+    (group,) = [g for g in found.groups if g.status is Status.DIFFERENT]
+    assert group.finding is not None
+    return group.finding
 
 
 ROLES = {"gamma": "gamma", "beta": "beta", "mean": "mean", "var": "variance"}
