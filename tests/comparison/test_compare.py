@@ -9,6 +9,7 @@ import pytest
 
 from netweave.comparison import Status, Verdict, compare
 from netweave.errors import UsageError
+from netweave.graph import Graph, GraphBuilder, Layer, Parameter
 from tests.comparison.nets import Form, build
 
 EQUAL = {
@@ -43,6 +44,7 @@ def test_equal_pairs_of_other_form_are_equal(form):
     assert found.exit_status == 0
     assert found.error < 1e-5
     assert not found.findings
+    assert Status.PROPAGATED not in {group.status for group in found.groups}
 
 
 def test_a_mapping_is_said():
@@ -77,6 +79,34 @@ def test_layers_after_a_fault_only_carry_it():
     assert status["relu1",] is Status.DIFFERENT
     assert status["conv1",] is status["bn1",] is Status.EQUAL
     assert status["conv2",] is status["fc",] is Status.PROPAGATED
+
+
+def test_only_what_reads_a_fault_carries_it():
+    """The other branch and its head read nothing of the damaged one, and the sum reads both."""
+
+    def net(added: float) -> Graph:
+        builder = GraphBuilder("net", format="onnx", files=("net",))
+
+        def conv(name: str, x: str, channels: int) -> str:
+            values = np.random.default_rng(len(name)).standard_normal((4, channels, 3, 3), dtype=np.float32)
+            values[1, 1, 1, 1] += added if name == "left1" else 0
+            stored = builder.parameter(Parameter(name, values.shape), values)
+            with builder.layer(Layer(name, name, "Conv")):
+                return builder.add("Conv", [x, stored], {"pads": [1] * 4}, outputs=f"{name}_out")
+
+        x = conv("stem", builder.input("x", (1, 3, 8, 8)), 3)
+        left = conv("left2a", conv("left1", x, 4), 4)
+        right = conv("right-2b", conv("right_1", x, 4), 4)
+        with builder.layer(Layer("sum", "sum", "Add")):
+            both = builder.add("Add", [left, right], outputs="both")
+        return builder.finish([both, right])
+
+    found = compare(net(0.0), net(1.0))
+    status = {layer: group.status for group in found.groups for layer in group.layers_a}
+    carriers = {layer for layer, is_status in status.items() if is_status is Status.PROPAGATED}
+    assert status["left1"] is Status.DIFFERENT
+    assert carriers == {"left2a", "sum"}
+    assert all(status[layer] is Status.EQUAL for layer in ("stem", "right_1", "right-2b"))
 
 
 def test_a_difference_without_effect_is_latent():

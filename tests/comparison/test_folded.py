@@ -51,3 +51,14 @@ def test_a_doubled_filter_in_front_of_first_statistics_is_no_fixed_gamma():
     finding = culprit(compare(a, build(Form(changed=doubled))))
     assert finding.mismatch == "weights"
     assert finding.error_fixed <= 1e-4 < finding.error
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
+@pytest.mark.parametrize("formats", [("keras", "pytorch"), ("mxnet", "pytorch"), ("onnx", "mxnet")])
+def test_fixed_gammas_have_the_name_of_mxnet_s_setting_only_for_nets_of_mxnet(formats, is_folded):
+    ones = Form(changed={"gamma": ((...,), 1 - arrays()["gamma"])})
+    a, b = build(Form(fold=is_folded, file="a.net")), build(ones)
+    a.format, b.format = formats
+    finding = culprit(compare(a, b))
+    assert finding.mismatch == "fix-gamma"
+    assert ("fix_gamma" in finding.cause) is ("mxnet" in formats)

@@ -269,6 +269,8 @@ def test_an_installed_package_is_named_as_it_is_imported(tmp_path: Path) -> None
     net = "torch.nn.modules.transformer:TransformerEncoderLayer(8, 2, 16, batch_first=True)"
     graph = load(net, input_shapes={"src": (1, 5, 8)})
     assert [tuple(value.shape)[1:] for value in graph.outputs] == [(5, 8)]
+    files = {layer.origin.file for layer in graph.layers.values() if layer.origin is not None}
+    assert {file.rpartition("/torch/")[2] for file in files} == {"nn/modules/transformer.py"}
 
 
 CONFIGURED = """

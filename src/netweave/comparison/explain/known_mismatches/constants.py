@@ -247,9 +247,9 @@ def _say(
         return "precision", f"the {role} of {rounded}"
     if role == "gamma" or (role == "factor" and _is_scale(node_b)):
         if same_array(np.ones_like(wanted), wanted):
-            return "fix-gamma", f"A takes every gamma as 1{_fix_gamma(case)}, B applies the stored ones"
+            return "fix-gamma", f"A takes every gamma as 1{fix_gamma(case)}, B applies the stored ones"
         if same_array(np.ones_like(b), b):
-            return "fix-gamma", f"B takes every gamma as 1{_fix_gamma(case)}, A applies the stored ones"
+            return "fix-gamma", f"B takes every gamma as 1{fix_gamma(case)}, A applies the stored ones"
     factor = _common_factor(wanted, b)
     if role.startswith("running") and factor is not None:
         return "bn-scale-factor", (
@@ -269,7 +269,7 @@ def _say(
     )
 
 
-def _fix_gamma(case: Case) -> str:
+def fix_gamma(case: Case) -> str:
     """Name the setting of MXNet's that does so, where one of the nets is MXNet's."""
     return " (fix_gamma)" if "mxnet" in {case.a.graph.format, case.b.graph.format} else ""
 

@@ -15,6 +15,7 @@ from netweave.comparison.align.weights import filters_of
 from netweave.comparison.explain.known_mismatches.attributes import set_attribute
 from netweave.comparison.explain.known_mismatches.constants import (
     as_stored,
+    fix_gamma,
     replace_constant,
     same_array,
     wanted_constant,
@@ -88,15 +89,17 @@ def folded_mismatches(case: Case) -> Iterator[Proposal]:
     holders = [(node, factor) for node, factor, _ in b.links if node.op_type in HOLDERS]
     if wanted is not None and _close(a.shift, b.shift) and not any(_is_free(b, node) for node, _ in holders):
         yield from _filter(case, a, b, *wanted)  # any other factor would change the shift, which is right
-    yield from _held(a, holders, needed)
+    yield from _held(case, a, holders, needed)
 
 
-def _held(a: _Chain, holders: Sequence[tuple[ir.Node, np.ndarray]], needed: np.ndarray) -> Iterator[Proposal]:
+def _held(
+    case: Case, a: _Chain, holders: Sequence[tuple[ir.Node, np.ndarray]], needed: np.ndarray
+) -> Iterator[Proposal]:
     """Propose another factor for each scaling of B that holds one."""
     for node, factor in sorted(holders, key=lambda row: _is_idle(row[0])):
         if node.op_type == "BatchNormalization":
             yield from _norm(
-                a, node, factor * needed, alone=sum(_can_hold(n, needed) for n, _ in holders) == 1
+                case, a, node, factor * needed, alone=sum(_can_hold(n, needed) for n, _ in holders) == 1
             )
         else:
             yield from _factor(a, node, needed)
@@ -242,7 +245,7 @@ def _say_factor(needed: np.ndarray) -> str:
     return f"the factor of {apart:,} of {needed.size:,} channels differs, the scalings taken together"
 
 
-def _norm(a: _Chain, node: ir.Node, wanted: np.ndarray, *, alone: bool) -> Iterator[Proposal]:
+def _norm(case: Case, a: _Chain, node: ir.Node, wanted: np.ndarray, *, alone: bool) -> Iterator[Proposal]:
     """Propose what gives a normalisation the factor that A has: eps, gamma, or its statistics.
 
     Where it is not alone, the factor may as well be wrong elsewhere, and gamma is not said to be the cause.
@@ -276,7 +279,7 @@ def _norm(a: _Chain, node: ir.Node, wanted: np.ndarray, *, alone: bool) -> Itera
             change=together(*changes),
         )
     values = wanted * np.sqrt(variance + eps)
-    mismatch, cause = _say_gamma(gamma, values) if alone else ("weights", _say_factor(values / gamma))
+    mismatch, cause = _say_gamma(case, gamma, values) if alone else ("weights", _say_factor(values / gamma))
     yield Proposal(
         mismatch=mismatch,
         cause=cause,
@@ -287,14 +290,14 @@ def _norm(a: _Chain, node: ir.Node, wanted: np.ndarray, *, alone: bool) -> Itera
     )
 
 
-def _say_gamma(gamma: np.ndarray, wanted: np.ndarray) -> tuple[str, str]:
+def _say_gamma(case: Case, gamma: np.ndarray, wanted: np.ndarray) -> tuple[str, str]:
     ones = np.ones_like(gamma)
     apart = int((np.abs(gamma - wanted) > FACTOR_TOLERANCE * np.abs(wanted).max()).sum())
     is_of_most = 2 * apart > gamma.size  # training moves every gamma away from 1
     if is_of_most and same_array(gamma, ones):
-        return "fix-gamma", "B takes every gamma as 1 (fix_gamma), A applies others"
+        return "fix-gamma", f"B takes every gamma as 1{fix_gamma(case)}, A applies others"
     if is_of_most and _close(wanted, ones):
-        return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
+        return "fix-gamma", f"A takes every gamma as 1{fix_gamma(case)}, B applies the stored ones"
     return "weights", f"{apart:,} of {gamma.size:,} values of the gamma differ from what A's factors have"
 
 
