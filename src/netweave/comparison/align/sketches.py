@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.comparison.metric import BLOCK
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -31,17 +33,19 @@ def sketch(x: np.ndarray) -> np.ndarray | None:
     if x.dtype.kind != "f" or x.size < 2:
         return None
     flat = x.reshape(-1)
+    sums = np.zeros(4)
+    top, bottom = -np.inf, np.inf
     with np.errstate(all="ignore"):
-        top, bottom = float(flat.max()), float(flat.min())
-        if not np.isfinite(top) or not np.isfinite(bottom) or top == bottom:
+        for start in range(0, flat.size, BLOCK):  # in the cache; what is not finite stays so in the sums
+            part = flat[start : start + BLOCK]
+            top, bottom = max(top, float(part.max())), min(bottom, float(part.min()))
+            square = part * part
+            sums += [square.sum(), part.sum(), np.abs(part).sum(), np.dot(square, part)]
+        rms = float(np.sqrt(sums[0] / flat.size))
+        if top == bottom or rms == 0 or not np.isfinite(sums).all():
             return None
-        rms = float(np.sqrt(np.dot(flat, flat) / flat.size))
-        if rms == 0 or not np.isfinite(rms):
-            return None
-        mean = float(flat.mean(dtype=np.float64)) / rms
-        size = float(np.abs(flat).mean(dtype=np.float64)) / rms
-        cubed = float(np.dot(flat * flat, flat)) / flat.size / rms**3
-    return np.array([rms, mean, size, cubed, top / rms, bottom / rms])
+        mean, size, cubed = sums[1:] / flat.size / rms
+    return np.array([rms, mean, size, cubed / rms**2, top / rms, bottom / rms])
 
 
 @dataclass(slots=True)
