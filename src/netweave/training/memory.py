@@ -7,11 +7,7 @@ one.
 
 from __future__ import annotations
 
-import ctypes
-import platform
-
-M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
-"""Parameters of glibc's ``mallopt`` (malloc.h)."""
+from netweave.engine.malloc import M_ARENA_MAX, M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
 
 NEVER = -1
 """The size above which free memory at the end is given back; of positive ones 2 GiB would be the most."""
@@ -23,8 +19,4 @@ def keep_memory() -> bool:
     It must come before the threads that compute are started: a thread stays with its first arena, and
     only the first of all arenas holds buffers of any size.
     """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    wanted = {M_ARENA_MAX: 1, M_MMAP_MAX: 0, M_TRIM_THRESHOLD: NEVER}
-    return all(mallopt(parameter, value) for parameter, value in wanted.items())
+    return set_malloc({M_ARENA_MAX: 1, M_MMAP_MAX: 0, M_TRIM_THRESHOLD: NEVER})

@@ -10,6 +10,7 @@ import numpy as np
 from netweave.backends import prepare
 from netweave.comparison.execution import probes
 from netweave.comparison.execution.net_slices import check_budget, cut_net
+from netweave.engine.malloc import give_back_large_buffers
 from netweave.passes.extract import Extractor
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class TappedValues(Mapping[str, np.ndarray]):
         self._number = store.register(self, _last_readers(self._slices))
         if len(self._slices) == 1:
             self._compute(0)
+        else:  # what the store drops makes room only if it leaves the process
+            give_back_large_buffers()
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self:
