@@ -57,13 +57,15 @@ def _arguments() -> argparse.Namespace:
 
 
 def _symbols(runner: Runner, report: Report) -> None:
-    """Run each network, but for those that are known to agree."""
+    """Run each network, but for those that are known to agree, or whose name is not asked for."""
     for network in symbols.networks(runner.folders):
-        if not re.search(report.only, f"{network.script} {network.network}"):
-            continue
         row: Row = {**dataclasses.asdict(network)}
-        key = tuple(row.values())
-        report.add_symbol(report.known_symbols.get(key) or {**row, **runner.symbol(network)})
+        known = report.known_symbols.get(tuple(row.values()))
+        if re.search(report.only, f"{network.script} {network.network}"):
+            agrees = known and str(known.get("numbers")).startswith("agrees")
+            report.add_symbol(known if known and agrees else {**row, **runner.symbol(network)})
+        elif known:
+            report.add_symbol(known)
 
 
 def _scripts(runner: Runner, report: Report, args: argparse.Namespace) -> None:
@@ -112,8 +114,7 @@ class Report:
             if not args.count:
                 self._rows, self.pool, self._limit_s = known["rows"], known["scripts"], known["limit_s"]
             names = [field.name for field in dataclasses.fields(symbols.Network)]
-            good = [row for row in known["symbols"] if str(row.get("numbers")).startswith("agrees")]
-            self.known_symbols = {tuple(row.get(name) for name in names): row for row in good}
+            self.known_symbols = {tuple(row.get(name) for name in names): row for row in known["symbols"]}
 
     @property
     def runnable(self) -> int:

@@ -94,8 +94,8 @@ class Runner:
         folder = self._copy(side, network.release) / "example" / Path(network.script).parent
         out = self._numbers(side)
         out.unlink(missing_ok=True)
-        program = symbols.program(network, package=PACKAGES[side], folder=folder, out=out, widen=widen)
-        return self._run(side, folder.parent, ["-c", program], limit=4 * self._limit)
+        settings = symbols.settings(network, package=PACKAGES[side], folder=folder, out=out, widen=widen)
+        return self._run(side, folder.parent, ["-m", "network_step", settings], limit=4 * self._limit)
 
     def _numbers(self, side: str) -> Path:
         return self._scratch / f"{side}.npz"
