@@ -243,3 +243,43 @@ def test_a_trainer_numbers_parameters_by_their_names():
         4: "net_dense0_bias",
         5: "net_dense0_weight",
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "form"),
+    [
+        ("sgd", {}, None),
+        ("sgd", {"momentum": 0.9}, (2, 3)),
+        ("dcasgd", {}, [None, (2, 3)]),
+        ("rmsprop", {}, [(2, 3)]),
+        ("rmsprop", {"centered": True}, [(2, 3)] * 3),
+        ("adagrad", {}, (2, 3)),
+        ("groupadagrad", {}, (2, 1)),
+        ("adam", {}, [(2, 3)] * 2),
+        ("sgld", {}, None),
+    ],
+)
+def test_a_state_has_the_form_that_it_has_in_mxnet(kind, settings, form):
+    """``create_state`` of python/mxnet/optimizer/optimizer.py at 1.9.1."""
+    state = mx.optimizer.create(kind, **settings).create_state(0, mx.nd.zeros((2, 3)))
+    shapes = [one if one is None else one.shape for one in (state if isinstance(state, tuple) else [state])]
+    assert shapes == (form if isinstance(form, list) else [form])
+    assert isinstance(state, tuple) == isinstance(form, list)
+
+
+def test_an_optimizer_of_ones_own_works_on_the_state():
+    """As MXNet's example of sparse training does, which masks the momentum."""
+
+    class Masked(mx.optimizer.SGD):
+        def update(self, index, weight, grad, state):
+            state[:] = state * mx.nd.array([1, 0])
+            super().update(index, weight, grad, state)
+
+    optimizer = Masked(learning_rate=0.1, momentum=0.5)
+    weight, grad = mx.nd.ones((2,)), mx.nd.array([1, 2])
+    state = optimizer.create_state(0, weight)
+    for _ in range(2):
+        optimizer.update(0, weight, grad, state)
+    np.testing.assert_allclose(weight.asnumpy(), [1 - 0.1 - 0.15, 1 - 0.2 - 0.2], rtol=1e-6)
+    mx.optimizer.SGD(learning_rate=1.0).update(0, weight, grad, None)
+    np.testing.assert_allclose(weight.asnumpy(), [-0.25, -1.4], rtol=1e-6)

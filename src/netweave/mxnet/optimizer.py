@@ -112,12 +112,8 @@ class Optimizer:
         """Return what is kept for an array."""
         return self.create_state(index, weight)
 
-    def as_stored(self, state: Any) -> Any:
-        """Return the state of an array in the form in which MXNet's files have it."""
-        return state
-
-    def left_out(self, state: Any) -> tuple[Any, ...]:
-        """Return what that form has no place for."""
+    def left_out(self, index: Any) -> tuple[NDArray, ...]:
+        """Return what is kept for an array beside its state, and MXNet's files have no place for."""
         return ()
 
     def memory_of(self, attributes: Mapping[str, Any]) -> dict[str, float]:
@@ -187,6 +183,7 @@ class RuleOptimizer(Optimizer):
         kwargs.pop("aggregate_num", None)
         self._own = kwargs
         self._memory: dict[str, float] = {}
+        self._beside: dict[Any, dict[str, NDArray]] = {}  # what the rule keeps and MXNet does not, by index
         self._made: tuple[Any, Rule] | None = None
         super().__init__(**common)
         for name, value in kwargs.items():
@@ -202,23 +199,23 @@ class RuleOptimizer(Optimizer):
         return self._made[1]
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return the arrays that the rule keeps for an array, in MXNet's order."""
-        rule = self._rule()
-        return tuple(NDArray(rule.first(name, weight.tensor.detach())) for name in rule.names) or None
+        """Return what MXNet keeps for an array: one array, or a tuple of them in its order."""
+        rule, form = self._rule(), self._form()
 
-    def as_stored(self, state: Any) -> Any:
-        """Return the arrays that MXNet keeps, and no tuple where it keeps one array."""
-        arrays: dict[str | None, Any] = dict(zip(self._rule().names, state or (), strict=True))
-        form = self._stored_form()
-        return tuple(arrays.get(name) for name in form) if isinstance(form, tuple) else arrays.get(form)
+        def first(name: str | None) -> NDArray | None:
+            return None if name is None else NDArray(rule.first(name, weight.tensor.detach()))
 
-    def left_out(self, state: Any) -> tuple[Any, ...]:
-        """Return the sums of gradients of an update that is not complete, which MXNet loses."""
-        pairs = zip(self._rule().names, state or (), strict=True)
-        return tuple(array for name, array in pairs if name == "sum")
+        kept = set(form if isinstance(form, tuple) else (form,))
+        beside = {name: first(name) for name in rule.names if name not in kept}
+        self._beside[index] = {name: one for name, one in beside.items() if one is not None}
+        return tuple(map(first, form)) if isinstance(form, tuple) else first(form)
 
-    def _stored_form(self) -> str | tuple[str | None, ...] | None:
-        """Return the names of the arrays that MXNet keeps, in its order; one name if there is no tuple."""
+    def left_out(self, index: Any) -> tuple[NDArray, ...]:
+        """Return the sum of gradients of an update that is not complete, which MXNet loses."""
+        return tuple(one for name, one in self._beside.get(index, {}).items() if name == "sum")
+
+    def _form(self) -> str | tuple[str | None, ...] | None:
+        """Return the rule's names for what MXNet keeps for an array; one name if that is no tuple."""
         rule = self._rule()
         momentum = "mom" if getattr(rule, "momentum", 0.0) else None
         forms: dict[str, str | tuple[str | None, ...]] = {
@@ -242,12 +239,15 @@ class RuleOptimizer(Optimizer):
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Change an array by its gradient."""
         self._update_count(index)
-        rule = self._rule()
-        tensors = [one.tensor for one in state or ()]
+        if index not in self._beside:
+            self.create_state(index, weight)
+        rule, form = self._rule(), self._form()
+        names, arrays = (form, state) if isinstance(form, tuple) else ((form,), (state,))
+        named = dict(zip(names, arrays, strict=True)) | self._beside.get(index, {})
         block = Block(
             weights=[weight.tensor.detach()],
             gradients=[grad.tensor.detach().to(weight.tensor.dtype)],
-            state={name: [tensor] for name, tensor in zip(rule.names, tensors, strict=True)},
+            state={name: [named[name].tensor] for name in rule.names},
             rate=self._get_lr(index),
             decay=self._get_wd(index),
             step=self._index_update_count[index],

@@ -30,8 +30,8 @@ def write_states(updater: Updater, fname: str) -> None:
         UsageError: The file cannot be written, or a state is no array and no tuple of arrays.
     """
     optimizer = updater.optimizer
-    states = {index: _as_numpy(optimizer.as_stored(state)) for index, state in updater.states.items()}
-    left_out = {index: _as_numpy(optimizer.left_out(state)) for index, state in updater.states.items()}
+    states = {index: _as_numpy(state) for index, state in updater.states.items()}
+    left_out = {index: _as_numpy(optimizer.left_out(index)) for index in updater.states}
     own = {
         "num_update": optimizer.num_update,
         "counts": dict(optimizer._index_update_count),
@@ -73,9 +73,9 @@ def read_into(updater: Updater, fname: str, weights: Mapping[int, NDArray]) -> N
                 f"{place}: the file has no state of it; it was saved with another net: it has "
                 f"{', '.join(map(repr, list(stored)[:5])) or 'none'}"
             )
-        _fill(optimizer.as_stored(fresh), stored[key], place)
+        _fill(fresh, stored[key], place)
         if key in left_out:
-            _fill(optimizer.left_out(fresh), left_out[key], place)
+            _fill(optimizer.left_out(index), left_out[key], place)
         updater.states[index] = fresh
     _restore_counts(optimizer, own or attributes, weights)
 
