@@ -159,12 +159,22 @@ def test_everything_goes_by_keyboard_alone(page):
     playwright.expect(page.get_by_role("heading", name="by keyboard")).to_be_visible()
 
 
-def test_nothing_is_cut_off_in_a_small_window(page):
-    compare_a_sample(page)
-    for path in ("/", "/nets/", "/comparisons/", "/help/", "/programs/", page.url):
+@pytest.mark.parametrize("width", [390, 900, 1920])
+def test_nothing_is_cut_off(visit, width):
+    """Nothing is wider than its window, the buttons of a bar stand in one line, and axe finds nothing."""
+    page = visit(viewport={"width": width, "height": 844})
+    done = compare_a_sample(page)
+    page.goto("/nets/")
+    net = page.locator("a[href^='/nets/'][href$='/']").filter(has_text="leaves").first.get_attribute("href")
+    for path in ("/", "/nets/", "/comparisons/", "/runs/", "/help/", "/programs/", net, done):
         page.goto(path)
-        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert wide <= 0, path
+        if path in {net, done}:
+            page.wait_for_selector(VIEWER)
+            heights = page.eval_on_selector_all(".heading .do .btn", "all => all.map(b => b.offsetHeight)")
+            assert max(heights) < 1.5 * min(heights)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        if AXE.exists():
+            assert problems(page) == [], path
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tools/frontend")

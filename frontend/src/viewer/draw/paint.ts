@@ -45,14 +45,17 @@ export interface Painting {
 
 export function paint(surface: Surface, painting: Painting): void {
   const { scene, top, bottom } = painting;
-  for (const frame of scene.frames) {
-    if (frame.y + frame.height >= top && frame.y - 12 <= bottom) paintFrame(surface, painting, frame);
-  }
+  const frames = scene.frames.filter(
+    (frame) => frame.y + frame.height >= top && frame.y - 12 <= bottom && isHere(painting, frame),
+  );
+  for (const frame of frames) paintFrame(surface, painting, frame);
   for (const edge of scene.edges) {
     if (isDrawn(edge, painting.side) && edge.bottom >= top && edge.top <= bottom) {
       paintEdge(surface, painting, edge);
     }
   }
+  // over the frames that begin just below, and over the edges that come in there
+  for (const frame of frames) paintLabel(surface, painting, frame);
   for (const box of scene.between(top, bottom)) {
     if (box.x + box.width < painting.left || box.x > painting.right) continue;
     if (isPresent(box, painting.side)) paintBox(surface, painting, box);
@@ -60,11 +63,14 @@ export function paint(surface: Surface, painting: Painting): void {
   }
 }
 
+/** Whether a net has something in a frame. */
+function isHere({ scene, side }: Painting, frame: Frame): boolean {
+  if (side === BOTH) return true;
+  return scene.leaves(frame.id).some((leaf) => scene.model.union[leaf]!.members[side as 0 | 1].length > 0);
+}
+
 function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
-  const { scene, side, theme, scale } = painting;
-  const isHere = (leaf: number): boolean =>
-    side === BOTH || scene.model.union[leaf]!.members[side as 0 | 1].length > 0;
-  if (!scene.leaves(frame.id).some(isHere)) return;
+  const { theme } = painting;
   const isSelected = painting.selected === frame.id;
   const { x, y, width, height } = frame;
   const stroke = theme.colour(isSelected ? "accent" : "line");
@@ -74,13 +80,17 @@ function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
     radius: 9,
     width: isSelected ? 2 : 1,
   });
+}
+
+function paintLabel(surface: Surface, painting: Painting, frame: Frame): void {
+  const { scene, side, theme, scale } = painting;
   if (scale < NAMED) return;
   // written at one size on the screen, however far away
   const unit = scale < LEGIBLE ? Math.min(0.9 / scale, 2) : 1;
   const { title, left, width: room } = scene.label(frame, side, unit);
   if (!room) return;
   const size = 10 * unit;
-  const line = y - 7 * (unit - 1);
+  const line = frame.y - 7 * (unit - 1);
   surface.box(left, line - 7 * unit, room, 14 * unit, { fill: theme.colour("ground"), radius: 4 });
   const sign = left + 3;
   surface.box(sign, line - 5 * unit, size, size, { stroke: theme.colour("dim"), radius: 2, width: unit });

@@ -65,18 +65,19 @@ function netPart(net: Net, letter: string): HTMLElement {
       ["activations", `${bytesText(totals.activation_bytes)}${unsure}`],
     );
   }
-  return facts(letter ? `${letter}: ${net.name}` : net.name, [
+  const found = [
     ...rows.filter(([, value]) => value),
     ...net.notes.map((note): [string, string] => ["note", note]),
-  ]);
+  ];
+  return letter ? facts(`${letter}: ${net.name}`, found) : facts(net.name, found, "h2");
 }
 
-function facts(title: string, rows: [string, string][]): HTMLElement {
+function facts(title: string, rows: [string, string][], heading: "h2" | "h3" = "h3"): HTMLElement {
   const body = rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value)));
   return h(
     "section",
     { class: "nw-section" },
-    h("h3", {}, title),
+    h(heading, {}, title),
     h("table", { class: "nw-table nw-two" }, h("tbody", {}, ...body)),
   );
 }
