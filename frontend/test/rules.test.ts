@@ -31,6 +31,14 @@ for (const [rule, changes, wanted] of ROWS)
     assert.ok(rulesOf(axis!).includes(rule));
   });
 
+test("of rules that agree, the one that the layer's framework has is shown", () => {
+  const axis = { ...choice, size: 24, kernel: 3, count: 22 }; // k3 s1: rounding up and down are the same
+  assert.equal(rulesOf(axis, "Caffe", true)[0], "caffe");
+  assert.equal(rulesOf(axis, "Caffe", false)[0], "floor"); // Caffe's convolutions round down
+  assert.equal(rulesOf(axis, "TensorFlow", false)[0], "valid");
+  assert.equal(rulesOf(axis, "MXNet", true)[0], "floor");
+});
+
 test("where not one window fits there is no axis", () => {
   assert.equal(axisOf("floor", { ...choice, size: 2, kernel: 5 }), null);
 });

@@ -89,16 +89,17 @@ export function axisOf(rule: string, choice: Choice): Axis | null {
   return count >= 1 ? { ...choice, begin, end, count } : null;
 }
 
-/** The rules that are a format's own; of several that give the same numbers these are shown. */
-const OWN: [format: RegExp, rules: string[]][] = [
-  [/caffe/i, ["caffe"]],
-  [/mxnet|chainer/i, ["floor", "full"]],
-  [/tensorflow|keras/i, ["same", "valid"]],
+/** The rules that are a format's own, of poolings and of convolutions; of several that give the same numbers these are shown. */
+const OWN: [format: RegExp, ofPoolings: string[], ofConvolutions: string[]][] = [
+  [/caffe/i, ["caffe"], ["floor"]],
+  [/mxnet|chainer/i, ["floor", "full"], ["floor"]],
+  [/tensorflow|keras/i, ["same", "valid"], ["same", "valid"]],
 ];
 
 /** The rules that make an axis of its own numbers, those of its format first. */
-export function rulesOf(axis: Axis, format = ""): string[] {
-  const own = OWN.find(([pattern]) => pattern.test(format))?.[1] ?? [];
+export function rulesOf(axis: Axis, format = "", isPooling = false): string[] {
+  const found = OWN.find(([pattern]) => pattern.test(format));
+  const own = found?.[isPooling ? 1 : 2] ?? [];
   return [...new Set([...own, ...Object.keys(RULES)])].filter((rule) => {
     const made = axisOf(rule, axis);
     return made && made.count === axis.count && made.begin === axis.begin && made.end === axis.end;

@@ -19,6 +19,7 @@ export interface Windows {
   axes: Axis[];
   /** Whether its rule for the border is not numbers yet (auto_pad), or the input's size is open. */
   isOpen: boolean;
+  isPooling: boolean;
 }
 
 const WITH_WINDOWS = /^(netweave::)?(Conv|MaxPool|AveragePool|LpPool|MaxUnpool)$/;
@@ -44,7 +45,7 @@ export function windowsOf(net: Net, node: Item): Windows | null {
     if (Number.isNaN(found.size) || Number.isNaN(found.count)) isOpen = true;
     return found;
   });
-  return { axes: axes.slice(-2), isOpen };
+  return { axes: axes.slice(-2), isOpen, isPooling: !node.type.endsWith("Conv") };
 }
 
 /** Elements of the input that the last window reads beyond the end, padding included; below 0: left unread. */

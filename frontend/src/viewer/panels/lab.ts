@@ -113,7 +113,9 @@ export class Lab {
     this.shown = row.windows.map((windows, side) => {
       const start = windows?.axes[Math.min(axis, windows.axes.length - 1)];
       const letter = model.nets.length > 1 ? "AB"[side]! : "";
-      return new Bench(letter, row.names[side] ?? "", model.nets[side]!.format, start ?? null);
+      const { format } = model.nets[side]!;
+      const rule = start && isWhole(start) ? rulesOf(start, format, windows!.isPooling)[0] : undefined;
+      return new Bench(letter, row.names[side] ?? "", rule ?? "floor", start ?? null);
     });
     const axes = Math.max(...row.windows.map((windows) => windows?.axes.length ?? 0));
     const names = axes > 1 ? ["down", "across"] : ["along"];
@@ -149,10 +151,10 @@ class Bench {
   private readonly inputs = new Map<keyof Choice, HTMLInputElement>();
   private cell = 20;
 
-  constructor(letter: string, name: string, format: string, start: Axis | null) {
-    const known = start && !Number.isNaN(start.size) && !Number.isNaN(start.count) ? start : null;
+  constructor(letter: string, name: string, rule: string, start: Axis | null) {
+    const known = start && isWhole(start) ? start : null;
     this.choice = { ...(known ?? { ...EXAMPLE, ...(start ? settingsOf(start) : {}) }) };
-    this.rule = (known && rulesOf(known, format)[0]) || "floor";
+    this.rule = rule;
     this.picture.setAttribute("aria-label", `Windows of ${letter} ${name}`);
     const fields = FIELDS.map(([key, words, least]) => this.field(key, words, least));
     const options = Object.entries(RULES).map(([key, { words }]) =>
@@ -216,6 +218,11 @@ class Bench {
 }
 
 const EXAMPLE: Choice = { size: 12, kernel: 3, stride: 2, dilation: 1, begin: 0, end: 0 };
+
+/** Whether an axis has a size, and so a number of windows. */
+function isWhole({ size, count }: Axis): boolean {
+  return !Number.isNaN(size) && !Number.isNaN(count);
+}
 
 function settingsOf({ kernel, stride, dilation, begin, end }: Axis): Partial<Choice> {
   return { kernel, stride, dilation, begin, end };
