@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.comparison.metric import OUTPUT_TOLERANCE
+from netweave.comparison.metric import BLOCK, OUTPUT_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,7 +84,12 @@ def _varies(rows: Sequence[np.ndarray]) -> bool:
 
 
 def _is_apart(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two samples differ by more than the least variation, relative to the size of both."""
+    distance = size = 0.0
     with np.errstate(all="ignore"):
-        distance = np.sqrt(np.mean(np.square(a - b, dtype=np.float64)))
-        size = np.sqrt(np.mean(np.square(a, dtype=np.float64) + np.square(b, dtype=np.float64)) / 2)
-    return bool(distance > LEAST_VARIATION * size)
+        for start in range(0, a.size, BLOCK):
+            x, y = (row[start : start + BLOCK].astype(np.float64) for row in (a, b))
+            size += float(np.dot(x, x) + np.dot(y, y)) / 2
+            x -= y
+            distance += float(np.dot(x, x))
+        return bool(np.sqrt(distance) > LEAST_VARIATION * np.sqrt(size))
