@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import netweave
 from netweave.backends import prepare
-from netweave.comparison import compare
+from netweave.comparison import assessment, compare
 from netweave.comparison.execution import memory_budget, probes, tapped_values
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.net_slices import cut_net
@@ -237,6 +237,25 @@ def test_the_result_does_not_depend_on_the_limit(form, weights, limited, live):
     assert [group.values is None for group in tight.groups] == [group.values is None for group in free.groups]
     # besides what is held, a test of a layer has two tensors in use, and a slice that is run has one
     assert live.peak <= LIMIT + 3 * LARGEST < peak
+
+
+def test_what_depends_on_the_input_is_asked_while_values_are_there(limited, live, monkeypatch):
+    """The review looks at every signal of A, which a net in slices would have to compute again."""
+    runs_of_review = []
+    review = assessment.review
+
+    def counted(*args, **options):
+        before = len(live.runs)
+        try:
+            return review(*args, **options)
+        finally:
+            runs_of_review.append(len(live.runs) - before)
+
+    monkeypatch.setattr(assessment, "review", counted)
+    limited(LIMIT)
+    assert compare(build(), build(), num_samples=3).equal
+    assert runs_of_review == [0]
+    assert len(live.runs) > 10
 
 
 def test_a_promised_limit_that_is_too_small_is_an_error_before_anything_is_run(live, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from netweave.comparison.execution.variation import Variation
 from netweave.comparison.explain.agreement import review
 from netweave.comparison.explain.judge import Judge
 from netweave.comparison.explain.latent import all_folded
@@ -150,8 +149,7 @@ def assess(
     agreement: Agreement | None = None
     if outputs and all(output.agrees(tolerance) for output in outputs):
         with log.stage("review"):
-            variation = Variation(run.a.signals, [run.a.tensors, *run.other_runs()])
-            agreement = review(judge, groups, variation, tolerance=tolerance)
+            agreement = review(judge, groups, run.whole_variation(), tolerance=tolerance)
             groups = agreement.groups
         for name, flaw in (agreement.flaws or {}).items():
             log.note(

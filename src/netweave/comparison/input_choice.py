@@ -99,7 +99,7 @@ def _runs(
             if run is None:
                 continue
             with log.stage("match values"):  # which looks up all values, and so runs all of a large net
-                match_values(run.alignment)
+                match_values(run.alignment, run.variation.flaw if run.has_samples else None)
         except RunError as error:
             failures.append(error)
             continue

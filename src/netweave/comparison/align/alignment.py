@@ -16,7 +16,7 @@ from netweave.comparison.signals import family_of
 from netweave.comparison.values import HeldValues
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
     import onnx_ir as ir
@@ -130,18 +130,31 @@ class Alignment:
         return tuple(axes for axes, _ in self.votes.most_common() if axes)
 
 
+def _looked_at(side: Side, look: Callable[[str], object] | None) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the signals of a net with their values, in its order, and let a caller look at each."""
+    for name in side.signals.names:
+        yield name, side.tensors[name]
+        if look is not None:
+            look(name)
+
+
 MAX_CANDIDATES = 8
 """Signals of A whose values are held against one of B: sketches that agree are rarely wrong, zeros aside."""
 
 
-def match_values(alignment: Alignment) -> None:
+def match_values(alignment: Alignment, look: Callable[[str], object] | None = None) -> None:
     """Pair all signals that hold the same values, in B's order, and the nodes that make them.
 
     Sketches propose, a comparison of all elements decides. Where several signals of A hold the same values,
     one made by the same kind of node and not yet taken goes first.
+
+    Args:
+        alignment: The alignment that takes the pairs.
+        look: Called with each signal of A while its values are there, which a large net would have to compute
+            again.
     """
     a, b = alignment.a, alignment.b
-    index = SketchIndex.of((name, a.tensors[name]) for name in a.signals.names)
+    index = SketchIndex.of(_looked_at(a, look))
     for name_b in b.signals.names:
         if name_b in b.pairs or name_b not in b.tensors:
             continue

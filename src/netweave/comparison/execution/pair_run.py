@@ -9,6 +9,7 @@ from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.output_order import counterpart, in_order, is_moved
 from netweave.comparison.execution import probes
 from netweave.comparison.execution.tapped_values import TappedValues
+from netweave.comparison.execution.variation import Variation
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
 from netweave.comparison.layout.words import describe_output
 from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.sizes import Resizer, Sizes
     from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.side import Side
-    from netweave.comparison.values import SignalValues
 
 OTHER_SEED = 100
 """Draws the inputs of a second run, away from the seeds 0 to 4 that comparisons run on."""
@@ -40,6 +40,7 @@ class PairRun:
         alignment: Pairs of signals, the inputs to begin with; its sides hold what the nets computed.
         text: The probe in words.
         store: Holds what both nets computed.
+        variation: Which of A's signals depend on the input, as far as this run shows.
         is_extended: Whether the alignment has grown by structure already.
     """
 
@@ -47,6 +48,7 @@ class PairRun:
     alignment: Alignment
     text: str
     store: ValueStore
+    variation: Variation
     is_extended: bool = False
 
     @property
@@ -81,14 +83,20 @@ class PairRun:
             for name in side.signals.names:
                 side.tensors.shape_of(name)
 
-    def other_runs(self) -> list[SignalValues]:
-        """Return A's tensors on other inputs, if the probe has one sample, to show what depends on it."""
-        inputs = [str(value.name) for value in self.a.graph.inputs]
-        sizes = {name: self.a.tensors[name].shape for name in inputs}
-        if any(size and size[0] > 1 for size in sizes.values()):
-            return []
+    @property
+    def has_samples(self) -> bool:
+        """Whether the probe has several samples, which show by themselves what depends on them."""
+        shapes = (self.a.tensors[str(value.name)].shape for value in self.a.graph.inputs)
+        return any(shape and shape[0] > 1 for shape in shapes)
+
+    def whole_variation(self) -> Variation:
+        """Return which of A's signals depend on the input, shown by a run on other inputs where need be."""
+        if self.has_samples:
+            return self.variation
+        sizes = {str(value.name): self.a.tensors[str(value.name)].shape for value in self.a.graph.inputs}
         probe = probes.draw(self.a.graph, sizes, seed=OTHER_SEED)
-        return [TappedValues(self.a.graph, probe, self.a.signals.names, self.store, stage="run A")]
+        other = TappedValues(self.a.graph, probe, self.a.signals.names, self.store, stage="run A")
+        return Variation(self.a.signals, [self.a.tensors, other])
 
     def outputs(
         self, known: Mapping[str, str] | None = None, *, tolerance: float = OUTPUT_TOLERANCE
@@ -195,7 +203,7 @@ class PairRunner:
         alignment = Alignment(self._a, b.with_tensors(tensors_b), orientation=candidate.orientation)
         for mapping in inputs:
             alignment.pair_signals(SignalPair(mapping.a, mapping.b, Evidence.VALUES, mapping, 0.0))
-        return PairRun(candidate, alignment, probe.text, self._store)
+        return PairRun(candidate, alignment, probe.text, self._store, self._variation)
 
     def _resized(self, side: Side, sizes: Sizes) -> Side | None:
         with self._store.clock.time("infer shapes"):
@@ -209,6 +217,7 @@ class PairRunner:
                 else probes.given({name: x for name, x in self._given.items() if name in self._sizes})
             )
             self._a = a.with_tensors(self._run(a, probe))
+            self._variation = Variation(self._a.signals, [self._a.tensors])
             self._probe = probe  # last: a run that failed leaves none
         return self._probe
 
