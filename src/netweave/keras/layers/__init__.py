@@ -50,6 +50,9 @@ def _adapt(layer: Layer, *args: Any, **kwargs: Any) -> None:
 METHODS = {"Normalization": {"adapt": _adapt}}
 """Methods that a class of layers alone has."""
 
+MODEL_LAYERS: dict[str, type[Any]] = {}
+"""Layers that are models of what they call; ``netweave.keras.models`` puts them here."""
+
 for _name, _parameters in SIGNATURES.items():
     _doc = (READERS[_name].read.__doc__ or "").strip()
     layer_class(_name, _parameters, f"Keras' {_name}: {_doc[:1].lower()}{_doc[1:]}", **METHODS.get(_name, {}))
@@ -64,10 +67,8 @@ def __getattr__(name: str) -> Any:
     known = OTHER_NAMES.get(name, name)
     if known in LAYERS:
         return LAYERS[known]
-    if name == "Lambda":
-        from netweave.keras.models.model import Lambda  # it is a model of what the function calls
-
-        return Lambda
+    if known in MODEL_LAYERS:
+        return MODEL_LAYERS[known]
     for merging in MERGING:
         if name == merging.lower():
             return lambda inputs, **settings: _merged(merging, inputs, settings)
@@ -75,7 +76,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({"Input", "InputLayer", "Lambda", "Layer", *LAYERS, *OTHER_NAMES, *map(str.lower, MERGING)})
+    return sorted(
+        {"Input", "InputLayer", "Layer", *LAYERS, *MODEL_LAYERS, *OTHER_NAMES, *map(str.lower, MERGING)}
+    )
 
 
 __all__ = ["LAYERS", "Input", "InputLayer", "Layer"]

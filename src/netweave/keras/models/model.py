@@ -12,6 +12,7 @@ from netweave.errors import UsageError
 from netweave.keras.fitting import FitNetwork
 from netweave.keras.graphs import CallGraph
 from netweave.keras.layer import Layer
+from netweave.keras.layers import MODEL_LAYERS
 from netweave.keras.layers.input import Input, InputLayer
 from netweave.keras.network import Network
 from netweave.keras.operation import KerasTensor, tensors_in
@@ -241,6 +242,9 @@ class Lambda(Model):
     def call(self, inputs: Any) -> Any:
         """Return what the function makes of tensors."""
         return self._function(inputs, **self._arguments)
+
+
+MODEL_LAYERS["Lambda"] = Lambda
 
 
 class Sequential(_WithFiles):
