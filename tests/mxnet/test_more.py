@@ -123,3 +123,16 @@ def test_a_custom_operator_says_the_sizes_of_its_states():
     assert (net.list_arguments(), net.list_auxiliary_states()) == (["data"], ["own_kept"])
     with pytest.raises(UsageError, match=r"'own'.*the sizes of 0 auxiliary states, expected 1: kept"):
         net.simple_bind(mx.cpu(), data=(2, 3))
+
+
+def test_the_outputs_of_an_executor_are_there_from_the_start():
+    """Scripts take them once, before any pass, and look at them after each (deep-embedded-clustering)."""
+    data = mx.sym.Variable("data")
+    net = mx.sym.Group([data * 2, mx.sym.sum(data)])
+    executor = net.simple_bind(mx.cpu(), data=(2, 2))
+    first, total = executor.outputs
+    assert (first.shape, total.shape) == ((2, 2), (1,))
+    for number in (1, 3):
+        executor.forward(data=mx.nd.ones((2, 2)) * number)
+        assert (first.asnumpy() == 2 * number).all()
+        assert total.asscalar() == 4 * number

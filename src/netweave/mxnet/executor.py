@@ -50,7 +50,7 @@ class Executor:
         arg_dict: Arrays of the arguments, by name.
         grad_dict: Their gradients.
         aux_dict: Arrays of the auxiliary states.
-        outputs: What the last ``forward`` computed.
+        outputs: What the last ``forward`` computed; zeros before the first.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class Executor:
         self._heads: list[torch.Tensor] = []
         self._leaves: dict[str, torch.Tensor] = {}
         self._monitor: tuple[TorchNet, list[str], Callable[[str, NDArray], None]] | None = None
-        self.outputs: list[NDArray] = []
+        # the same objects after each forward, as in MXNet: scripts take them once and look again
+        self.outputs = [_blank(known_shape(value), ctx) for value in graph.outputs]
 
     @property
     def arg_arrays(self) -> list[NDArray]:
@@ -125,9 +126,9 @@ class Executor:
         tensors = [found[name] for name in heads]
         self._heads = tensors if is_train else []
         # scripts change outputs in place, which must not reach what backward needs
-        self.outputs = [
-            NDArray(tensor.detach().clone() if wants_grad else tensor.detach()) for tensor in tensors
-        ]
+        for own, tensor in zip(self.outputs, tensors, strict=True):
+            value = tensor.detach().clone() if wants_grad else tensor.detach()
+            own.tensor = value if value.ndim else value.reshape(1)
         if names is not None and self._monitor is not None:
             for name in names:
                 self._monitor[2](name, NDArray(found[name].detach()))
@@ -323,6 +324,11 @@ def new_array(shape: Sequence[int], dtype: torch.dtype, ctx: Context) -> NDArray
     if tensor.ndim == 4:
         tensor = tensor.contiguous(memory_format=torch.channels_last)
     return NDArray(tensor)
+
+
+def _blank(shape: Sequence[int | None] | None, ctx: Context) -> NDArray:
+    """Return zeros in the place of an output that was not computed yet; none where a size is open."""
+    return NDArray(torch.zeros([size or 0 for size in shape or (0,)], device=ctx.torch_device))
 
 
 def requests(names: Sequence[str], grad_req: Any) -> dict[str, str]:
