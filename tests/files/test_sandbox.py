@@ -97,6 +97,22 @@ def test_the_child_reads_a_file_that_only_its_owner_may_read(tmp_path: Path) -> 
 
 @guarded
 @multi
+def test_the_guard_is_the_one_on_the_path_of_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child has the system's PATH, on which bubblewrap from a package manager of one's own is not."""
+    witness, folder = tmp_path / "witness", tmp_path / "bin"
+    folder.mkdir()
+    wrapper = folder / "bwrap"
+    wrapper.write_text(f'#!/bin/sh\ntouch {witness}\nexec {shutil.which("bwrap")} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    assert report(program(tmp_path, "print('ran')")) == "ran"
+    assert witness.exists()
+
+
+@guarded
+@multi
 def test_the_child_reads_a_folder_that_only_its_owner_may_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")

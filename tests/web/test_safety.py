@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -185,7 +186,7 @@ def test_code_is_refused_and_not_run(tmp_path, package, base, title):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/usr/bin/bwrap").exists(), reason="the guard, bubblewrap, is not here")
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="the guard, bubblewrap, is not here")
 def test_of_several_classes_in_a_file_of_code_the_user_names_one(tmp_path):
     tests = Path(__file__).parents[1]
     files = {
