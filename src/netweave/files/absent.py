@@ -183,11 +183,11 @@ def without(names: Collection[str], templates: Mapping[str, str] | None = None) 
     """
     finder = Finder(frozenset(names))
     sys.meta_path.insert(0, finder)
+    _TEMPLATES.clear()  # not at the end: a model is run, and decides by what is absent, after it is made
     _TEMPLATES.update(templates or {})
     try:
         yield
     finally:
-        _TEMPLATES.clear()
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if _is_of(name, names)]:
             del sys.modules[name]

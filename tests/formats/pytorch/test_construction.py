@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 import netweave
 from netweave.errors import CodeError, UnsupportedError, UsageError
 from netweave.files import sandbox
+from netweave.files.absent import Absent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,6 +188,26 @@ def test_what_torchscript_would_compile_is_traced_as_python(tmp_path: Path) -> N
         """
     graph = load(lay(tmp_path, {"net.py": text}) / "net.py:Net")
     assert "Sigmoid" in {node.op_type for node in graph.nodes}
+
+
+def test_a_net_that_writes_to_tensorboard_is_read_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, and as if the package that ``torch.utils.tensorboard`` needs were not installed."""
+    from netweave.formats.pytorch import construction
+
+    text = NET.replace("import nn", "import nn\nfrom torch.utils.tensorboard import SummaryWriter as Gone", 1)
+    path = lay(tmp_path, {"net.py": text}) / "net.py"
+    monkeypatch.setattr(construction, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    request = {"trusted_folder": None, "place": "net.py", "net": str(path), "name": "netweave_model"}
+    request |= {"missing": [], "templates": {}, "folders": [], "first": [], "is_own_used": True}
+    request |= {"entry": "Net", "arguments": "5", "weights": None}
+    module = construction.module_from_code(request, [])
+    assert module.head.out_channels == 5
+    assert isinstance(sys.modules.pop("netweave_model").Gone, Absent)
 
 
 def test_a_constructor_may_be_given_an_example_of_its_input(tmp_path: Path) -> None:

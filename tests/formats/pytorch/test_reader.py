@@ -175,17 +175,23 @@ def test_what_is_not_installed_is_refused_where_the_net_needs_it(
 
 @pytest.mark.slow
 @pytest.mark.multi
-def test_a_module_that_is_to_be_copied_from_a_template_is_no_package_to_install(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("made", "run"), [("2 if cfg.wide else 3", "x"), ("2", "x if cfg.wide else -x")])
+def test_a_module_that_is_to_be_copied_from_a_template_is_no_package_to_install(
+    tmp_path: Path, made: str, run: str
+) -> None:
     pytest.importorskip("torch")
     path = beside(
         tmp_path,
-        """\
+        f"""\
         from gone_config import cfg
 
         class Head(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.width = 2 if cfg.wide else 3
+                self.width = {made}
+
+            def forward(self, x):
+                return {run}
         """,
     )
     (tmp_path / "gone_config.example.py").write_text("")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ from netweave.formats.pytorch.unscripted import unscripted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+NEEDS = {"torch.utils.tensorboard": "tensorboard"}
+"""Modules of PyTorch that another package is needed for, and no net."""
+
 WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 """Modules that hold a net for training on several devices."""
 
@@ -34,7 +38,7 @@ def module_from_code(request: Mapping[str, Any], notes: list[str]) -> torch.nn.M
     """
     folder, place = request["trusted_folder"], request["place"]
     with (
-        without(request["missing"], request["templates"]),
+        without([*request["missing"], *_absent_of_torch()], request["templates"]),
         with_bases(base_for),
         drawn_instead(notes, trusted=folder is not None),
         in_folder(folder),
@@ -60,6 +64,11 @@ def module_from_code(request: Mapping[str, Any], notes: list[str]) -> torch.nn.M
     if request["weights"]:
         load_weights(module, Path(request["weights"]), request["weights_place"], notes)
     return module
+
+
+def _absent_of_torch() -> list[str]:
+    """Return the modules of PyTorch that need a package that is not installed."""
+    return [name for name, package in NEEDS.items() if find_spec(package) is None]
 
 
 def module_from_folder(request: Mapping[str, Any], notes: list[str]) -> torch.nn.Module:
