@@ -90,7 +90,7 @@ def row(source: dict[str, str], folder: Path) -> dict[str, str]:
     if not ran.returncode:
         return told | {"verdict": "loads"}
     error = (ran.stderr.strip().splitlines() or ["no message"])[-1].removeprefix("netweave: ")
-    error = re.sub(r"/\S*/site-packages/", "", error)
+    error = re.sub(r"/\S*/(site-packages|netweave-\w+/child)/", "", error)  # folders of this machine
     return told | {"verdict": "refused", "error": error[:MAX_ERROR]}
 
 
