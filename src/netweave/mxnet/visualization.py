@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.mxnet.executor import shapes_of, sized
+from netweave.mxnet.sizes import shapes_of, sized
 from netweave.symbol.symbol import Symbol
 from netweave.symbol.vertex import sorted_vertices
 

@@ -10,7 +10,6 @@ from netweave.errors import UsageError
 from netweave.mxnet import checkpoint
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
-from netweave.mxnet.executor import shapes_of, sized
 from netweave.mxnet.gluon.parameter import (
     DeferredInitializationError,
     Parameter,
@@ -18,6 +17,7 @@ from netweave.mxnet.gluon.parameter import (
     load_into,
 )
 from netweave.mxnet.ndarray.array import NDArray
+from netweave.mxnet.sizes import shapes_of, sized
 from netweave.symbol import Symbol
 
 if TYPE_CHECKING:
