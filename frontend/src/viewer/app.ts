@@ -33,6 +33,9 @@ export interface Address {
   isEmbedded?: boolean;
 }
 
+/** Pixels between a message and what is below it. */
+const TOAST_GAP = 18;
+
 export class App {
   readonly stage: Stage;
   readonly sidebar: Sidebar;
@@ -214,6 +217,7 @@ export class App {
   /** Show a measure or the user's own data as heat; null for neither. */
   setHeat(shown: Shown | Measure): void {
     this.stage.highlight({ heatOf: this.heatMap.over(this.scene, shown) });
+    this.placeToast();
   }
 
   /** Lay the user's own figures over the nets. */
@@ -458,6 +462,14 @@ export class App {
     this.tell([...sides.filter(Boolean), LOOKS[item.status].words].join("; "));
   }
 
+  /** Above the scale of the heat map, which is read at the same moment. */
+  private placeToast(): void {
+    const { legend } = this.heatMap;
+    const bottom = this.element.getBoundingClientRect().bottom;
+    const covered = legend.checkVisibility() ? bottom - legend.getBoundingClientRect().top : 0;
+    this.toast.style.bottom = `${covered + TOAST_GAP}px`;
+  }
+
   private tell(text: string): void {
     this.live.textContent = text;
   }
@@ -466,6 +478,7 @@ export class App {
   private say(text: string): void {
     this.toast.textContent = text;
     this.toast.hidden = false;
+    this.placeToast();
     clearTimeout(this.toastTimer);
     this.toastTimer = setTimeout(() => (this.toast.hidden = true), 3000 + 50 * text.length);
   }

@@ -1,6 +1,6 @@
 /** How two layers compare, and how each status looks: never by colour alone. */
 
-import type { ComparisonDocument, Status, VerdictLook } from "./document.ts";
+import type { ComparisonDocument, Group, Status, VerdictLook } from "./document.ts";
 
 /** The status of an item of the page; beyond that of a group: */
 export type ItemStatus =
@@ -56,10 +56,17 @@ export const STATUSES = (Object.keys(LOOKS) as ItemStatus[]).sort(
   (a, b) => LOOKS[b].weight - LOOKS[a].weight,
 );
 
-export const EVIDENCE: Record<string, string> = {
+const EVIDENCE: Record<string, string> = {
   VALUES: "paired because their values agree",
   WEIGHTS: "paired because their weights agree",
   STRUCTURE: "paired by their place in the nets",
   NAME: "paired by name",
   GUESS: "paired by a guess",
 };
+
+/** Why a group is a pair. Of a rounded net the values are held against the other's as they are before rounding. */
+export function evidenceText({ evidence, status, rounding_error: rounding }: Group): string {
+  if (evidence === "VALUES" && status === "DIFFERENT" && rounding != null)
+    return "paired because their values agree before rounding";
+  return EVIDENCE[evidence] ?? "";
+}

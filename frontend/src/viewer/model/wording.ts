@@ -1,6 +1,6 @@
 /** How numbers, sizes and types are written; as netweave/graph/wording.py writes them. */
 
-import type { Real, Size } from "./document.ts";
+import type { Cost, Real, Size } from "./document.ts";
 
 const PREFIXES = ["", "k", "M", "G", "T"];
 
@@ -20,6 +20,13 @@ export function amountText(amount: number): string {
 export function bytesText(amount: number): string {
   const text = amountText(amount);
   return text.includes(" ") ? `${text}B` : `${text} B`;
+}
+
+/** A cost, of which the sizes that are not known give no more than a lower bound. */
+export function costText(cost: Cost, key: "multiply_adds" | "activation_bytes"): string {
+  const known = key === "multiply_adds" ? amountText(cost[key]) : bytesText(cost[key]);
+  if (cost.exact) return known;
+  return cost[key] ? `at least ${known}, the rest depends on the input size` : "depends on the input size";
 }
 
 /** An error relative to the rms, to one digit: more say nothing. */

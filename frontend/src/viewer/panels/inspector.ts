@@ -3,9 +3,9 @@
 import { h } from "../dom.ts";
 import type { Scene } from "../draw/scene.ts";
 import type { ComparisonDocument, Finding, Group, Item, Layer } from "../model/document.ts";
-import { EVIDENCE, LOOKS, type ItemStatus } from "../model/looks.ts";
+import { evidenceText, LOOKS, type ItemStatus } from "../model/looks.ts";
 import { type Model, type UnionItem, placeOf } from "../model/model.ts";
-import { amountText, bytesText, counted, ratioText, sizesText, typesText } from "../model/wording.ts";
+import { amountText, costText, counted, ratioText, sizesText, typesText } from "../model/wording.ts";
 import { nodesOf } from "../model/windowed.ts";
 import { windowsOf } from "../model/windows.ts";
 import { overviewParts } from "./overview.ts";
@@ -167,12 +167,13 @@ function membersOf(model: Model, side: number, members: number[]): Item[] {
 function chips(item: UnionItem): HTMLElement | null {
   const { words, mark } = LOOKS[item.status];
   if (!words) return null;
-  const evidences = [...new Set(item.groups.filter((g) => g.sides[0] && g.sides[1]).map((g) => g.evidence))];
+  const pairs = item.groups.filter((group) => group.sides[0] && group.sides[1]);
+  const evidences = [...new Set(pairs.map(evidenceText))];
   return h(
     "p",
     { class: "nw-chips" },
     h("span", { class: "nw-chip", "data-status": item.status }, h("span", { class: "nw-mark" }, mark), words),
-    ...evidences.map((evidence) => h("span", { class: "nw-evidence" }, EVIDENCE[evidence] ?? "")),
+    ...evidences.map((evidence) => h("span", { class: "nw-evidence" }, evidence)),
   );
 }
 
@@ -318,13 +319,17 @@ function stored(model: Model, sides: Item[][]): HTMLElement[] {
 function costs(sides: Item[][]): HTMLElement[] {
   const totals = sides.map((items) => {
     const known = items.flatMap((item) => (item.cost ? [item.cost] : []));
-    const sum = (key: "parameters" | "multiply_adds" | "activation_bytes"): number =>
-      known.reduce((total, cost) => total + cost[key], 0);
     if (!known.length) return ["", "", ""];
+    const total = known.reduce((sum, cost) => ({
+      parameters: sum.parameters + cost.parameters,
+      multiply_adds: sum.multiply_adds + cost.multiply_adds,
+      activation_bytes: sum.activation_bytes + cost.activation_bytes,
+      exact: sum.exact && cost.exact,
+    }));
     return [
-      amountText(sum("parameters")),
-      amountText(sum("multiply_adds")),
-      bytesText(sum("activation_bytes")),
+      amountText(total.parameters),
+      costText(total, "multiply_adds"),
+      costText(total, "activation_bytes"),
     ];
   });
   if (!totals.some(([first]) => first)) return [];

@@ -5,7 +5,7 @@ import type { ComparisonDocument, Net } from "../model/document.ts";
 import { verdictLook } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
 import { type FixActions, patchPart } from "./patch.ts";
-import { amountText, bytesText } from "../model/wording.ts";
+import { amountText, costText } from "../model/wording.ts";
 
 export function overviewParts(model: Model, fixes: FixActions | null): HTMLElement[] {
   const { document } = model;
@@ -58,11 +58,10 @@ function netPart(net: Net, letter: string): HTMLElement {
     ["operators", net.nodes.length.toLocaleString("en")],
   ];
   if (totals) {
-    const unsure = totals.exact ? "" : " or more";
     rows.push(
       ["parameters", `${amountText(totals.parameters)}${net.loaded ? "" : ", some without values"}`],
-      ["multiply-adds", `${amountText(totals.multiply_adds)}${unsure}`],
-      ["activations", `${bytesText(totals.activation_bytes)}${unsure}`],
+      ["multiply-adds", costText(totals, "multiply_adds")],
+      ["activations", costText(totals, "activation_bytes")],
     );
   }
   const found = [

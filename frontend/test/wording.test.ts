@@ -1,0 +1,23 @@
+/** Costs of nets with open sizes, and why layers are a pair. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import type { Group } from "../src/viewer/model/document.ts";
+import { evidenceText } from "../src/viewer/model/looks.ts";
+import { costText } from "../src/viewer/model/wording.ts";
+
+test("what is not known of a cost is not said to be nothing", () => {
+  const cost = { parameters: 10, multiply_adds: 0, activation_bytes: 4096, exact: false };
+  assert.equal(costText(cost, "multiply_adds"), "depends on the input size");
+  assert.equal(costText(cost, "activation_bytes"), "at least 4.10 kB, the rest depends on the input size");
+  assert.equal(costText({ ...cost, exact: true }, "multiply_adds"), "0");
+});
+
+test("values of a rounded net that differs agree before its rounding", () => {
+  const group = { evidence: "VALUES", status: "DIFFERENT", rounding_error: 0.01 } as unknown as Group;
+  assert.equal(evidenceText(group), "paired because their values agree before rounding");
+  const equal = { ...group, status: "EQUAL" } as Group;
+  assert.equal(evidenceText(equal), "paired because their values agree");
+  assert.equal(evidenceText({ ...group, rounding_error: null }), "paired because their values agree");
+});
