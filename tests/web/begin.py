@@ -12,9 +12,14 @@ from pathlib import Path
 
 from netweave.web.options import DATA, FILE, make_data_folder
 
+TEST_DATABASE = "NETWEAVE_TEST_DATABASE_URL"
+"""An empty database in place of SQLite (``test_postgres``)."""
+
 os.environ[DATA] = tempfile.mkdtemp(prefix="netweave-tests-")
 os.environ["DJANGO_SETTINGS_MODULE"] = "netweave.web.settings"
 os.environ.pop("DATABASE_URL", None)
+if TEST_DATABASE in os.environ:
+    os.environ["DATABASE_URL"] = os.environ[TEST_DATABASE]
 make_data_folder(Path(os.environ[DATA]))
 # under a host name each browser is a visitor of its own; without one all are one person (decision 0148)
 (Path(os.environ[DATA]) / FILE).write_text('hosts = ["workbench.example"]\n')

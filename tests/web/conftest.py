@@ -28,13 +28,22 @@ def _tables():
 def _as_before(request):
     from django.db import transaction
 
-    if request.node.get_closest_marker("multi"):  # the workbench is another process
-        yield
+    if request.node.get_closest_marker("multi") or "committed" in request.fixturenames:
+        yield  # the workbench is another process, or other threads are to see what is written
         return
     request.getfixturevalue("_tables")
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
+
+
+@pytest.fixture
+def committed(_tables):
+    """Let a test commit, so that other connections see its rows; all tables are emptied after it."""
+    from django.core.management import call_command
+
+    yield
+    call_command("flush", verbosity=0, interactive=False)
 
 
 @pytest.fixture(autouse=True)

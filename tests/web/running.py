@@ -41,7 +41,11 @@ class Workbench:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Workbench:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # it would run on, and start its parts again and again
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -162,6 +162,7 @@ def add_files(net: Net, files: Mapping[str, bytes]) -> None:
 def remove_file(net: Net, name: str) -> bool:
     """Remove a file of a net, and have the rest read again; False if there is none of that name."""
     with transaction.atomic():
+        leases.hold(net)
         file = net.files.filter(name=name).first()
         if file is None:
             return False

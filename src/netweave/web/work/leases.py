@@ -53,6 +53,15 @@ def queue(job: Net | Comparison, task: Task[Any, Any]) -> bool:
         return bool(row.update(**{field: getattr(job, field) for field in fields}))
 
 
+def hold(job: Net | Comparison) -> None:
+    """Keep others from changing a job, and the files of a net, until the transaction ends.
+
+    ``queue`` does it too. Whoever changes a net and its files holds the net first: on PostgreSQL, two
+    transactions that lock them in different orders deadlock. SQLite has one writer at a time.
+    """
+    type(job)._default_manager.select_for_update().filter(pk=job.pk).first()
+
+
 @transaction.atomic
 def claim(model: type[Net | Comparison], pk: str) -> str | None:
     """Take a job that is queued, or whose worker is silent; return the lease, None if it is not to be had."""
@@ -62,8 +71,11 @@ def claim(model: type[Net | Comparison], pk: str) -> str | None:
     exhausted = free.filter(attempts__gte=MAX_ATTEMPTS)
     if exhausted.update(state=State.FAILED, lease="", error=_exhausted()):
         return None
-    job = free.first()
-    if job is not None and not shares.may_run(job):
+    job = free.select_related("workspace").first()
+    if job is None:
+        return None
+    shares.hold(job.workspace)
+    if not shares.may_run(job):
         free.update(task="")  # ``shares.enter_next`` puts it into the queue again
         return None
     taken = free.update(

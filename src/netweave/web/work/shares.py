@@ -32,7 +32,10 @@ MAX_ENTRIES = 4
 
 
 def may_run(job: Net | Comparison) -> bool:
-    """Whether a job may run beside those of its visitor that do, those of silent workers apart."""
+    """Whether a job may run beside those of its visitor that do, those of silent workers apart.
+
+    Other processes may change that at once, unless the caller holds the visitor (``hold``).
+    """
     since = connection.ops.adapt_datetimefield_value(timezone.now() - SILENCE)
     return _num_others(job, State.RUNNING, "touched >= %s", since) < settings.OPTIONS.running_limit
 
@@ -40,6 +43,17 @@ def may_run(job: Net | Comparison) -> bool:
 def may_enter(job: Net | Comparison) -> bool:
     """Whether a job may enter the queue beside those of its visitor that are in it."""
     return _num_others(job, State.QUEUED, "task <> %s", "") < MAX_ENTRIES
+
+
+def hold(workspace: Workspace) -> None:
+    """Keep other processes from counting or entering the jobs of a visitor until the transaction ends.
+
+    PostgreSQL lets two transactions count at once, and neither sees what the other is about to change. With
+    SQLite a transaction has the database to itself.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [visitor_key(workspace)])
 
 
 @transaction.atomic
@@ -53,6 +67,7 @@ def enter_next(workspace: uuid.UUID, tasks: Tasks) -> bool:
     owner = Workspace.objects.filter(pk=workspace).first()
     if owner is None:
         return False
+    hold(owner)
     outside = Q(state=State.QUEUED, task="") & _visitor(owner)
     firsts = [model.objects.filter(outside).order_by("created").first() for model in JOBS]
     waiting = [job for job in firsts if job is not None]

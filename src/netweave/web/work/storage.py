@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.db import transaction
+
+from netweave.web.work import leases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -127,8 +130,10 @@ def kept_text(name: str) -> str:
 
 def delete_net(net: Net) -> None:
     """Delete a net with its files; comparisons with it keep their results."""
-    names = [net.document, *net.files.values_list("stored", flat=True)]
-    net.delete()
+    with transaction.atomic():
+        leases.hold(net)  # a file that arrives now finds no net, or is deleted with it
+        names = [net.document, *net.files.values_list("stored", flat=True)]
+        net.delete()
     drop(names)
 
 

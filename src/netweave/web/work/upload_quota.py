@@ -152,7 +152,8 @@ def _check_room(workspace: uuid.UUID, name: str, num_bytes: int | None) -> int:
     """
     options: Options = settings.OPTIONS
     if connection.features.has_select_for_update:
-        Workspace.objects.select_for_update().get(pk=workspace)
+        # ``no_key``: rows that refer to the workspace can be made meanwhile
+        Workspace.objects.select_for_update(no_key=True).get(pk=workspace)
     limit = _room(workspace, options)
     if limit <= 0 or (num_bytes is not None and num_bytes > limit):
         raise RefusedError(too_large(name, limit, options))
