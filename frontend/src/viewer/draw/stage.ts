@@ -157,7 +157,18 @@ export class Stage {
     const isLegible = this.transform.k >= 0.5;
     const isInSight =
       screenX > 90 && screenX < pane.width - 90 && screenY > 60 && screenY < pane.height - 60 && isLegible;
-    if (!isInSight) this.centre(x, y, isLegible ? this.transform.k : 0.9);
+    const scale = isLegible ? this.transform.k : 0.9;
+    if (!isInSight) this.centre(this.middleAround(y, scale) ?? x, y, scale);
+  }
+
+  /** The middle of what will be seen around a height, if a pane has room for the whole of it; else null. */
+  private middleAround(y: number, scale: number): number | null {
+    const pane = this.visible[0]!;
+    const reach = pane.height / 2 / scale;
+    const seen = this.scene!.boxes.filter((box) => box.y < y + reach && box.y + box.height > y - reach);
+    const left = Math.min(...seen.map((box) => box.x));
+    const right = Math.max(...seen.map((box) => box.x + box.width));
+    return (right - left) * scale <= pane.width - 24 ? (left + right) / 2 : null;
   }
 
   centre(x: number, y: number, scale: number): void {

@@ -147,8 +147,7 @@ function strip(words: string, channels: Real[], count: number): HTMLElement {
     );
     return cell;
   });
-  const worstText = `channel ${worst * share}, ${ratioText(channels[worst]!)}`;
-  const label = `${words}. The worst is ${worstText}.`;
+  const label = `${words}. The worst is ${ratioText(channels[worst]!)}, in channel ${worst * share}.`;
   return h(
     "figure",
     { class: "nw-figure nw-channels" },
