@@ -45,7 +45,10 @@ export class App {
   private readonly heatMap: HeatMap;
   private ownData: OwnData | null = null;
   private readonly help: HTMLDialogElement;
-  private readonly lab = new Lab((id) => void this.select(id));
+  private readonly lab = new Lab(
+    (id) => void this.select(id),
+    () => this.keepFocus(),
+  );
   /** Says to a screen reader what is selected; those who see, see it. */
   private readonly live = h("div", { class: "nw-hidden", "aria-live": "polite" });
   private readonly toast = h("div", { class: "nw-toast", role: "status", hidden: true });
@@ -72,7 +75,10 @@ export class App {
       opened: (hit) => void this.opened(hit),
     });
     this.heatMap = new HeatMap(document.nets.length);
-    this.sidebar = new Sidebar((id) => void this.chosen(id));
+    this.sidebar = new Sidebar(
+      (id) => void this.chosen(id),
+      () => this.focusDetails(),
+    );
     this.inspector = new Inspector({
       copyLink: () => void this.copyLink(),
       toggleFold: (id) => void this.toggleFold(id),
@@ -119,6 +125,7 @@ export class App {
     }
     performance.mark("netweave-shown");
     this.element.dataset["state"] = "shown";
+    this.element.dispatchEvent(new CustomEvent("netweave-shown", { detail: this }));
   }
 
   /** Select an item or a fold, and bring it into sight; null selects nothing. */
@@ -245,10 +252,17 @@ export class App {
     if (this.document.nets.length < 2) return;
     this.stage.setOverlay(!this.stage.isOverlay);
     this.toolbar.showOverlay(this.stage.isOverlay);
+    this.keepFocus();
   }
 
   togglePanel(panel: Panel): void {
     this.arrangement.toggle(panel);
+    this.keepFocus();
+  }
+
+  focusList(): void {
+    this.arrangement.open("list");
+    this.sidebar.focusList();
   }
 
   search(): void {
@@ -365,7 +379,20 @@ export class App {
   /** Something was chosen in the list; on a phone its details come, which say what is wrong. */
   private async chosen(id: number): Promise<void> {
     await this.select(id);
-    if (this.arrangement.isPhone) this.arrangement.showPart("details");
+    if (!this.arrangement.isPhone) return;
+    this.arrangement.showPart("details");
+    this.keepFocus();
+  }
+
+  /** Give the focus to what is in sight, if what had it is hidden or gone. */
+  private keepFocus(): void {
+    const focused = document.activeElement;
+    if (focused !== document.body && focused?.checkVisibility()) return;
+    const { canvases } = this.stage;
+    const places = [this.inspector.element, ...canvases, this.sidebar.element];
+    const place = places.find((element) => element.checkVisibility());
+    if (place === this.sidebar.element) this.sidebar.focusList();
+    else place?.focus();
   }
 
   private showPanels(): void {

@@ -3,6 +3,7 @@
 import "bootstrap/dist/css/bootstrap.min.css";
 import "./web.css";
 
+import { startArriving } from "./arrive.ts";
 import { follow } from "./follow.ts";
 import { startMenus } from "./menus.ts";
 import { startPair } from "./pair.ts";
@@ -21,5 +22,6 @@ if (run) followRuns(run);
 
 for (const again of document.querySelectorAll<HTMLFormElement>("form[data-again]")) startAgain(again);
 
+startArriving(document);
 startMenus(document);
 startCopying(document);

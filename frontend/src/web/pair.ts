@@ -9,6 +9,7 @@ export function startPair(form: HTMLFormElement): void {
   const button = form.querySelector<HTMLButtonElement>("#compare") as HTMLButtonElement;
   const why = form.querySelector<HTMLElement>("#why") as HTMLElement;
   let refusal = "";
+  let isSent = false;
 
   const update = (): void => {
     const waits = sides.map((side) => side.waitsFor).filter(Boolean);
@@ -31,14 +32,16 @@ export function startPair(form: HTMLFormElement): void {
 
   const fail = (error: unknown): void => {
     refusal = error instanceof Refused ? error.message : String(error);
+    isSent = false;
     update();
   };
 
   startSettings(form);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
+    if (isSent) return; // the button is not disabled meanwhile, since it would lose the focus
+    isSent = true;
     const [a, b] = sides.map((side) => side.net?.id);
-    button.disabled = true;
     readSettings(form)
       .then((settings) => call<Job>("POST", "/api/comparisons", { a, b, ...settings }))
       .then((job) => location.assign(job.page), fail);

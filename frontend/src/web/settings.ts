@@ -91,11 +91,12 @@ export function sayProblem(root: HTMLElement, error: unknown): void {
 /** "Again with other settings": the form on the page of a comparison. */
 export function startAgain(form: HTMLFormElement): void {
   startSettings(form);
-  const button = form.querySelector<HTMLButtonElement>("button[type=submit]")!;
+  let isSent = false;
   form.addEventListener("submit", (event) => {
     event.preventDefault();
+    if (isSent) return; // the button is not disabled meanwhile, since it would lose the focus
+    isSent = true;
     sayProblem(form, new Refused(""));
-    button.disabled = true;
     readSettings(form)
       .then((settings) =>
         call<Job>("POST", "/api/comparisons", { a: form.dataset.a, b: form.dataset.b, ...settings }),
@@ -103,7 +104,7 @@ export function startAgain(form: HTMLFormElement): void {
       .then(
         (job) => location.assign(job.page),
         (error: unknown) => {
-          button.disabled = false;
+          isSent = false;
           sayProblem(form, error);
         },
       );

@@ -126,7 +126,7 @@ export class Side {
 
   private async remove(row: HTMLElement, name: string): Promise<void> {
     row.remove();
-    this.root.querySelector<HTMLInputElement>("input[type=file]")?.focus();
+    this.focusFiles();
     if (!this.net || row.dataset.stored === undefined) return this.render();
     const id = this.net.id;
     await this.attempt(() => call<Net>("DELETE", `/api/nets/${id}/files/${encodeURIComponent(name)}`));
@@ -167,6 +167,11 @@ export class Side {
     this.sizes.value = "";
     if (this.entry) this.entry.value = "";
     this.render();
+    this.focusFiles();
+  }
+
+  /** Where the focus goes from what is not there any more. */
+  private focusFiles(): void {
     this.root.querySelector<HTMLInputElement>("input[type=file]")?.focus();
   }
 
@@ -258,7 +263,7 @@ export class Side {
       text: "Read files with code",
     });
     button.addEventListener("click", () => {
-      button.disabled = true;
+      this.focusFiles();
       void this.attempt(() => call<Net>("POST", `/api/nets/${net}/allow-code`));
     });
     this.read.append(element("p", { text }), button);

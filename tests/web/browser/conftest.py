@@ -6,7 +6,12 @@ import pytest
 
 from tests.web.running import Workbench
 
+playwright = pytest.importorskip("playwright.sync_api")
+
 WAIT_MS = 60_000
+"""What one waits for comes in tenths of a second; on a machine that does other work as well, much later."""
+
+playwright.expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="session")

@@ -92,6 +92,10 @@ export class Stage {
     this.resized();
   }
 
+  get canvases(): HTMLCanvasElement[] {
+    return this.visible.map((pane) => pane.canvas);
+  }
+
   private get visible(): Pane[] {
     return this.panes.filter((pane) => (pane.side === BOTH) === this.isOverlay);
   }

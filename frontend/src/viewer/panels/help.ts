@@ -16,7 +16,8 @@ const KEYS: [keys: string[], words: string][] = [
   [["+", "-", "0"], "zoom in, zoom out, fit"],
   [["w"], "padding lab: windows of convolutions and poolings"],
   [["c"], "copy a link to the selected layer"],
-  [["Enter"], "move to the details"],
+  [["↑", "↓", "Home", "End"], "move in the list of differences or layers, where it has the focus"],
+  [["Enter"], "move from the list or a pane to the details"],
   [["Esc"], "clear the selection"],
 ];
 
@@ -40,7 +41,7 @@ export function helpDialog(document: Document): HTMLDialogElement {
   const dialog: HTMLDialogElement = h(
     "dialog",
     { class: "nw-dialog", "aria-label": "Keys and marks" },
-    h("h2", {}, "Keys"),
+    h("header", { class: "nw-dialog-head" }, h("h2", {}, "Keys"), close),
     h("table", { class: "nw-table nw-two" }, h("tbody", {}, ...rows)),
     verdicts.length ? h("h2", {}, "Verdicts") : null,
     verdicts.length ? h("ul", { class: "nw-plainlist nw-marks" }, ...verdicts) : null,
@@ -51,7 +52,6 @@ export function helpDialog(document: Document): HTMLDialogElement {
       { class: "nw-quiet" },
       "The wheel scrolls; with Ctrl it zooms. Double-click a block to expand it.",
     ),
-    close,
   );
   return dialog;
 }

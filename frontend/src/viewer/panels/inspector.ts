@@ -36,6 +36,7 @@ export class Inspector {
   show(scene: Scene, id: number | null): void {
     this.scene = scene;
     this.element.scrollTop = 0;
+    if (this.element.contains(document.activeElement)) this.element.focus(); // what had the focus goes
     if (id === null) this.element.replaceChildren(...overviewParts(scene.model, this.actions.fixes));
     else if (scene.isFold(id)) this.element.replaceChildren(...this.foldParts(id));
     else this.element.replaceChildren(...this.itemParts(scene.model.union[id]!, id));

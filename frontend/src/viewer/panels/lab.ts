@@ -35,17 +35,20 @@ export class Lab {
   private cell = 20;
   private shown: Bench[] = [];
 
-  constructor(private readonly chosen: (id: number) => void) {
+  constructor(
+    private readonly chosen: (id: number) => void,
+    closed: () => void,
+  ) {
     const zoom = (factor: number): void => {
       this.cell = Math.min(44, Math.max(7, this.cell * factor));
       for (const bench of this.shown) bench.draw(this.cell);
     };
     this.element = h(
       "dialog",
-      { class: "nw-dialog nw-lab", "aria-label": "Padding lab" },
+      { class: "nw-dialog nw-lab", "aria-label": "Padding lab", onclose: closed },
       h(
         "header",
-        { class: "nw-lab-head" },
+        { class: "nw-dialog-head" },
         this.title,
         h(
           "button",
@@ -129,7 +132,10 @@ export class Lab {
             type: "button",
             class: "nw-button",
             "aria-pressed": String(place === axis),
-            onclick: () => this.show(model, row, place),
+            onclick: () => {
+              this.show(model, row, place);
+              this.benches.querySelector<HTMLElement>("[aria-pressed=true]")?.focus();
+            },
           },
           name,
         ),

@@ -23,6 +23,7 @@ export class VirtualList {
   constructor(
     label: string,
     private readonly chosen: (id: number) => void,
+    private readonly opened: () => void,
   ) {
     this.element = h(
       "div",
@@ -62,13 +63,13 @@ export class VirtualList {
       PageUp: Math.max(this.active - page, 0),
       Home: 0,
       End: last,
-      Enter: this.active,
     };
     const target = targets[event.key];
-    if (target === undefined || target < 0) return;
+    if (event.key === "Enter" && this.active >= 0) this.opened();
+    else if (target !== undefined && target >= 0) this.chosen(this.rows[target]!.id);
+    else return;
     event.preventDefault();
     event.stopPropagation();
-    this.chosen(this.rows[target]!.id);
   }
 
   private scrollTo(index: number): void {

@@ -21,12 +21,13 @@ export function patchPart(
   const save = (): void => download(name, new Blob([patch.diff], { type: "text/x-patch" }));
   const busy = h("span", { class: "nw-quiet", role: "status" });
   const apply = async (button: HTMLButtonElement): Promise<void> => {
-    button.disabled = true;
+    if (button.ariaDisabled) return;
+    button.ariaDisabled = "true"; // disabled, it would lose the focus
     busy.textContent = "Comparing again …";
     try {
       await actions?.apply(finding);
     } catch (error) {
-      button.disabled = false;
+      button.ariaDisabled = null;
       busy.textContent = error instanceof Error ? error.message : String(error);
     }
   };

@@ -7,6 +7,8 @@ import { SearchIndex } from "../model/search.ts";
 import { counted } from "../model/wording.ts";
 import { type ListRow, VirtualList } from "./list.ts";
 
+type Filter = ItemStatus | "differences" | "all";
+
 export class Sidebar {
   readonly element: HTMLElement;
   /** Items that "next" and "previous" step through, in the order of the nets. */
@@ -18,11 +20,15 @@ export class Sidebar {
   private readonly count: HTMLElement;
   private model!: Model;
   private index!: SearchIndex;
-  private filter: ItemStatus | "differences" | "all" = "all";
+  private filter: Filter = "all";
+  private buttons: { filter: Filter; element: HTMLElement }[] = [];
   private selected: number | null = null;
 
-  constructor(private readonly chosen: (id: number) => void) {
-    this.list = new VirtualList("Layers", chosen);
+  constructor(
+    private readonly chosen: (id: number) => void,
+    opened: () => void,
+  ) {
+    this.list = new VirtualList("Layers", chosen, opened);
     this.search = h("input", {
       class: "nw-search",
       type: "search",
@@ -58,12 +64,21 @@ export class Sidebar {
       return LOOKS[item.status].isDifference || item.findings.length > 0;
     });
     this.filter = this.differences.length ? "differences" : "all";
+    const hadFocus = this.buttons.some(({ element }) => element === document.activeElement);
+    this.buttons = [];
+    this.showTabs();
+    this.showLegend();
+    if (hadFocus) this.focusList();
     this.refresh();
   }
 
   select(id: number | null): void {
     this.selected = id;
     this.list.select(id);
+  }
+
+  focusList(): void {
+    this.list.element.focus();
   }
 
   focusSearch(): void {
@@ -75,12 +90,12 @@ export class Sidebar {
     if (event.key === "Escape") {
       this.search.value = "";
       this.refresh();
-      this.search.blur();
+      this.focusList();
     } else if (event.key === "Enter" || event.key === "ArrowDown") {
       const [first] = this.found();
       if (first !== undefined) {
+        this.focusList(); // first, since on a phone the details then take the place of the list
         this.chosen(first);
-        this.list.element.focus();
       }
     } else return;
     event.preventDefault();
@@ -103,11 +118,11 @@ export class Sidebar {
     );
     const query = this.search.value.trim();
     this.count.textContent = query ? `${counted(found.length, "match", "matches")} of “${query}”` : "";
-    this.refreshTabs(query !== "");
-    this.refreshLegend();
+    for (const { filter, element } of this.buttons)
+      element.setAttribute("aria-pressed", String(query === "" && this.filter === filter));
   }
 
-  private refreshTabs(isSearching: boolean): void {
+  private showTabs(): void {
     const noun = this.model.view === "layers" ? "layers" : "operators";
     const tabs = [
       ["differences", "Differences", this.differences.length],
@@ -116,24 +131,19 @@ export class Sidebar {
     const shown = this.model.document.kind === "comparison" ? tabs : tabs.slice(1);
     this.tabs.replaceChildren(
       ...shown.map(([filter, words, count]) =>
-        this.filterButton(
-          filter,
-          !isSearching && this.filter === filter,
-          words,
-          ` ${count.toLocaleString("en")}`,
-        ),
+        this.filterButton(filter, words, ` ${count.toLocaleString("en")}`),
       ),
     );
   }
 
-  private refreshLegend(): void {
+  private showLegend(): void {
     const counts = new Map<ItemStatus, number>();
     for (const { status } of this.model.union) counts.set(status, (counts.get(status) ?? 0) + 1);
     const shown = STATUSES.filter((status) => counts.has(status) && LOOKS[status].words);
     this.legend.replaceChildren(
       ...shown.map((status) => {
         const { mark, words } = LOOKS[status];
-        const button = this.filterButton(status, this.filter === status, words, ` ${counts.get(status)}`);
+        const button = this.filterButton(status, words, ` ${counts.get(status)}`);
         button.dataset["status"] = status;
         button.prepend(h("span", { class: "nw-mark", "aria-hidden": "true" }, mark));
         return button;
@@ -141,14 +151,16 @@ export class Sidebar {
     );
   }
 
-  private filterButton(filter: typeof this.filter, isOn: boolean, words: string, count: string): HTMLElement {
+  private filterButton(filter: Filter, words: string, count: string): HTMLElement {
     const act = (): void => {
       this.search.value = "";
       this.filter = this.filter === filter ? "all" : filter;
       this.refresh();
     };
     const number = h("span", { class: "nw-number" }, count);
-    return h("button", { type: "button", "aria-pressed": String(isOn), onclick: act }, words, number);
+    const element = h("button", { type: "button", onclick: act }, words, number);
+    this.buttons.push({ filter, element });
+    return element;
   }
 
   private row(id: number): ListRow {
