@@ -16,6 +16,7 @@ from pathlib import Path
 COLUMNS = (
     ("web_file", "stored"),
     ("web_upload", "stored"),
+    ("web_owninput", "stored"),
     ("web_net", "document"),
     ("web_comparison", "result"),
     ("web_comparison", "document"),
