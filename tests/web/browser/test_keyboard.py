@@ -17,7 +17,6 @@ def files(tmp_path):
     from tests.viewer import nets
 
     nets.write_example(tmp_path)
-    nets.write_faulty(tmp_path)
     return tmp_path
 
 
