@@ -29,7 +29,15 @@ PLACE = "optimizer/vars"
 
 Groups = tuple[tuple[str, ...], ...]
 
-_AVERAGES: Callable[[Mapping[str, Any]], Groups] = lambda settings: (("momentum", "velocity"),)  # noqa: E731
+
+def _adam(settings: Mapping[str, Any]) -> Groups:
+    largest: Groups = (("velocity_hat",),) if settings["amsgrad"] else ()
+    return (("momentum", "velocity"), *largest)
+
+
+def _averages(settings: Mapping[str, Any]) -> Groups:
+    return (("momentum", "velocity"),)
+
 
 GROUPS: dict[str, Callable[[Mapping[str, Any]], Groups]] = {
     "SGD": lambda settings: (("momentum",),) if settings["momentum"] else (),
@@ -38,19 +46,16 @@ GROUPS: dict[str, Callable[[Mapping[str, Any]], Groups]] = {
         *((("momentum",),) if settings["momentum"] else ()),
         *((("average_gradient",),) if settings["centered"] else ()),
     ),
-    "Adam": lambda settings: (
-        ("momentum", "velocity"),
-        *((("velocity_hat",),) if settings["amsgrad"] else ()),
-    ),
-    "Nadam": _AVERAGES,
-    "Lamb": _AVERAGES,
+    "Adam": _adam,
+    "AdamW": _adam,
+    "Nadam": _averages,
+    "Lamb": _averages,
     "Adagrad": lambda settings: (("accumulator",),),
     "Adadelta": lambda settings: (("accumulated_grad", "accumulated_delta_var"),),
     "Adamax": lambda settings: (("momentum", "norm"),),
     "Ftrl": lambda settings: (("accumulator", "linear"),),
     "Lion": lambda settings: (("momentum",),),
 }
-GROUPS["AdamW"] = GROUPS["Adam"]
 """Names of the rule's arrays. Adafactor is not among them: its arrays are not like those that are trained."""
 
 

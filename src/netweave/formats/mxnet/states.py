@@ -43,6 +43,7 @@ def encode_states(value: Any) -> bytes:
 
 
 def _encode(value: Any) -> bytes:
+    """Return the opcodes of a value; ``pickle`` would import the classes that it names, MXNet's too."""
     if value is None:
         return b"N"
     if isinstance(value, bool | np.bool_):
