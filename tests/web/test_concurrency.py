@@ -12,10 +12,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 
 from netweave.web import nets
 from netweave.web.models import File, Net, Workspace
+from netweave.web.safety import TooManyError
+from netweave.web.sqlite.base import DatabaseWrapper
 from netweave.web.work import leases, shares, storage, upload_quota
 from tests.web.begin import TEST_DATABASE
 
@@ -76,6 +78,29 @@ def test_uploads_at_once_fill_the_quota_and_no_more(committed, choose, monkeypat
     kept = [size for (_, size), result in zip(jobs, results, strict=True) if result is None]
     assert sorted(File.objects.values_list("num_bytes", flat=True)) == sorted(kept)
     assert (1 << 20) - min(sizes) < sum(kept) <= 1 << 20
+
+
+def test_uploads_at_once_are_no_more_than_a_minute_allows(committed, choose):
+    """All of them see that the limit is not reached; each is counted where it is kept."""
+    choose(uploads_per_minute=4)
+    workspace = Workspace.objects.create()
+    made = [nets.make_net(workspace) for _ in range(10)]
+    results = at_once(*(lambda net=net: upload(net, "a.bin", 1) for net in made))
+    assert Counter(type(result) for result in results) == {type(None): 4, TooManyError: 6}, results
+    assert File.objects.count() == 4
+
+
+def test_a_small_upload_waits_in_line_once(committed, monkeypatch):
+    """Each turn is a wait for all others who write."""
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL has many writers")
+    net, turns = nets.make_net(Workspace.objects.create()), []
+    join = DatabaseWrapper._join
+    monkeypatch.setattr(DatabaseWrapper, "_join", lambda self: (turns.append(1), join(self)))
+    upload(net, "a.bin", 1)
+    assert len(turns) == 1
+    upload(net, "a.bin", upload_quota.SMALL_BYTES + 1)
+    assert len(turns) > 2
 
 
 def test_files_replaced_removed_and_deleted_at_once_end_in_no_error(committed):

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from netweave.web import nets
 from netweave.web.models import File, Net, Upload, Workspace
+from netweave.web.safety import TooManyError
 from netweave.web.work import upload_quota
 
 
@@ -163,6 +164,43 @@ def test_an_upload_asks_the_database_few_times(visitor):
         assert owner.upload(net, "b.onnx", b"x").status_code == 201
     questions = [query["sql"] for query in asked if "SAVEPOINT" not in query["sql"]]
     assert len(questions) <= 8, questions
+
+
+def test_whoever_uploads_too_often_is_refused_before_anything_is_stored(net, choose, monkeypatch):
+    choose(uploads_per_minute=2)
+    for content in (b"x", b"y"):
+        nets.add_file(net, "a.onnx", io.BytesIO(content), num_bytes=1)
+    monkeypatch.setattr(default_storage, "save", None)
+    for num_bytes in (1, upload_quota.SMALL_BYTES + 1, None):
+        with pytest.raises(TooManyError, match="more than 2 uploads in a minute"):
+            nets.add_file(net, "a.onnx", io.BytesIO(b"z"), num_bytes=num_bytes)
+
+
+def refused_by_the_quota(net, choose):
+    choose(max_total_mb=0)
+    nets.add_file(net, "a.onnx", io.BytesIO(b"x"), num_bytes=1)
+
+
+def sent_too_short(net, choose):
+    nets.add_file(net, "a.onnx", io.BytesIO(b"x"), num_bytes=2)
+
+
+def reset_while_it_arrives(net, choose):
+    def reset():
+        raise ConnectionResetError
+
+    nets.add_file(net, "a.onnx", Interrupted(b"xy", reset), num_bytes=2)
+
+
+@pytest.mark.parametrize("fail", [refused_by_the_quota, sent_too_short, reset_while_it_arrives])
+def test_uploads_that_fail_count_as_well(net, choose, fail):
+    """Else whoever sends what is refused, or breaks off, could go on without end."""
+    choose(uploads_per_minute=3)
+    for _ in range(3):
+        with pytest.raises((nets.RefusedError, ConnectionResetError)):
+            fail(net, choose)
+    with pytest.raises(TooManyError):
+        fail(net, choose)
 
 
 def test_samples_take_room_too(visitor, choose):

@@ -51,8 +51,8 @@ def start(
         raise RefusedError(
             f"{unfinished} of your comparisons wait or run; wait until some are done, or cancel"
         )
-    count("comparisons", str(a.workspace_id), limit=settings.OPTIONS.comparisons_per_minute)
     with transaction.atomic():
+        count("comparisons", str(a.workspace_id), limit=settings.OPTIONS.comparisons_per_minute)
         made = Comparison.objects.create(
             workspace=a.workspace,
             name=(name.strip() or f"{a.name} against {b.name}")[:200],

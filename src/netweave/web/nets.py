@@ -13,15 +13,18 @@ from django.db import transaction
 from netweave.web import owners
 from netweave.web.models import File, Net, State
 from netweave.web.options import FILE
-from netweave.web.safety import count
+from netweave.web.safety import counted
 from netweave.web.safety.names import last_part, safe_name
+from netweave.web.statements import insert, select
 from netweave.web.work import leases, storage, upload_quota
 from netweave.web.work.tasks import read_net
 from netweave.web.work.upload_quota import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from typing import IO
+    from uuid import UUID
 
     from netweave.web.models import Upload, Workspace
     from netweave.web.options import Options
@@ -48,9 +51,8 @@ def make_net(
     workspace: Workspace, *, name: str = "", input_shapes: InputShapes | None = None, entry: str = ""
 ) -> Net:
     """Make a net that waits for its files."""
-    net = Net.objects.create(
-        workspace=workspace, name=name[:200], input_shapes=input_shapes or {}, entry=entry
-    )
+    net = Net(workspace=workspace, name=name[:200], input_shapes=input_shapes or {}, entry=entry)
+    insert(net)
     net.listed_files = []
     return net
 
@@ -68,15 +70,31 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
         RefusedError: It is too large, empty, or one too many.
         TooManyError: Too many files came in a minute.
     """
-    options: Options = settings.OPTIONS
-    count("uploads", str(net.workspace_id), limit=options.uploads_per_minute)
-    safe = safe_name(name)
-    if num_bytes is None or num_bytes > upload_quota.SMALL_BYTES:
-        _replaced(net, safe, name)  # before it arrives, not only after
-    with upload_quota.arriving(net, safe, num_bytes) as arrival:
-        size = arrived(arrival, stream, num_bytes)
-        old = _keep(arrival, net, came_as=name, num_bytes=size)
+    safe, small = safe_name(name), upload_quota.is_small(num_bytes)
+    with uploading(net.workspace_id, num_bytes) as count_it:
+        if not small:
+            _replaced(net, safe, name)  # before it arrives, not only after
+        with upload_quota.arriving(net, safe, num_bytes) as arrival:
+            size = arrived(arrival, stream, num_bytes)
+            with transaction.atomic():
+                count_it()
+                old = _keep(arrival, net, came_as=name, num_bytes=size)
     storage.drop([old.stored] if old is not None else [])
+
+
+def uploading(workspace: UUID, num_bytes: int | None) -> AbstractContextManager[Callable[[], None]]:
+    """Return a context in which a file is uploaded; what it gives counts it in the transaction that keeps it.
+
+    Args:
+        workspace: Whose file it is.
+        num_bytes: Its size as announced; a large one is counted when it begins.
+
+    Raises:
+        TooManyError: Too many files came in a minute.
+    """
+    limit = settings.OPTIONS.uploads_per_minute
+    at_once = not upload_quota.is_small(num_bytes)
+    return counted("uploads", str(workspace), limit=limit, at_once=at_once)
 
 
 def _replaced(net: Net, safe: str, name: str) -> File | None:
@@ -91,7 +109,7 @@ def _replaced(net: Net, safe: str, name: str) -> File | None:
         RefusedError: It would be one too many, or take the place of a file of another name.
     """
     options: Options = settings.OPTIONS
-    kept = {file.name: file for file in net.files.all()}
+    kept = {file.name: file for file in select(File, net=net)}
     old = kept.pop(safe, None)
     if old is not None and safe != last_part(name):
         raise RefusedError(
@@ -107,16 +125,16 @@ def _replaced(net: Net, safe: str, name: str) -> File | None:
 def _keep(arrival: Arrival, net: Net, *, came_as: str, num_bytes: int) -> File | None:
     """Make a file of what has arrived, and have the net read; return the file whose place it takes."""
     name = arrival.name
-    with transaction.atomic():
-        net.name = net.name or name
-        if not leases.queue(net, read_net):
-            raise RefusedError(f"the net was deleted while {name!r} was uploaded")
-        old = _replaced(net, name, came_as)
-        arrival.keep(num_bytes)
-        if old is not None:
-            File.objects.filter(pk=old.pk).delete()
-        file = File.objects.create(net=net, name=name, stored=arrival.stored, num_bytes=num_bytes)
-        net.listed_files = sorted([*net.listed_files, file], key=lambda file: file.name)
+    net.name = net.name or name
+    if not leases.queue(net, read_net):
+        raise RefusedError(f"the net was deleted while {name!r} was uploaded")
+    old = _replaced(net, name, came_as)
+    arrival.keep(num_bytes)
+    if old is not None:
+        File.objects.filter(pk=old.pk).delete()
+    file = File(net=net, name=name, stored=arrival.stored, num_bytes=num_bytes)
+    insert(file)
+    net.listed_files = sorted([*net.listed_files, file], key=lambda file: file.name)
     return old
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
-from django.conf import settings
 from django.db import transaction
 
 from netweave.web.models import OwnInput
-from netweave.web.nets import arrived
-from netweave.web.safety import count
+from netweave.web.nets import arrived, uploading
 from netweave.web.safety.names import safe_name
 from netweave.web.work import storage, upload_quota
 
 if TYPE_CHECKING:
     from netweave.web.models import Workspace
-    from netweave.web.options import Options
 
 
 def add_input(workspace: Workspace, name: str, stream: IO[bytes], *, num_bytes: int | None) -> OwnInput:
@@ -31,12 +28,14 @@ def add_input(workspace: Workspace, name: str, stream: IO[bytes], *, num_bytes: 
         RefusedError: It is too large or empty.
         TooManyError: Too many files came in a minute.
     """
-    options: Options = settings.OPTIONS
-    count("uploads", str(workspace.pk), limit=options.uploads_per_minute)
     safe = safe_name(name)
-    with upload_quota.arriving(workspace, safe, num_bytes) as arrival:
+    with (
+        uploading(workspace.pk, num_bytes) as count_it,
+        upload_quota.arriving(workspace, safe, num_bytes) as arrival,
+    ):
         size = arrived(arrival, stream, num_bytes)
         with transaction.atomic():
+            count_it()
             arrival.keep(size)
             return OwnInput.objects.create(
                 workspace=workspace, name=safe, stored=arrival.stored, num_bytes=size

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from netweave.web.models import Comparison, Net, Upload, Workspace, token_hash
 from netweave.web.safety import client, count
+from netweave.web.statements import select_one
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -32,7 +33,7 @@ def workspace_of(request: HttpRequest) -> Workspace | None:
         origin = client(request) if settings.OPTIONS.accounts == "open" else ""
         return Workspace.objects.get_or_create(user=user, defaults={"origin": origin})[0]
     key = LOCAL if settings.OPTIONS.is_personal else _key(request)
-    return Workspace.objects.filter(pk=key, user=None).first() if key else None
+    return select_one(Workspace, pk=key, user=None) if key else None
 
 
 def make_workspace(request: HttpRequest) -> Workspace | None:
@@ -44,12 +45,15 @@ def make_workspace(request: HttpRequest) -> Workspace | None:
     found = workspace_of(request)
     if found is None and settings.OPTIONS.is_personal:
         return _local()
-    key = _key(request)
-    if found is not None or key is None or settings.OPTIONS.has_accounts:
+    if found is not None or settings.OPTIONS.has_accounts:
         return found
-    count("new browsers", client(request), limit=settings.OPTIONS.newcomers_per_minute)
-    # a browser sends the files of both nets at once: whichever comes first makes it
-    return Workspace.objects.get_or_create(pk=key, defaults={"user": None, "origin": client(request)})[0]
+    key = _key(request)
+    if key is None:
+        return None
+    with transaction.atomic():
+        count("new browsers", client(request), limit=settings.OPTIONS.newcomers_per_minute)
+        # a browser sends the files of both nets at once: whichever comes first makes it
+        return Workspace.objects.get_or_create(pk=key, defaults={"user": None, "origin": client(request)})[0]
 
 
 def welcome(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID  # noqa: TC003 (read at run time)
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse  # noqa: TC002 (read at run time)
-from django.shortcuts import get_object_or_404
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Router, Status
 
 from netweave.web import nets
@@ -16,6 +16,7 @@ from netweave.web.http.exports import ExportKind, export_response
 from netweave.web.http.schemas import NetChange, NetOut, NewNet, Offset, Problem
 from netweave.web.models import Net
 from netweave.web.safety import count
+from netweave.web.statements import select_one
 from netweave.web.work import storage
 
 router = Router()
@@ -23,7 +24,9 @@ router = Router()
 
 def own_net(request: HttpRequest, key: UUID) -> Net:
     """Return a net of the caller's; another's is not there."""
-    found = get_object_or_404(Net, pk=key, workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
+    found = select_one(Net, pk=key, workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
+    if found is None:
+        raise Http404("there is no such net of yours")
     found.workspace = request.auth  # type: ignore[attr-defined]  # it was read with the cookie or the token
     return found
 
@@ -38,8 +41,9 @@ def list_nets(request: HttpRequest, offset: Offset = 0) -> Any:
 @router.post("", response={201: NetOut, 429: Problem}, summary="Make a net that waits for its files")
 def make_net(request: HttpRequest, body: NewNet) -> Any:
     """Its files are uploaded one by one."""
-    count("nets", str(request.auth.pk), limit=settings.OPTIONS.nets_per_minute)  # type: ignore[attr-defined]  # django-ninja sets it
-    made = nets.make_net(request.auth, name=body.name, input_shapes=body.input_shapes, entry=body.entry)  # type: ignore[attr-defined]  # django-ninja sets it
+    with transaction.atomic():
+        count("nets", str(request.auth.pk), limit=settings.OPTIONS.nets_per_minute)  # type: ignore[attr-defined]  # django-ninja sets it
+        made = nets.make_net(request.auth, name=body.name, input_shapes=body.input_shapes, entry=body.entry)  # type: ignore[attr-defined]  # django-ninja sets it
     return Status(201, made)
 
 

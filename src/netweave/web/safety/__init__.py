@@ -1,6 +1,6 @@
 """What keeps users from each other and the workbench from its uploads: headers, limits, names of files."""
 
 from netweave.web.safety.headers import headers
-from netweave.web.safety.limits import TooManyError, client, count
+from netweave.web.safety.limits import TooManyError, client, count, counted
 
-__all__ = ["TooManyError", "client", "count", "headers"]
+__all__ = ["TooManyError", "client", "count", "counted", "headers"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
+from functools import partial
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from time import time as now
 from typing import TYPE_CHECKING
@@ -12,6 +14,8 @@ from django.db import connection
 from netweave.web.models import Count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from django.http import HttpRequest
 
 WINDOW_SECONDS = 60
@@ -23,6 +27,8 @@ _COUNT = f"""
     WHERE {Count._meta.db_table}."count" < %s
 """
 """One statement, which others cannot come between: it changes no row when the limit is reached."""
+
+_COUNTED = f'SELECT "count" FROM {Count._meta.db_table} WHERE "key" = %s AND "window" = %s'
 
 
 class TooManyError(Exception):
@@ -40,12 +46,57 @@ def count(what: str, who: str, *, limit: int) -> None:
     Raises:
         TooManyError: It was done more often.
     """
-    window = int(now()) // WINDOW_SECONDS
     with connection.cursor() as cursor:
-        cursor.execute(_COUNT, [f"{what}:{who}"[:100], window, limit])
+        cursor.execute(_COUNT, [*_key(what, who), limit])
         done = cursor.rowcount
     if not done:
-        raise TooManyError(f"more than {limit} {what} in a minute; wait a minute and try again")
+        raise _too_many(what, limit)
+
+
+@contextmanager
+def counted(what: str, who: str, *, limit: int, at_once: bool = False) -> Iterator[Callable[[], None]]:
+    """Count one more of something in the transaction in which it is done, which saves a turn of its own.
+
+    What fails, in that transaction or before it, counts as well. Whoever has reached the limit is refused
+    before anything is done.
+
+    Args:
+        what: What is done, in words for the user.
+        who: Whoever does it.
+        limit: So often in a minute.
+        at_once: It takes long: it is counted when it begins.
+
+    Yields:
+        What counts; it is called in the transaction, and raises ``TooManyError``, too.
+
+    Raises:
+        TooManyError: It was done more often.
+    """
+    if at_once:
+        count(what, who, limit=limit)
+        yield lambda: None
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNTED, _key(what, who))
+        row = cursor.fetchone()
+    if row is not None and row[0] >= limit:
+        raise _too_many(what, limit)
+    try:
+        yield partial(count, what, who, limit=limit)
+    except TooManyError:
+        raise
+    except BaseException:
+        with suppress(TooManyError):
+            count(what, who, limit=limit)
+        raise
+
+
+def _key(what: str, who: str) -> list[str | int]:
+    return [f"{what}:{who}"[:100], int(now()) // WINDOW_SECONDS]
+
+
+def _too_many(what: str, limit: int) -> TooManyError:
+    return TooManyError(f"more than {limit} {what} in a minute; wait a minute and try again")
 
 
 def forget_counts() -> int:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 
 from netweave.web.models import SILENCE, UNFINISHED, Comparison, Net, State
+from netweave.web.statements import update
 from netweave.web.work import shares
 from netweave.web.work.shares import JOBS
 
@@ -38,19 +39,17 @@ def queue(job: Net | Comparison, task: Task[Any, Any]) -> bool:
     Returns:
         False if the job is not there any more; otherwise its row is held until the caller's transaction ends.
     """
-    same = type(job)._default_manager.filter(pk=job.pk, state=State.QUEUED)
     with transaction.atomic(savepoint=False):
+        job.touched = timezone.now()
         # one that still waits is begun after this transaction, and so with all that is there by then
-        if job.state == State.QUEUED and same.update(touched=timezone.now(), name=job.name):
+        if job.state == State.QUEUED and update(job, ("touched", "name"), state=State.QUEUED):
             return True
         job.state, job.task = State.QUEUED, ""
         if shares.may_enter(job):
             job.task = str(task.enqueue(str(job.pk)).id)
         job.stage = job.error = job.lease = ""
-        job.touched, job.attempts = timezone.now(), 0
-        fields = ("name", "state", "task", "stage", "error", "lease", "touched", "attempts")
-        row = type(job)._default_manager.filter(pk=job.pk)
-        return bool(row.update(**{field: getattr(job, field) for field in fields}))
+        job.attempts = 0
+        return update(job, ("name", "state", "task", "stage", "error", "lease", "touched", "attempts"))
 
 
 def hold(job: Net | Comparison) -> None:

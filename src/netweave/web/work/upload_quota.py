@@ -106,11 +106,15 @@ def arriving(owner: Net | Workspace, name: str, num_bytes: int | None) -> Iterat
 
 
 def _arrival(owner: Net | Workspace, name: str, num_bytes: int | None) -> Arrival:
-    options: Options = settings.OPTIONS
-    if num_bytes is None or num_bytes > min(SMALL_BYTES, options.max_file_mb << 20):
-        upload = reserve(owner, name, num_bytes)
-        return Arrival(upload.workspace_id, name, upload.stored, upload.num_bytes, upload)
-    return Arrival(_workspace(owner), name, _new_name(owner), num_bytes, None)
+    if num_bytes is not None and is_small(num_bytes):
+        return Arrival(_workspace(owner), name, _new_name(owner), num_bytes, None)
+    upload = reserve(owner, name, num_bytes)
+    return Arrival(upload.workspace_id, name, upload.stored, upload.num_bytes, upload)
+
+
+def is_small(num_bytes: int | None) -> bool:
+    """Whether a file of an announced size, None if it was not, takes its room only when it is kept."""
+    return num_bytes is not None and num_bytes <= min(SMALL_BYTES, settings.OPTIONS.max_file_mb << 20)
 
 
 def reserve(owner: Net | Workspace, name: str, num_bytes: int | None) -> Upload:
