@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from netweave.web.parts import say_ready
 from netweave.web.work.worker import end_with_parent
 
 wsgi_app = "netweave.web.wsgi"
@@ -41,3 +42,4 @@ def post_worker_init(worker: Any) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     _ = get_resolver().url_patterns
     samples()
+    say_ready()

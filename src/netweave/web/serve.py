@@ -1,8 +1,8 @@
 """``netweave serve``: the server and its workers, kept running until this process ends.
 
 The parts hold the other end of a pipe: when this process ends, however it does, they end as well. A part
-that ends before is started again. Nothing needs to be ended in order: what a worker had in hand is done
-again after the start (``work.leases``).
+that ends before is started again (``parts``). Nothing needs to be ended in order: what a worker had in hand
+is done again after the start (``work.leases``).
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.web.options import DATA, FILE, LOOPBACK, RUNS, make_data_folder, read_options
+from netweave.web.parts import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from netweave.web.options import Options
 
 CHECK_SECONDS = 0.5
-RESTART_SECONDS = 2.0
-READY_SECONDS = 60.0
 STATIC = "viewer/static/web.js"
 
 
@@ -56,6 +52,7 @@ def serve(
         UsageError: The port is taken, the front end is not built, or the address is open to a network and
             nobody said under which names.
         ReadError: The operator's choices cannot be read.
+        RunError: A part ends by itself, as soon as it is started, each time.
     """
     os.umask(0o077)  # database, uploads and results are the owner's, also in a folder that others may enter
     data = data.expanduser().resolve()
@@ -69,8 +66,10 @@ def serve(
     _migrate()
     command = [sys.executable, "-m"]
     bind = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    parts = [_Part([*command, "gunicorn", "--config", "python:netweave.web.gunicorn", "--bind", bind])]
-    parts += [_Part([*command, "netweave.web.work.worker"]) for _ in range(workers or options.workers)]
+    server = [*command, "gunicorn", "--config", "python:netweave.web.gunicorn", "--bind", bind]
+    numbers = range(1, 1 + (workers or options.workers))
+    parts = [Part("the server", server)]
+    parts += [Part(f"worker {number}", [*command, "netweave.web.work.worker"]) for number in numbers]
     with _until_signal() as stopped:
         _run(parts, stopped, lambda: _say_ready(host, port, data, ready))
 
@@ -108,38 +107,6 @@ def _migrate() -> None:
     connections.close_all()
 
 
-@dataclass(slots=True)
-class _Part:
-    """A process that is kept running."""
-
-    command: Sequence[str]
-    process: subprocess.Popen[bytes] | None = None
-    started: float = field(default=float("-inf"))
-
-    def keep(self) -> None:
-        """Start the process if it does not run, though not again at once."""
-        if self.process is not None and self.process.poll() is None:
-            return
-        if time.monotonic() - self.started < RESTART_SECONDS:
-            return
-        self.started = time.monotonic()
-        # in a group of its own, so that Ctrl-C reaches this process only; not in a session of its own, since
-        # Linux shares out the processor among sessions, and all that reads and compares, nice as it is, would
-        # get twice as much of it as the pages
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, process_group=0)
-
-    def end(self) -> None:
-        """End the process."""
-        if self.process is not None:
-            with suppress(ProcessLookupError):
-                self.process.terminate()
-            if self.process.stdin:
-                self.process.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
-            self.process.kill()
-
-
 class _until_signal:  # noqa: N801 (a context manager, used as a word)
     """A context in which Ctrl-C and SIGTERM are a word that is asked for."""
 
@@ -159,7 +126,7 @@ class _until_signal:  # noqa: N801 (a context manager, used as a word)
         self.stopped = True
 
 
-def _run(parts: Sequence[_Part], until: _until_signal, ready: Callable[[], bool]) -> None:
+def _run(parts: Sequence[Part], until: _until_signal, ready: Callable[[], bool]) -> None:
     said = False
     try:
         while not until.stopped:

@@ -30,10 +30,12 @@ def main() -> None:
     django.setup()
     from django_tasks_db.management.commands.db_worker import Worker
 
+    from netweave.web.parts import say_ready
     from netweave.web.work import supervise
 
     supervise.warm_up()
     threading.Thread(target=_sweep, daemon=True).start()
+    say_ready()
     Worker(
         queue_names=["default"],
         interval=POLL_SECONDS,
