@@ -6,11 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from netweave import api
 from netweave.graph import Layer, Origin
 from netweave.viewer import comparison_document, net_document
-from netweave.viewer.arrays import array_statistics, statistics_together
+from netweave.viewer.arrays import array_statistics, shortened, statistics_together
 from netweave.viewer.excerpts import excerpts
 from netweave.viewer.page import json_in_html
 
@@ -83,24 +85,49 @@ def test_a_histogram_counts_every_element_once(kind):
     assert found["mean"] == pytest.approx(array.astype(float).mean())
 
 
-def test_small_arrays_together_have_the_statistics_of_each():
-    rng = np.random.default_rng(2)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_statistics_are_those_of_numpy(size):
+    rng = np.random.default_rng(size)
     arrays = [
-        rng.standard_normal((3, 7)).astype(np.float32),
-        np.full(5, 2.0, np.float32),
-        rng.integers(-3, 4, 40).astype(np.int32),
-        np.array([0.0], np.float16),
-        rng.standard_normal(1000).astype(np.float32) * 1e-6,
+        rng.standard_normal((1, size)).astype(np.float32),
+        np.full(size, 2.0, np.float32),
+        np.zeros(size, np.float64),
+        rng.integers(-3, 4, size).astype(np.int32),
+        rng.integers(-(1 << 40), 1 << 40, size),
+        rng.standard_normal(size).astype(np.float16),
+        rng.standard_normal(size).astype(np.float32) * 1e-30,
+        rng.standard_normal(size) * 1e150,
     ]
-    for together, alone in zip(statistics_together(arrays), map(array_statistics, arrays), strict=True):
-        exact = ("size", "non_finite", "min", "max", "zeros")
-        assert {key: together[key] for key in exact} == {key: alone[key] for key in exact}
-        assert together["mean"] == pytest.approx(alone["mean"], rel=1e-5, abs=1e-12)
-        assert together["std"] == pytest.approx(alone["std"], rel=1e-5, abs=1e-12)
-        moved = np.abs(np.cumsum(together["histogram"]) - np.cumsum(alone["histogram"]))
-        assert moved.max() <= 1  # an element between two bars
-    infinite = [np.array([np.inf, 1.0], np.float32), arrays[0]]
-    assert list(statistics_together(infinite)) == [array_statistics(array) for array in infinite]
+    for array, found in zip(arrays, statistics_together(arrays), strict=True):
+        values = array.reshape(-1).astype(np.float64)
+        low, high = values.min(), values.max()
+        assert (found["size"], found["non_finite"]) == (size, 0)
+        assert found["zeros"] == np.count_nonzero(values == 0)
+        known = {"min": low, "max": high, "mean": values.mean(), "std": values.std()}
+        for name, value in known.items():
+            assert found[name] == pytest.approx(value, rel=1e-5, abs=1e-12 * max(abs(low), abs(high))), name
+        margin = 0.0 if high > low else max(abs(low), 1.0) * 1e-3
+        bars = np.histogram(values, 24, (low - margin, high + margin))[0]
+        moved = np.abs(np.cumsum(found["histogram"]) - np.cumsum(bars))
+        assert moved.max() <= max(1, size // 100)  # elements between two bars
+
+
+def test_an_array_with_what_is_not_finite_leaves_the_others_as_they_are():
+    arrays = [np.array([np.inf, 1.0, -2.0]), np.array([3.0, 4.0, 5.0]), np.array([np.nan, np.nan, -np.inf])]
+    first, second, third = statistics_together([array.astype(np.float32) for array in arrays])
+    assert (first["size"], first["non_finite"], first["min"], first["max"]) == (3, 1, -2.0, 1.0)
+    assert sum(first["histogram"]) == 2
+    assert second == array_statistics(arrays[1])
+    assert third == {"size": 3, "non_finite": 3}
+
+
+@settings(max_examples=300)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_numbers_are_shortened_to_six_digits(values):
+    """Up to a tie, which the number in binary is not."""
+    for value, short in zip(values, shortened(np.array(values)).tolist(), strict=True):
+        assert short == pytest.approx(value, rel=5.0000001e-6, abs=5e-324)
+        assert short == float(f"{short:.6g}")
 
 
 def test_nothing_in_a_document_ends_its_script_element():

@@ -67,36 +67,35 @@ def node_costs(graph: Graph, *, batch: int = 1) -> list[Cost]:
         graph: The graph, with shapes inferred.
         batch: Stands for the symbol of the batch, >= 1.
     """
-    known: dict[int, _Sizes] = {}
+    known: dict[int, _Sizes] = {id(None): None}
 
     def sizes(value: ir.Value | None) -> _Sizes:
-        shape = value.shape if value is not None else None
-        if shape is None:
-            return None
         # nodes that are alike share the shape of their outputs (``shapes.infer_node``)
-        if id(shape) not in known:
-            known[id(shape)] = sizes_of(value, batch)
-        return known[id(shape)]
+        key = id(value.shape if value is not None else None)
+        if key not in known:
+            known[key] = sizes_of(value, batch)
+        return known[key]
 
     return [_node_cost(node, sizes) for node in graph.nodes]
 
 
 def _node_cost(node: ir.Node, sizes: Callable[[ir.Value | None], _Sizes]) -> Cost:
-    inputs = [sizes(value) for value in node.inputs]
     outputs = [sizes(value) for value in node.outputs]
-    count = _MULTIPLY_ADDS.get(node.op_type) if node.domain == "" else None
-    try:
-        multiply_adds = count(node, inputs, outputs) if count else 0
-        exact = None not in outputs
-    except _UnknownSizeError:
-        multiply_adds, exact = 0, False
-    stored = {
-        id(value): _product(size)
-        for value, size in zip(node.inputs, inputs, strict=True)
-        if value is not None and parameter_key(value) is not None
-    }
-    bytes_of = (_num_bytes(*pair) for pair in zip(node.outputs, outputs, strict=True))
-    return Cost(multiply_adds, sum(bytes_of), parameters=sum(stored.values()), exact=exact)
+    multiply_adds, exact = 0, None not in outputs
+    count = _MULTIPLY_ADDS.get(node.op_type)
+    if count and node.domain == "":
+        try:
+            multiply_adds = count(node, [sizes(value) for value in node.inputs], outputs)
+        except _UnknownSizeError:
+            exact = False
+    num_bytes, parameters, seen = 0, 0, set()
+    for value, size in zip(node.outputs, outputs, strict=True):
+        num_bytes += _num_bytes(value, size)
+    for value in node.inputs:
+        if value is not None and parameter_key(value) is not None and value not in seen:
+            seen.add(value)
+            parameters += _product(sizes(value))
+    return Cost(multiply_adds, num_bytes, parameters, exact)
 
 
 def layer_costs(graph: Graph, *, batch: int = 1, of_nodes: Sequence[Cost] | None = None) -> dict[str, Cost]:
@@ -112,20 +111,21 @@ def layer_costs(graph: Graph, *, batch: int = 1, of_nodes: Sequence[Cost] | None
     """
     sizes = {key: parameter.size for key, parameter in graph.parameters.items()}
     of_open = {key for key, parameter in graph.parameters.items() if parameter.open_axes}
-    costs = {
-        key: Cost(
-            parameters=sum(sizes.get(name, 0) for name in layer.parameters),
-            has_open_parameters=not of_open.isdisjoint(layer.parameters),
-        )
-        for key, layer in graph.layers.items()
-    }
-    of_layer: dict[str, list[Cost]] = {}
+    of_layer: dict[str, list[int]] = {key: [0, 0, True] for key in graph.layers}
     for node, cost in zip(graph.nodes, of_nodes or node_costs(graph, batch=batch), strict=True):
-        owner = next((key for key in layer_keys(node) if key in costs), None)
-        if owner is not None:
-            of_layer.setdefault(owner, []).append(cost)
-    for key, own in of_layer.items():
-        costs[key] += replace(sum_of(own), parameters=0)
+        for key in layer_keys(node):
+            if key in of_layer:
+                own = of_layer[key]
+                own[0] += cost.multiply_adds
+                own[1] += cost.activation_bytes
+                own[2] &= cost.exact
+                break
+    costs = {}
+    for key, layer in graph.layers.items():
+        multiply_adds, num_bytes, exact = of_layer[key]
+        stored = sum(map(sizes.__getitem__, filter(sizes.__contains__, layer.parameters)))
+        is_open = not of_open.isdisjoint(layer.parameters)
+        costs[key] = Cost(multiply_adds, num_bytes, stored, bool(exact), is_open)
     return costs
 
 

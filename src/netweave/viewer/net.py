@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from netweave.formats import format_text
 from netweave.graph import (
     Cost,
-    attributes_of,
     layer_costs,
     layer_keys,
     node_costs,
@@ -152,14 +151,14 @@ class _Values:
         self._aliases = graph.aliases if graph else {}
 
     def numbers(self, names: Iterable[str]) -> list[int]:
-        return [self._of(name) for name in names if name]
+        known = self._number
+        return [known[name] if name in known else self._add(name) for name in names if name]
 
-    def _of(self, name: str) -> int:
-        if name not in self._number:
-            self._number[name] = len(self.rows)
-            value = self._known.get(name) or self._known.get(self._aliases.get(name, ""))
-            self.rows.append([name, self.sizes(value)])
-        return self._number[name]
+    def _add(self, name: str) -> int:
+        number = self._number[name] = len(self.rows)
+        value = self._known.get(name) or self._known.get(self._aliases.get(name, ""))
+        self.rows.append([name, self.sizes(value)])
+        return number
 
     def sizes(self, value: ir.Value | None) -> list[int | str | None] | None:
         """Return the sizes of a value; values share shapes, and each shape is looked at once."""
@@ -190,17 +189,28 @@ def _layer_json(layer: Layer, values: _Values, parameters: Mapping[str, int], co
 def _node_json(
     node: ir.Node, cost: Cost, values: _Values, parameters: Mapping[str, int], layers: Mapping[str, int]
 ) -> Json:
-    given = [value for value in node.inputs if value]
-    fed = [value for value in given if not value.is_initializer()]
-    stored = [parameter_key(value) for value in given]
+    read: list[str] = []
+    stored: list[int] = []
+    constants: list[list[Any]] = []
+    for value in node.inputs:
+        if value is None:
+            continue
+        name = value.name or ""
+        if value.is_initializer():
+            constants.append([name, values.sizes(value)])
+        else:
+            read.append(name)
+        key = parameter_key(value)
+        if key and key in parameters and (number := parameters[key]) not in stored:
+            stored.append(number)
     return {
         "name": node.name or "",
         "type": f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
-        "settings": [[name, _text(value)] for name, value in attributes_of(node).items()],
-        "inputs": values.numbers(value.name or "" for value in fed),
-        "outputs": values.numbers(value.name or "" for value in node.outputs),
-        "parameters": [parameters[key] for key in dict.fromkeys(stored) if key and key in parameters],
-        "constants": [[value.name or "", values.sizes(value)] for value in given if value.is_initializer()],
+        "settings": [[name, _text(attribute.value)] for name, attribute in node.attributes.items()],
+        "inputs": values.numbers(read),
+        "outputs": values.numbers([value.name or "" for value in node.outputs]),
+        "parameters": stored,
+        "constants": constants,
         "layers": [layers[key] for key in layer_keys(node) if key in layers],
         "cost": _cost_json(cost),
     }
