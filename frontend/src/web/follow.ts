@@ -27,12 +27,15 @@ const STAGES: Record<string, string> = {
 const NAMES = Object.keys(STAGES);
 
 const POLL_MS = [300, 300, 500, 700, 1000, 1500];
+const NEAR_END_MS = 500;
+const NEAR_END = NAMES.indexOf("judge");
 const SECOND_MS = 1000;
 
 export function follow(root: HTMLElement): void {
   const find = (selector: string): HTMLElement | null => root.querySelector<HTMLElement>(selector);
   const begun = Date.now();
   let part = 0;
+  let isNearEnd = false;
 
   const showTime = (): void => {
     const time = find(".elapsed");
@@ -44,6 +47,7 @@ export function follow(root: HTMLElement): void {
     const words = job.state === "queued" ? "Waiting for a worker" : stageWords(job.stage);
     if (text && text.textContent !== `${words} …`) text.textContent = `${words} …`;
     const stage = NAMES.findIndex((name) => job.stage.endsWith(name));
+    isNearEnd ||= stage >= NEAR_END || job.verdict !== "";
     part = Math.max(part, stage < 0 ? part : (100 * (stage + 1)) / (NAMES.length + 1));
     const bar = find(".progress-bar");
     if (bar) bar.style.width = `${part}%`;
@@ -56,7 +60,8 @@ export function follow(root: HTMLElement): void {
   };
 
   const ask = async (step: number): Promise<void> => {
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS[Math.min(step, POLL_MS.length - 1)]));
+    const pause = POLL_MS[Math.min(step, POLL_MS.length - 1)]!;
+    await new Promise((resolve) => setTimeout(resolve, isNearEnd ? Math.min(pause, NEAR_END_MS) : pause));
     try {
       const job = await call<Job>("GET", root.dataset.follow ?? "");
       if (!unfinished(job.state)) return location.reload();

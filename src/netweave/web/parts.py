@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 RESTART_SECONDS = 2.0
 """From one start to the next; from a failed start on it doubles."""
 
-MAX_RESTART_SECONDS = 60.0
+MAX_RESTART_SECONDS = 10.0
 
 SETTLED_SECONDS = 5.0
 """A part that is ready for so long is at work."""

@@ -40,6 +40,7 @@ TIMED_PASSES = 3
 MAX_OPEN_FILE_BYTES = 8 << 30
 
 NET, RESULT, DOCUMENT, FACTS = "net.json", "result.json", "document.json", "facts.json"
+VERDICT = "verdict.json"
 FIXES = "fixes.json"
 """Files that it leaves in its folder."""
 
@@ -83,6 +84,7 @@ def work(request: Request, told: Connection) -> None:
 
 
 def _set_up_process(request: Request) -> None:
+    gc.disable()  # this process ends with what it makes, and cycles that became garbage go with it
     os.setpgid(0, 0)  # ``supervise`` ends it with all processes that it has started
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _keep_scratch_in(request.folder)
@@ -158,7 +160,8 @@ def _carry_out(request: Request, told: Connection) -> None:
     told.send(("verdict", found.verdict.value, sentence))  # seen while the rest is drawn
     times = _times(graphs, told) if chosen.get("times") else []
     told.send(("stage", "drawing"))
-    gc.disable()  # this process ends with what it draws now, and cycles that became garbage go with it
+    outcome = {"verdict": found.verdict.value, "sentence": sentence, "seconds": sum(found.seconds.values())}
+    _write(request, VERDICT, outcome)
     _write(request, RESULT, found.to_json())
     _write(request, DOCUMENT, viewer.comparison_document(found, times=times))
     _write(request, FIXES, _fixes(found))

@@ -122,15 +122,12 @@ def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]
     own = comparison.own_input
     own_file = None if own is None else storage.lay_out_input(own, folder / "input")
     _run(comparison, lease, folder, nets=nets, chosen=comparison.settings, own_input=own_file)
-    content = (folder / child.RESULT).read_bytes()
-    result = json.loads(content)
+    told = json.loads((folder / child.VERDICT).read_bytes())
     fixes = (folder / child.FIXES).read_bytes()
     place = f"results/{comparison.pk}/{lease}"
     return {
-        "verdict": result["verdict"],
-        "sentence": result["sentence"],
-        "seconds": sum(result["seconds"].values()),
-        "result": storage.keep(f"{place}-result.json.gz", content),
+        **told,
+        "result": storage.keep(f"{place}-result.json.gz", (folder / child.RESULT).read_bytes()),
         "document": storage.keep(f"{place}-document.json.gz", (folder / child.DOCUMENT).read_bytes()),
         "fixes": storage.keep(f"{place}-fixes.json.gz", fixes) if json.loads(fixes) else "",
     }
