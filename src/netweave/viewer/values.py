@@ -138,7 +138,7 @@ def channel_differences(x: np.ndarray, y: np.ndarray) -> Json:
 
 
 def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether two arrays of one shape hold the same; of small ones, their bytes tell it several times sooner."""
+    """Whether two arrays of one shape hold the same; of small ones, their bytes tell it sooner."""
     if x.nbytes <= SMALL_BYTES and x.dtype == y.dtype and x.tobytes() == y.tobytes():
         return True
     return np.array_equal(x, y)
