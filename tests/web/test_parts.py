@@ -154,7 +154,10 @@ def test_a_server_that_cannot_start_ends_the_workbench_with_its_reason(tmp_path)
     told = bench.log.strip().splitlines()[-1]
     assert "the server ended 4 times as soon as it was started, the last time with exit status 1" in told
     assert "nowhere" in told
-    assert not bench.processes("netweave")
+    end = time.monotonic() + 20
+    while bench.processes("netweave"):  # what the parts have started ends by itself
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 @pytest.mark.slow
@@ -165,7 +168,7 @@ def test_a_worker_whose_database_is_gone_ends_the_workbench_with_its_reason(tmp_
         for worker in bench.processes("netweave.web.work.worker"):
             os.kill(worker, signal.SIGKILL)
         try:
-            status = bench.process.wait(120)
+            status = bench.process.wait(300)
         except subprocess.TimeoutExpired:
             pytest.fail(bench.log)
         assert status == 2

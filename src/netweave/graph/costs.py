@@ -89,8 +89,8 @@ def _node_cost(node: ir.Node, sizes: Callable[[ir.Value | None], _Sizes]) -> Cos
         except _UnknownSizeError:
             exact = False
     num_bytes, parameters, seen = 0, 0, set()
-    for value, size in zip(node.outputs, outputs, strict=True):
-        num_bytes += _num_bytes(value, size)
+    for made, size in zip(node.outputs, outputs, strict=True):
+        num_bytes += _num_bytes(made, size)
     for value in node.inputs:
         if value is not None and parameter_key(value) is not None and value not in seen:
             seen.add(value)

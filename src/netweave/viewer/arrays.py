@@ -127,7 +127,7 @@ def shortened(values: np.ndarray) -> np.ndarray:
     places = np.clip(DIGITS - 1 - exponents, -22, 22)
     is_usual = places == DIGITS - 1 - exponents
     times, by = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
-    short = np.rint(values * times / by) / times * by
+    short: np.ndarray = np.rint(values * times / by) / times * by
     if not is_usual.all():
         short[~is_usual] = [float(f"{value:.{DIGITS}g}") for value in values[~is_usual].tolist()]
     return short
