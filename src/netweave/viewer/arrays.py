@@ -22,9 +22,9 @@ DIGITS = 6
 MAX_COUNTED = 1_000_000
 """Elements that a histogram is made of, evenly picked from a larger array."""
 
-TOGETHER = 1 << 20
+TOGETHER = 1 << 16
 """Elements of arrays of one size that are looked at together at most: numpy's calls take longer than the
-elements of most arrays."""
+elements of most arrays, and so many doubles stay in a processor's cache."""
 
 Statistics = dict[str, Any]
 
