@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,10 +13,11 @@ from netweave import api
 from netweave.backends import BACKENDS
 from netweave.errors import NetweaveError, RunError, UsageError
 from netweave.graph import GraphBuilder, Parameter
+from tests.backends.installed import is_installed
 from tests.passes.nets import branching_net
 from tests.passes.random_nets import nets
 
-INSTALLED = [name for name in BACKENDS if find_spec(name)]
+INSTALLED = [name for name in BACKENDS if is_installed(name)]
 X = np.random.default_rng(0).standard_normal((6, 3, 8, 8)).astype(np.float32)
 
 
@@ -199,7 +199,10 @@ def test_inputs_that_do_not_fit_are_one_error(backend):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"backend": "tpu"}, "unknown backend 'tpu'; expected one of auto, onnxruntime, openvino, torch"),
+        (
+            {"backend": "tpu"},
+            "unknown backend 'tpu'; expected one of auto, onnxruntime, openvino, opencv, torch",
+        ),
         ({"precision": "int8"}, "unknown precision 'int8'; expected one of f32, bf16, f16"),
         ({"threads": 0}, "threads is 0, expected a whole number >= 1"),
         ({"threads": True}, "threads is True, expected a whole number >= 1"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 
 import netweave
 from netweave.backends import BACKENDS, prepare
+from tests.backends.installed import is_installed
 
 TOLERANCE = 1e-4
 
@@ -33,7 +32,7 @@ def marks(shape):
     ("file", "shape"), [pytest.param(*row, id=row[0], marks=marks(row[1])) for row in NETS.items()]
 )
 def test_backends_agree(corpus, backend, file, shape):
-    if not find_spec(backend):
+    if not is_installed(backend):
         pytest.skip(f"the extra {backend!r} is not installed")
     graph = netweave.load(corpus / file, input_shapes={"data": shape})
     inputs = {value.name: np.zeros(shape[0], np.float32) for value in graph.inputs}

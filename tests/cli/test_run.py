@@ -15,6 +15,7 @@ from netweave import api
 from netweave.backends import BACKENDS
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Parameter
+from tests.backends.installed import is_installed
 from tests.oracles import golden, recipe
 
 RECORDS = json.loads((Path(__file__).parent.parent / "golden" / "examples.json").read_text())
@@ -65,7 +66,7 @@ def test_every_backend_gives_the_same(folder, netweave, tmp_path, backend):
     out = tmp_path / "out.npy"
     net, given = str(folder / "leaves.prototxt"), str(folder / "in.npy")
     called = netweave("run", net, "--input", given, "--output", str(out), "--backend", backend)
-    if not find_spec(backend):
+    if not is_installed(backend):
         assert called.status == 2
         assert f"pip install 'netweave[{backend}]'" in called.err
         return

@@ -168,7 +168,7 @@ def run(
         net: A Graph, or files as for ``load``.
         inputs: One array for each input, by name; any batch size.
         taps: Names of intermediate values to return as well.
-        backend: Name of the backend: ``onnxruntime``, ``openvino`` or ``torch``.
+        backend: Name of the backend: ``onnxruntime``, ``openvino``, ``opencv`` or ``torch``.
         precision: What convolutions and matrix products are computed in: ``f32``, ``bf16`` or ``f16``.
         threads: Threads to compute with; by default the backend decides, mostly one for each core.
         memory: What values and kernels may take at once, besides parameters and inputs: bytes, or a size such

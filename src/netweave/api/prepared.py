@@ -107,8 +107,8 @@ def prepare(
 
     Args:
         net: A Graph, or files as for ``load``.
-        backend: ``onnxruntime``, ``openvino``, ``torch``, or ``auto``: those that are installed are tried,
-            and the fastest one is taken whose outputs are right.
+        backend: ``onnxruntime``, ``openvino``, ``opencv``, ``torch``, or ``auto``: those that are installed
+            are tried, and the fastest one is taken whose outputs are right.
         precision: What convolutions and matrix products are computed in: ``f32``, ``bf16`` or ``f16``. Inputs
             and outputs keep their types.
         threads: Threads that one run computes with; by default one for each core.

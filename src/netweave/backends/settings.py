@@ -12,7 +12,7 @@ from netweave.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BACKENDS = ("onnxruntime", "openvino", "torch")
+BACKENDS = ("onnxruntime", "openvino", "opencv", "torch")
 """Names of the backends; each is a module or package of ``netweave.backends``."""
 
 AUTO = "auto"

@@ -212,7 +212,7 @@ def engine_options(*, chooses: bool) -> Callable[[Callable[..., Any]], Any]:
             type=click.Choice(backends),
             default=backends[0],
             show_default=True,
-            help="Backend that runs the net; openvino and torch are optional extras"
+            help="Backend that runs the net; openvino, opencv and torch are optional extras"
             + ("; auto takes the fastest of those that are installed." if chooses else "."),
         )
         @click.option(

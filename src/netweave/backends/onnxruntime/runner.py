@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from netweave.backends.onnxruntime.same_padding import sized
 from netweave.backends.onnxruntime.session import SESSIONS, start
-from netweave.backends.onnxruntime.sized import sized
 from netweave.backends.segmented import Runtime, SegmentedRunner, check_domains, prepare_segments
 from netweave.errors import UsageError
 from netweave.graph import DOMAIN
