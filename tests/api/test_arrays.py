@@ -72,6 +72,11 @@ def test_inputs_that_share_a_batch_share_its_size():
     assert {name: array.shape for name, array in drawn.items()} == {"in0": (6, 2), "in1": (6, 3)}
 
 
+def test_a_batch_that_is_asked_for_is_for_all_inputs_whatever_their_files_declare():
+    drawn = api.draw_inputs(net((4, 3, 5, 5), (None, 2)), 1, batch=7)
+    assert {name: array.shape for name, array in drawn.items()} == {"in0": (7, 3, 5, 5), "in1": (7, 2)}
+
+
 def test_drawn_whole_numbers_are_zero():
     drawn = api.draw_inputs(net((2, 3), dtype=ir.DataType.INT64), 1)["in0"]
     assert (drawn.dtype, drawn.any()) == (np.int64, False)

@@ -130,10 +130,10 @@ def draw_inputs(graph: Graph, seed: int, *, batch: int | None = None) -> dict[st
     shared = [
         v for v in graph.inputs if v.shape is not None and len(v.shape) and not isinstance(v.shape[0], int)
     ]
-    said = (graph.declared.get(value.name or "") for value in shared)
-    batch = batch or next((sizes[0] for sizes in said if sizes and sizes[0]), 1)
+    declared = (graph.declared.get(value.name or "") for value in shared)
+    usual = next((sizes[0] for sizes in declared if sizes and sizes[0]), 1)
     return {
-        value.name or "": _drawn(value, _sizes(value, graph, size, batch), generator)
+        value.name or "": _drawn(value, _sizes(value, graph, size, batch, usual), generator)
         for value in graph.inputs
     }
 
@@ -144,11 +144,13 @@ def _drawn(value: ir.Value, sizes: tuple[int, ...], generator: np.random.Generat
     return noise.astype(dtype) if np.issubdtype(dtype, np.floating) else np.zeros(sizes, dtype)
 
 
-def _sizes(value: ir.Value, graph: Graph, open_size: int | None, batch: int) -> tuple[int, ...]:
+def _sizes(
+    value: ir.Value, graph: Graph, open_size: int | None, batch: int | None, usual_batch: int
+) -> tuple[int, ...]:
     declared = graph.declared.get(value.name or "", ())
     sizes = [dim if isinstance(dim, int) else open_size for dim in value.shape or ()]
     if sizes and value.shape and not isinstance(value.shape[0], int):
-        sizes[0] = (declared[0] if declared else None) or batch
+        sizes[0] = batch or (declared[0] if declared else None) or usual_batch
     if value.shape is None or None in sizes:
         raise UsageError(
             f"the size of input {value.name!r} is unknown ({value.shape}); "
