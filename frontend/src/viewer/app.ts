@@ -388,8 +388,12 @@ export class App {
   private keepFocus(): void {
     const focused = document.activeElement;
     if (focused !== document.body && focused?.checkVisibility()) return;
-    const { canvases } = this.stage;
-    const places = [this.inspector.element, ...canvases, this.sidebar.element];
+    const { canvases, element: nets } = this.stage;
+    const details = this.inspector.element;
+    const places = [
+      ...(nets.contains(focused) ? [...canvases, details] : [details, ...canvases]),
+      this.sidebar.element,
+    ];
     const place = places.find((element) => element.checkVisibility());
     if (place === this.sidebar.element) this.sidebar.focusList();
     else place?.focus();
