@@ -17,6 +17,7 @@ from PIL import Image
 
 import netweave
 from netweave.api import save_page
+from tests.web.browser.visiting import VIEWER
 from tests.web.running import Workbench
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ def main() -> None:
         page.goto("/")
         page.get_by_role("button", name="A port with a mistake").click()
         page.wait_for_selector("#compare:enabled")
-        page.screenshot(path=FOLDER / "bring.png", clip={"x": 0, "y": 0, "width": 1280, "height": 620})
+        page.evaluate("window.scrollTo(0, 0)")
+        sides = page.get_by_role("heading", name="Or say which net is which").bounding_box()
+        clip = {"x": 0, "y": sides["y"] - 16, "width": 1280, "height": 620}
+        page.screenshot(path=FOLDER / "bring.png", full_page=True, clip=clip)
         page.click("#compare")
-        page.wait_for_selector("[data-netweave-viewer]")
+        page.wait_for_selector(VIEWER)
         page.wait_for_timeout(2500)
         page.screenshot(path=FOLDER / "compare.png")
         page.get_by_text("Share", exact=True).click()
