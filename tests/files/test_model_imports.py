@@ -116,6 +116,20 @@ def test_a_root_that_is_named_goes_before_everything(tmp_path):
     assert imports_of(path, root=tmp_path / "other").name == "netweave_model"
 
 
+def test_a_wrapper_outside_of_the_named_root_finds_the_repository_s_package(tmp_path):
+    code = "from package.nets.net import Net\nimport near\nimport absent"
+    lay(tmp_path, {"mine/net": code, "mine/near": ""})
+    lay(tmp_path, {"top/package/__init__": "", "top/package/nets/__init__": "from . import net"})
+    lay(tmp_path, {"top/package/nets/net": "from .. import parts", "top/package/parts": "", "top/near": ""})
+    found = imports_of(tmp_path / "mine" / "net.py", root=tmp_path / "top")
+    parts = ["__init__", "nets/__init__", "nets/net", "parts"]
+    expected = ["mine/near.py", *(f"top/package/{part}.py" for part in parts)]
+    assert names(tmp_path, found.files) == expected
+    assert (found.folders, found.first, found.missing) == ((tmp_path / "top",), (), ("absent",))
+    without = imports_of(tmp_path / "mine" / "net.py", levels=1)
+    assert names(tmp_path, without.files) == ["mine/near.py"]
+
+
 def test_a_package_above_is_not_hidden_by_a_file_of_its_first_name(tmp_path):
     lay(
         tmp_path,

@@ -85,14 +85,16 @@ def imports_of(
         known: Modules that are never looked for, besides Python's own.
         levels: How many folders are looked in, the file's own first, >= 1; by default up to the top of the
             repository that the file lies in.
-        root: The folder that imports start from, if the caller knows it; a file elsewhere has none.
+        root: The folder that imports start from, if the caller knows it. A file elsewhere, such as a wrapper
+            of a repository's class, finds there what is neither around it nor installed.
     """
+    elsewhere = None
     if root is not None and not path.is_relative_to(root):
-        root = None
+        root, elsewhere = None, root
     within = list(path.parents)[: _levels(path) if levels is None else levels]
     if root is not None:
         within = [*(folder for folder in path.parents if folder.is_relative_to(root))]
-    seen = _Seen(within, frozenset(known) | sys.stdlib_module_names, root)
+    seen = _Seen(within, frozenset(known) | sys.stdlib_module_names, root, elsewhere)
     seen.follow(path)
     if root is not None:
         package = list(path.parent.relative_to(root).parts)
@@ -148,6 +150,7 @@ class _Seen:
         within: The folders that are looked in: the file's own, the one around it, and so on.
         known: Modules that are never looked for.
         root: The folder that all imports start from, if that is known.
+        elsewhere: A folder that is no parent of the file, and that the caller names for its imports.
         files: Files of modules.
         folders: Folders of modules but the file's own.
         first: Those of them that have to be looked in before the file's own.
@@ -158,6 +161,7 @@ class _Seen:
     within: Sequence[Path]
     known: frozenset[str]
     root: Path | None = None
+    elsewhere: Path | None = None
     files: set[Path] = field(default_factory=set)
     folders: list[Path] = field(default_factory=list)
     first: list[Path] = field(default_factory=list)
@@ -180,7 +184,8 @@ class _Seen:
                 waiting += filter(self._is_within, self._found(each, row))
 
     def _is_within(self, path: Path) -> bool:
-        return path.is_relative_to(self.within[-1])
+        tops = [self.within[-1], *([self.elsewhere] if self.elsewhere else [])]
+        return any(path.is_relative_to(top) for top in tops)
 
     def _found(self, path: Path, row: _Row) -> Iterator[Path]:
         if row.level:
@@ -213,11 +218,12 @@ class _Seen:
             having = [folder for folder in (self.root, own) if _is_module(folder, top)]
             return having[0] if having else None
         beside = _is_module(own, top)
-        if beside and (not around or _is_there(own, row)):
+        if beside and (not (around or self.elsewhere) or _is_there(own, row)):
             return own
         if not beside and _is_installed(top):
             return None
-        having = [folder for folder in around if _is_module(folder, top)]
+        further = [*around, *([self.elsewhere] if self.elsewhere else [])]
+        having = [folder for folder in further if _is_module(folder, top)]
         exact = [folder for folder in having if _is_there(folder, row)]
         if beside and not exact:
             return own
