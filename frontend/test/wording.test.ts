@@ -14,10 +14,11 @@ test("what is not known of a cost is not said to be nothing", () => {
   assert.equal(costText({ ...cost, exact: true }, "multiply_adds"), "0");
 });
 
-test("values of a rounded net that differs agree before its rounding", () => {
+test("values of a rounded net agree within its rounding, or before it", () => {
   const group = { evidence: "VALUES", status: "DIFFERENT", rounding_error: 0.01 } as unknown as Group;
   assert.equal(evidenceText(group), "paired because their values agree before rounding");
   const equal = { ...group, status: "EQUAL" } as Group;
-  assert.equal(evidenceText(equal), "paired because their values agree");
+  assert.equal(evidenceText(equal), "paired because their values agree within rounding");
+  assert.equal(evidenceText({ ...group, status: "PROPAGATED" }), "paired because their values agree before rounding");
   assert.equal(evidenceText({ ...group, rounding_error: null }), "paired because their values agree");
 });

@@ -79,6 +79,27 @@ def joined(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (Status.EQUAL, "values agree within rounding"),
+        (Status.MAPPED, "values agree within rounding"),
+        (Status.DIFFERENT, "values agree before rounding"),
+        (Status.PROPAGATED, "values agree before rounding"),
+    ],
+)
+def test_values_of_a_rounded_net_are_told_with_its_rounding(small_net, status, expected):
+    rounded = group(("conv",), ("conv",), status, error=0.01, rounding_error=0.02)
+    named = replace(rounded, evidence=Evidence.NAME)
+    comparison = replace(
+        different(small_net), groups=(named, rounded, rounded, replace(rounded, rounding_error=None))
+    )
+    text = shown(comparison, width=140, everything=True)
+    assert f"evidence: {expected} (2); values agree (1); same name (1)" in joined(text)
+    assert expected in text.partition("evidence:")[0]
+    assert expected in comparison._repr_html_()
+
+
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_whole_at_every_width(width, small_net):
     text = shown(different(small_net), width=width)

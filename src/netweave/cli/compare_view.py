@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
@@ -18,7 +18,6 @@ from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from enum import Enum
 
     from rich.console import Console
 
@@ -176,12 +175,14 @@ def _tested(finding: Finding) -> str:
 
 
 def _tally(comparison: Comparison) -> Text:
-    statuses = Counter(group.status for group in comparison.groups)
-    evidence = Counter(group.evidence for group in comparison.groups if group.is_pair)
+    groups = comparison.groups
+    statuses = Counter(kind.value for kind in Status for group in groups if group.status is kind)
+    evidence = Counter(
+        g.evidence_text for kind in Evidence for g in groups if g.is_pair and g.evidence is kind
+    )
     lines = [
-        f"{len(comparison.groups)} group{'' if len(comparison.groups) == 1 else 's'} of layers: "
-        f"{_counted(statuses, Status)}",
-        f"evidence: {_counted(evidence, Evidence)}",
+        f"{len(groups)} group{'' if len(groups) == 1 else 's'} of layers: {_counted(statuses)}",
+        f"evidence: {_counted(evidence)}",
     ]
     if comparison.seconds:
         comparing = sum(taken for stage, taken in comparison.seconds.items() if stage != READING)
@@ -189,8 +190,8 @@ def _tally(comparison: Comparison) -> Text:
     return Text("\n".join(lines), style="dim")
 
 
-def _counted(counts: Counter[Any], kinds: type[Enum]) -> str:
-    return "; ".join(f"{kind.value} ({counts[kind]})" for kind in kinds if counts[kind]) or "none"
+def _counted(counts: Counter[str]) -> str:
+    return "; ".join(f"{text} ({count})" for text, count in counts.items()) or "none"
 
 
 def _listed(texts: Sequence[str]) -> Text:

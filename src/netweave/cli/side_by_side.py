@@ -214,4 +214,4 @@ def _evidence(group: Group) -> list[Text]:
         return []
     if group.evidence is Evidence.GUESS:
         return [Text("a guess", style="italic yellow")]
-    return [Text(group.evidence.value, style="dim")]
+    return [Text(group.evidence_text, style="dim")]

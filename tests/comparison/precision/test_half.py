@@ -41,6 +41,8 @@ def test_a_net_by_the_converter_is_equal_within_float16(
     assert comparison.verdict is Verdict.EQUAL
     assert "within what float16 can hold" in comparison.sentence
     assert comparison.findings == ()
+    texts = {group.evidence_text for group in comparison.groups if group.rounding_error is not None}
+    assert texts == {"values agree within rounding"}
     assert comparison.precision is not None
     # the rounding unit of float16 is 2 ** -11; a net of five layers adds up a few of them
     assert 2**-12 < comparison.precision.expected < 20 * 2**-11

@@ -64,9 +64,9 @@ const EVIDENCE: Record<string, string> = {
   GUESS: "paired by a guess",
 };
 
-/** Why a group is a pair. Of a rounded net the values are held against the other's as they are before rounding. */
+/** Why a group is a pair, in the words of the command line; values of a rounded net are told with its rounding. */
 export function evidenceText({ evidence, status, rounding_error: rounding }: Group): string {
-  if (evidence === "VALUES" && status === "DIFFERENT" && rounding != null)
-    return "paired because their values agree before rounding";
-  return EVIDENCE[evidence] ?? "";
+  const text = EVIDENCE[evidence] ?? "";
+  if (evidence !== "VALUES" || rounding == null) return text;
+  return `${text} ${status === "EQUAL" || status === "MAPPED" ? "within" : "before"} rounding`;
 }

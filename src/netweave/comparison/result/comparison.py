@@ -179,6 +179,14 @@ class Group:
         return self.isolated_error
 
     @property
+    def evidence_text(self) -> str:
+        """Why they are taken for each other, in words: values of a rounded net are told with its rounding."""
+        if self.evidence is not Evidence.VALUES or self.rounding_error is None:
+            return self.evidence.value
+        holds = self.status in {Status.EQUAL, Status.MAPPED}
+        return f"{self.evidence.value} {'within' if holds else 'before'} rounding"
+
+    @property
     def is_pair(self) -> bool:
         """Whether both nets have something in it; weights alone have layers without nodes."""
         return bool((self.nodes_a or self.layers_a) and (self.nodes_b or self.layers_b))

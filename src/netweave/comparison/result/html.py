@@ -75,7 +75,7 @@ def _row(comparison: Comparison, group: Group) -> list[str]:
         _layers(comparison.b, group.layers_b, group.nodes_b),
         f"<span class={COLOURS[group.status.name]}>{group.status.value}</span>",
         _error(group),
-        f"<span class=dim>{group.evidence.value}</span>" if paired else "",
+        f"<span class=dim>{group.evidence_text}</span>" if paired else "",
     ]
 
 
