@@ -69,6 +69,20 @@ def test_a_pooling_is_made_global_only_where_the_declared_image_is_one_window():
     assert num_global_pools(net("ReduceMean")) == 1
 
 
+@pytest.mark.slow
+def test_a_window_over_the_image_that_an_adaptive_pooling_makes_is_a_global_pooling():
+    """The port takes images of any size and scales them to one, of which its last window is the whole."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    layers = [nn.Conv2d(3, 4, 3), nn.AvgPool2d(SIDE - 2), nn.Conv2d(4, 5, 1)]
+    port = nn.Sequential(nn.AdaptiveAvgPool2d(SIDE), *layers)
+    found = netweave.compare(net("GlobalAveragePool"), port)
+    assert [finding.mismatch for finding in found.findings] == ["weights", "weights"]
+    smaller = nn.Sequential(nn.AdaptiveAvgPool2d(SIDE), layers[0], nn.AvgPool2d(SIDE - 3), layers[2])
+    found = netweave.compare(net("GlobalAveragePool"), smaller)
+    assert [finding.mismatch for finding in found.findings] == ["weights", "operator", "weights"]
+
+
 def test_a_step_behind_the_only_window_means_nothing():
     """The dense layer lets no other size through, so that there is one window always."""
     found = netweave.compare(

@@ -114,6 +114,29 @@ def test_where_open_sizes_cannot_be_solved_the_batch_alone_is_open(monkeypatch: 
     assert all(isinstance(size, int) for size in shape[1:])
 
 
+@pytest.mark.parametrize("pool", [torch.nn.AdaptiveAvgPool2d(3), torch.nn.AdaptiveAvgPool2d((1, None))])
+def test_an_adaptive_pooling_fixes_the_sizes_since_its_windows_follow_them(pool: Any) -> None:
+    """PyTorch's exporter writes the windows of the example, which are others at another size."""
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), pool).eval()
+    graph = netweave.load(module, likely_shapes=[(1, 3, 24, 31)])
+    assert graph.declared == {"input": (None, 3, 24, 31)}
+    assert any("adaptive pooling" in note for note in graph.notes)
+    x = torch.randn(2, 3, 24, 31)
+    got = next(iter(netweave.run(graph, {"input": x.numpy()}).values()))
+    assert np.allclose(got, module(x).detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["Avg", "Max"])
+def test_a_pooling_to_one_value_is_global_at_every_size(kind: str) -> None:
+    pool = getattr(torch.nn, f"Adaptive{kind}Pool2d")(1)
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), pool).eval()
+    graph = netweave.load(module, likely_shapes=[(1, 3, 24, 31)])
+    for sizes in ((24, 31), (40, 17)):
+        x = torch.randn(2, 3, *sizes)
+        got = next(iter(netweave.run(graph, {"input": x.numpy()}).values()))
+        assert np.allclose(got, module(x).detach().numpy(), atol=1e-6)
+
+
 def test_code_that_decides_by_values_is_refused_with_its_line() -> None:
     class Branch(torch.nn.Linear):
         def forward(self, x: Any) -> Any:

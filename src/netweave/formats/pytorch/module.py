@@ -67,6 +67,12 @@ def export(
         if _unrolls_open_steps(program):
             program = _with_sizes(module, inputs.values)
             notes.append("nn.RNN is written out step by step: all sizes are those that it was traced with")
+        elif _pools_open_sizes(program):
+            program = _traced(module, inputs.values, is_open=False)
+            notes.append(
+                "the windows of an adaptive pooling follow the size of its input: all sizes but the batch "
+                "are those that it was traced with"
+            )
         try:
             write(program, path)
         except CodeError:
@@ -257,3 +263,24 @@ def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:
             if not isinstance(sizes[1 if node.args[-1] else 0], int):
                 return True
     return False
+
+
+def _pools_open_sizes(program: torch.export.ExportedProgram) -> bool:
+    """Whether an adaptive pooling to several values has open sizes.
+
+    The exporter would write the windows that it has at the example's size, and they would be wrong at others.
+    """
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target in _ADAPTIVE:
+            wanted = node.args[1] if isinstance(node.args[1], list | tuple) else [node.args[1]]
+            sizes = node.args[0].meta["val"].shape[-len(wanted) :]
+            if any(size != 1 for size in wanted) and not all(isinstance(size, int) for size in sizes):
+                return True
+    return False
+
+
+_ADAPTIVE = frozenset(
+    getattr(torch.ops.aten, f"adaptive_{kind}_pool{rank}d").default
+    for kind in ("avg", "max")
+    for rank in (1, 2, 3)
+)
