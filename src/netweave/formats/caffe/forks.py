@@ -146,7 +146,7 @@ message QuantizationParameter
   1 precision Precision =DYNAMIC_FIXED_POINT; 2 rounding_scheme Rounding =NEAREST;
   3 bw_layer_in uint32 =32; 4 bw_layer_out uint32 =32; 5 bw_params uint32 =32; 6 fl_layer_in int32[];
   7 fl_layer_out int32[]; 8 fl_params int32[]; 20 scale_in float[]; 21 scale_out float[];
-  22 scale_params float[]
+  22 scale_params float[]; 23 is_negative_input bool =false; 24 force_u8_input bool =false
 enum QuantizationParameter.Precision
   DYNAMIC_FIXED_POINT=0
 enum QuantizationParameter.Rounding
@@ -166,7 +166,12 @@ message NetParameter
 message PoolingParameter
   13 avg_include_pad bool =true
 message ConvolutionParameter
-  19 relu bool =false; 20 negative_slope float =0; 21 conv_algorithm string
+  19 relu bool =false; 20 negative_slope float =0; 21 conv_algorithm string; 23 coeff float[];
+  24 fusion_type FusionType =NONE_FUSION
+enum ConvolutionParameter.FusionType
+  NONE_FUSION=0 SUM_FUSION=1
+message InnerProductParameter
+  7 engine Engine =DEFAULT; 8 relu bool =false; 9 negative_slope float =0
 message BatchNormParameter
   4 engine Engine =DEFAULT; 5 use_weight_bias bool =true; 6 bias_term bool =true; 7 filler FillerParameter;
   8 bias_filler FillerParameter; 9 stats_batch_size uint32 =0; 10 relu bool =false

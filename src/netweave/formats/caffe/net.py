@@ -125,7 +125,7 @@ def _quantised(specs: Sequence[Message]) -> list[str]:
     noun = "layer has" if len(layers) == 1 else "layers have"
     return [
         f"{len(layers)} {noun} a 'quantization_param': the net is read with its weights as they are stored, "
-        "and its layers are not rounded to 8 bits"
+        "and computes in full precision; how it is rounded to 8 bits, Intel's kernels alone say"
     ]
 
 

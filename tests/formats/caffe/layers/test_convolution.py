@@ -162,11 +162,6 @@ def test_im2col_orders_channel_row_column(tmp_path):
             "'group' is 2, which does not divide 3 channels",
         ),
         (
-            "num_output: 2 kernel_size: 3 relu: true",
-            UnsupportedError,
-            "'relu' of the Intel branch is not supported; add a ReLU layer after it",
-        ),
-        (
             "num_output: 2 kernel_size: 3 axis: 2",
             UnsupportedError,
             "the channels must be on axis 1 of 3 or more",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.formats.caffe.context import CaffeLayer, layer
-from netweave.formats.caffe.unsupported import refuse_fused_relu
+from netweave.formats.caffe.layers.fused import fuses, joined, refuse_fused
 from netweave.lowering import MANY
 from netweave.lowering.windows import Window
 
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-def read_window(ctx: CaffeLayer) -> Window:
+def read_window(ctx: CaffeLayer, *, may_fuse: bool = False) -> Window:
     """Return the kernel of a layer with a ``convolution_param``.
+
+    Args:
+        ctx: The layer.
+        may_fuse: Whether it reads the fields by which the Intel branch joins other layers behind it.
 
     Raises:
         ReadError: A size is missing, given twice, given for too many axes, or 0.
-        UnsupportedError: The channels are not on axis 1.
+        UnsupportedError: The channels are not on axis 1, or something is joined that is not read.
     """
     parameter = ctx.spec["convolution_param"]
     rank = ctx.rank()
@@ -32,7 +36,8 @@ def read_window(ctx: CaffeLayer) -> Window:
             f"the channels must be on axis 1 of 3 or more, found axis {parameter['axis']} of {rank}",
             parameter.line_of("axis"),
         )
-    refuse_fused_relu(ctx, parameter)
+    if not may_fuse:
+        refuse_fused(ctx, parameter)
     num_axes = rank - 2
     window = Window(
         _per_axis(ctx, "kernel_size", "kernel", num_axes, None),
@@ -78,8 +83,10 @@ def _num_output(ctx: CaffeLayer) -> tuple[int, int]:
 @layer("Convolution", bottoms=(1, MANY), tops=(1, MANY))
 def convolution(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Cross-correlation; several bottoms share the weights [out, in / group, kernel]."""
-    window = read_window(ctx)
-    return _correlated(ctx, window, *_num_output(ctx))
+    window, parameter = read_window(ctx, may_fuse=True), ctx.spec["convolution_param"]
+    if not fuses(parameter):
+        return _correlated(ctx, window, *_num_output(ctx))
+    return [joined(ctx, parameter, _correlated(ctx, window, *_num_output(ctx), as_tops=False)[0])]
 
 
 @layer("DepthwiseConvolution", bottoms=(1, MANY), tops=(1, MANY))
@@ -102,10 +109,12 @@ def depthwise(ctx: CaffeLayer) -> Sequence[ir.Value]:
     return _correlated(ctx, read_window(ctx), ctx.size(1), ctx.size(1))
 
 
-def _correlated(ctx: CaffeLayer, window: Window, num_output: int, group: int) -> Sequence[ir.Value]:
+def _correlated(
+    ctx: CaffeLayer, window: Window, num_output: int, group: int, *, as_tops: bool = True
+) -> Sequence[ir.Value]:
     window.check_fits(ctx, ctx.shape()[2:])
     weight = (num_output, ctx.size(1) // group, *window.kernel)
-    return _apply(ctx, "Conv", weight, num_output, window.attributes() | {"group": group})
+    return _apply(ctx, "Conv", weight, num_output, window.attributes() | {"group": group}, as_tops=as_tops)
 
 
 @layer("Deconvolution", bottoms=(1, MANY), tops=(1, MANY))
@@ -118,14 +127,20 @@ def deconvolution(ctx: CaffeLayer) -> Sequence[ir.Value]:
 
 
 def _apply(
-    ctx: CaffeLayer, op_type: str, weight: tuple[int, ...], num_output: int, attributes: dict[str, Any]
+    ctx: CaffeLayer,
+    op_type: str,
+    weight: tuple[int, ...],
+    num_output: int,
+    attributes: dict[str, Any],
+    *,
+    as_tops: bool = True,
 ) -> list[ir.Value]:
     parameter = ctx.spec["convolution_param"]
     arrays = [ctx.blob(0, weight, "weight", parameter["weight_filler"])]
     if parameter["bias_term"]:
         arrays.append(ctx.blob(1, (num_output,), "bias", parameter["bias_filler"]))
     return [
-        ctx.add(op_type, [bottom, *arrays], attributes, top=index)
+        ctx.add(op_type, [bottom, *arrays], attributes, top=index if as_tops else None)
         for index, bottom in enumerate(ctx.bottoms[: len(ctx.tops)])
     ]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.formats.caffe.context import CaffeLayer, layer
+from netweave.formats.caffe.layers.fused import fuses, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 @layer("InnerProduct")
 def inner_product(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """A matrix product over all axes from ``axis`` on; weights [out, in], or [in, out] if ``transpose``."""
+    parameter = ctx.spec["inner_product_param"]
+    if fuses(parameter):
+        return [joined(ctx, parameter, _product(ctx, top=None))]
+    return [_product(ctx, top=0)]
+
+
+def _product(ctx: CaffeLayer, *, top: int | None) -> ir.Value:
     parameter = ctx.spec["inner_product_param"]
     num_output, transpose = ctx.positive_field(parameter, "num_output"), parameter["transpose"]
     axis = ctx.axis(parameter["axis"])
@@ -26,16 +34,22 @@ def inner_product(ctx: CaffeLayer) -> Sequence[ir.Value]:
     weight = ctx.blob(0, shape, "weight", parameter["weight_filler"], layout=layout)
     bias = ctx.blob(1, (num_output,), "bias", parameter["bias_filler"]) if parameter["bias_term"] else None
     if flat:
-        return [_product_of_rows(ctx, axis, weight, bias, transpose=transpose)]
+        return _product_of_rows(ctx, axis, weight, bias, transpose=transpose, top=top)
     x = ctx.x
     if axis < ctx.rank() - 1:
         x = ctx.add("Reshape", [x, ctx.integers([0] * axis + [num_inputs])])
-    product = ctx.add("MatMul", [x, weight], top=None if bias else 0)
-    return [ctx.add("Add", [product, bias], top=0) if bias else product]
+    product = ctx.add("MatMul", [x, weight], top=None if bias else top)
+    return ctx.add("Add", [product, bias], top=top) if bias else product
 
 
 def _product_of_rows(
-    ctx: CaffeLayer, axis: int, weight: ir.Value, bias: ir.Value | None, *, transpose: bool
+    ctx: CaffeLayer,
+    axis: int,
+    weight: ir.Value,
+    bias: ir.Value | None,
+    *,
+    transpose: bool,
+    top: int | None,
 ) -> ir.Value:
     x = ctx.x
     if axis == 0 or ctx.rank() != 2:
@@ -43,9 +57,9 @@ def _product_of_rows(
     inputs = [x, weight, bias] if bias else [x, weight]
     attributes = {"transB": 0 if transpose else 1}
     if axis:
-        return ctx.add("Gemm", inputs, attributes, top=0)
+        return ctx.add("Gemm", inputs, attributes, top=top)
     row = ctx.add("Gemm", inputs, attributes)
-    return ctx.add("Reshape", [row, ctx.integers([-1])], top=0)
+    return ctx.add("Reshape", [row, ctx.integers([-1])], top=top)
 
 
 @layer("Embed")

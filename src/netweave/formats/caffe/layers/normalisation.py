@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.caffe.context import CaffeLayer, layer
-from netweave.formats.caffe.unsupported import refuse_fused_relu
+from netweave.formats.caffe.layers.fused import fuses, joined
 from netweave.graph import DOMAIN, Statistics
 from netweave.graph.parameters import drawn
 from netweave.lowering.normalization import batch_normalization
@@ -48,7 +48,6 @@ def local_response(ctx: CaffeLayer) -> Sequence[ir.Value]:
 def batch_norm(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Normalisation without scale or shift, by stored statistics in test phase."""
     parameter = ctx.spec["batch_norm_param"]
-    refuse_fused_relu(ctx, parameter)
     _check_rates(ctx)
     channels = 1 if ctx.rank() == 1 else ctx.size(1)
     mean, variance, count = _statistics(ctx, channels)
@@ -64,9 +63,9 @@ def batch_norm(ctx: CaffeLayer) -> Sequence[ir.Value]:
         momentum=parameter["moving_average_fraction"],
         statistics=Statistics(unbiased=True, fixed=fixed, count=count),
         training=not parameter.get("use_global_stats", ctx.phase == "TEST"),
-        name=ctx.tops[0],
+        name="" if fuses(parameter) else ctx.tops[0],
     )
-    return [normalised]
+    return [joined(ctx, parameter, normalised) if fuses(parameter) else normalised]
 
 
 def _statistics(ctx: CaffeLayer, channels: int) -> tuple[ir.Value, ir.Value, str]:
@@ -178,9 +177,9 @@ def _four_arrays(ctx: CaffeLayer, parameter: Message) -> Sequence[ir.Value]:
         momentum=parameter["momentum"],
         statistics=Statistics(fixed=parameter["frozen"]),
         training=ctx.phase == "TRAIN" and not parameter["frozen"],
-        name=ctx.tops[0],
+        name="" if fuses(parameter) else ctx.tops[0],
     )
-    return [normalised]
+    return [joined(ctx, parameter, normalised) if fuses(parameter) else normalised]
 
 
 def _learnt(ctx: CaffeLayer, index: int, role: str, filler: Message, *, plane: bool = False) -> ir.Value:
