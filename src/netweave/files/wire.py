@@ -92,7 +92,12 @@ def write_field(number: int, held: bytes) -> bytes:
     >>> write_field(7, b"ab").hex()
     '3a026162'
     """
-    return _varint(number << 3 | BYTES) + _varint(len(held)) + held
+    return field_head(number, len(held)) + held
+
+
+def field_head(number: int, num_bytes: int) -> bytes:
+    """Return what stands before the bytes that a field holds."""
+    return _varint(number << 3 | BYTES) + _varint(num_bytes)
 
 
 def _varint(value: int) -> bytes:

@@ -1,7 +1,8 @@
-"""Arrays of an ONNX file that are read straight from the file into memory.
+"""Arrays of an ONNX file that go straight from the file into memory, and from memory into the file.
 
 Protobuf would hold each of them twice on the way: in the bytes of the file and in the message. So they are
-left out of the message, which names their place in the file as it would that of external data.
+left out of the message, which names their place in the file as it would that of external data; in a message
+that is written, their number.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError
 from netweave.files.source import check_file, unreadable
-from netweave.files.wire import BYTES, Span, field_spans, read_varint, write_field
+from netweave.files.wire import BYTES, Span, field_head, field_spans, read_varint, write_field
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 OWN_FILE = f"<the file itself {secrets.token_hex(8)}>"
@@ -71,6 +73,68 @@ def read_own(tensor: ir.ExternalTensor, path: Path) -> ir.Tensor[Any]:
     if array.size != count:
         raise ReadError("was changed while it was read", place=str(path))
     return ir.Tensor(array.reshape(tensor.shape.numpy()), dtype=tensor.dtype, name=tensor.name)
+
+
+def leave_out_large_arrays(model: ir.Model) -> list[ir.TensorProtocol]:
+    """Put marks in the place of the large stored arrays of a model, in place; return them by number."""
+    arrays: list[ir.TensorProtocol] = []
+    for value in model.graph.initializers.values():
+        array = value.const_value
+        if array is None or array.dtype not in PLAIN or array.nbytes < MIN_ARRAY_BYTES:
+            continue
+        value.const_value = ir.ExternalTensor(
+            OWN_FILE,
+            len(arrays),
+            array.nbytes,
+            array.dtype,
+            shape=ir.Shape(array.shape),
+            name=str(value.name),
+        )
+        arrays.append(array)
+    return arrays
+
+
+def with_large_arrays(slim: bytes, arrays: Sequence[ir.TensorProtocol]) -> Iterator[bytes | memoryview]:
+    """Yield the parts of a message in which numbers stand for large arrays, with the arrays' own bytes.
+
+    Args:
+        slim: The message of a model, from which they were left out.
+        arrays: The arrays by number; each is looked at once.
+    """
+    for span in field_spans(slim, Span(0, BYTES, 0, 0, len(slim))):
+        if (span.number, span.wire_type) != (_GRAPH, BYTES):
+            yield slim[span.begin : span.end]
+            continue
+        parts = list(_parts_of_graph(slim, span, arrays))
+        yield field_head(_GRAPH, sum(len(part) if isinstance(part, bytes) else part.nbytes for part in parts))
+        for part in parts:
+            yield part if isinstance(part, bytes) else _bytes_of(part)
+
+
+def _parts_of_graph(
+    slim: bytes, graph: Span, arrays: Sequence[ir.TensorProtocol]
+) -> Iterator[bytes | ir.TensorProtocol]:
+    begin, mark = graph.held, OWN_FILE.encode()
+    for span in field_spans(slim, graph):
+        if span.number != _INITIALIZER or mark not in slim[span.held : span.end]:
+            continue
+        yield slim[begin : span.begin]
+        begin = span.end
+        tensor = onnx.TensorProto.FromString(slim[span.held : span.end])
+        (number,) = (int(entry.value) for entry in tensor.external_data if entry.key == "offset")
+        for field in ("external_data", "data_location"):
+            tensor.ClearField(field)
+        rest = tensor.SerializeToString() + field_head(_RAW_DATA, arrays[number].nbytes)
+        yield field_head(_INITIALIZER, len(rest) + arrays[number].nbytes) + rest
+        yield arrays[number]
+    yield slim[begin : graph.end]
+
+
+def _bytes_of(array: ir.TensorProtocol) -> memoryview:
+    """Return the values of an array as they lie in a file: little-endian, in C's order."""
+    values = np.ascontiguousarray(array.numpy())
+    values = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    return memoryview(values.reshape(-1).view(np.uint8))
 
 
 def _slim_model(content: mmap.mmap, whole: Span) -> bytes:

@@ -9,14 +9,17 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError
 from netweave.files.onnx import metadata
+from netweave.files.onnx.large_arrays import OWN_FILE, leave_out_large_arrays, with_large_arrays
 from netweave.files.onnx.model import parse
 from netweave.files.onnx.read import Rows, read_model
-from netweave.files.onnx.seal import seal
+from netweave.files.onnx.seal import write_sealed
 from netweave.graph.parameters import LAYOUT_PROP, PARAMETER_PROP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    import onnx
 
     from netweave.graph import Graph
 
@@ -86,6 +89,16 @@ def _save(model: ir.Model, path: Path) -> None:
     if num_bytes > MAX_INSIDE_BYTES:
         ir.save(model, path, external_data=f"{path.name}.data", size_threshold_bytes=MIN_OUTSIDE_BYTES)
     else:
-        ir.external_data.load_to_model(model)
-        ir.save(model, path)
-        seal(path)
+        large = leave_out_large_arrays(model)
+        slim = _inside(model).SerializeToString()
+        write_sealed(path, with_large_arrays(slim, large))
+
+
+def _inside(model: ir.Model) -> onnx.ModelProto:
+    """Return a model as a message that holds what other files hold, but for the arrays that are left out."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor) and tensor.location != OWN_FILE:
+                (value.const_value,) = ir.external_data.convert_tensors_from_external([tensor])
+    return ir.to_proto(model)

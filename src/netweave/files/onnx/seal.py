@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 SEAL_FIELD = 20_260
@@ -24,12 +25,14 @@ _BYTES = len(_KEY) + 32
 _PART_BYTES = 1 << 20
 
 
-def seal(path: Path) -> None:
-    """Write the checksum at the end of a model."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
-    with path.open("ab") as file:
-        file.write(_KEY + digest)
+def write_sealed(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Write a model, given in parts, with the checksum at its end."""
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for part in parts:
+            digest.update(part)
+            file.write(part)
+        file.write(_KEY + digest.digest())
 
 
 def is_as_sealed(path: Path) -> bool:
