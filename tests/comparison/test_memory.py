@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import netweave
 from netweave.backends import prepare
-from netweave.comparison import assessment, compare
+from netweave.comparison import assessment, compare, input_choice
 from netweave.comparison.execution import memory_budget, probes, tapped_values
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.net_slices import cut_net
@@ -21,7 +21,7 @@ from netweave.comparison.execution.tapped_values import TappedValues
 from netweave.comparison.execution.value_store import ValueStore
 from netweave.comparison.signals import Signals, comparable
 from netweave.errors import UsageError
-from netweave.graph import GraphBuilder, Parameter
+from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.comparison.nets import Form, build, without
 
 SIZES = {"data": (3, 3, 11, 11)}
@@ -256,6 +256,47 @@ def test_what_depends_on_the_input_is_asked_while_values_are_there(limited, live
     assert compare(build(), build(), num_samples=3).equal
     assert runs_of_review == [0]
     assert len(live.runs) > 10
+
+
+def long_net(layers: int, *, without: int | None = None):
+    """A chain of products, each of which holds other values; one of them may be missing."""
+    builder = GraphBuilder(f"long{without}", format="onnx")
+    generator = np.random.default_rng(5)
+    x = builder.input("data", (1, 8, 11, 11))
+    for index in range(layers):
+        factors = generator.uniform(0.7, 1.4, (8, 1, 1)).astype(np.float32)
+        if index == without:
+            continue
+        name = f"w{index}"
+        with builder.layer(Layer(name, name, "Mul")):
+            x = builder.add("Mul", [x, builder.parameter(Parameter(name, factors.shape), factors)])
+            x = builder.add("Sin", [x])
+    return builder.finish([x])
+
+
+@pytest.mark.parametrize(("without", "is_equal"), [(None, True), (30, False)])
+def test_each_slice_is_computed_once_while_values_are_matched(limited, live, monkeypatch, without, is_equal):
+    slices, runs = [], []
+    cut, match = tapped_values.cut_net, input_choice.match_values
+
+    def counted_cut(*args, **options):
+        slices.append(len(cut(*args, **options)))
+        return cut(*args, **options)
+
+    def counted_match(*args):
+        before = len(live.runs)
+        match(*args)
+        runs.append(len(live.runs) - before)
+
+    at_once = compare(long_net(50), long_net(50, without=without), one_size=True)
+    monkeypatch.setattr(tapped_values, "cut_net", counted_cut)
+    monkeypatch.setattr(input_choice, "match_values", counted_match)
+    limited(64 * 3 * 8 * 11 * 11 * 4)
+    found = compare(long_net(50), long_net(50, without=without), one_size=True)
+    assert found.equal == is_equal
+    assert slices[0] > 5
+    assert runs[0] == slices[0] + slices[1]
+    assert [(f.layer_a, f.cause) for f in found.findings] == [(f.layer_a, f.cause) for f in at_once.findings]
 
 
 def test_a_promised_limit_that_is_too_small_is_an_error_before_anything_is_run(live, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import netweave
 from netweave.api.nets import convert_and_verify
 from netweave.comparison import Verdict
 from netweave.comparison.execution.sizes import sizes_to_run
+from netweave.comparison.size_search import COSTLY_MULTIPLY_ADDS, usual_samples
 from tests.formats.onnx.models import model, node
 
 if TYPE_CHECKING:
@@ -129,3 +131,17 @@ def test_inputs_that_differ_in_size_are_named_before_the_layer_that_counts_pixel
     found = netweave.compare(bound("a", 8), bound("b", 12))
     assert found.verdict is Verdict.UNDECIDED
     assert found.sentence.startswith("not decidable: A takes x Nx3x8x8, and B takes x Nx3x12x12, so that")
+
+
+@pytest.mark.parametrize(("width", "samples"), [(40, 3), (48, 2)])
+def test_of_an_open_batch_costly_nets_are_given_fewer_samples(tmp_path, width, samples):
+    """Four convolutions of 3 by 3 over 512 by 512 pixels, which cost what follows from these numbers."""
+    nodes = [
+        node("Conv", f"{before} w", after, name=after, pads=[1, 1, 1, 1])
+        for before, after in pairwise(["x", "a", "b", "c", "y"])
+    ]
+    case = nodes, {"w": stored(width, width, 3, 3)}, ["N", width, 512, 512]
+    graph = netweave.load(written(tmp_path, "a", case))
+    is_costly = 3 * 4 * 512 * 512 * 9 * width * width > COSTLY_MULTIPLY_ADDS
+    assert is_costly == (width == 48)
+    assert usual_samples(graph) == samples

@@ -14,7 +14,7 @@ from netweave.api.arguments import check_arrays, check_count, check_shapes, chec
 from netweave.api.arrays import load_arrays
 from netweave.api.image_pair import ImagePair
 from netweave.api.nets import load
-from netweave.comparison import LOCAL_TOLERANCE, NUM_SAMPLES, OUTPUT_TOLERANCE, READING, Matrix
+from netweave.comparison import LOCAL_TOLERANCE, OUTPUT_TOLERANCE, READING, Matrix
 from netweave.errors import SourceError, UsageError
 from netweave.graph import Graph, known_shape
 from netweave.memory_plan import parse_bytes
@@ -76,7 +76,7 @@ def compare(
     preprocess_b: Preprocessing | str | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
     seed: int = 0,
-    num_samples: int = NUM_SAMPLES,
+    num_samples: int | None = None,
     keep_values: bool = False,
     memory: int | str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -100,7 +100,8 @@ def compare(
         tolerance: Largest relative error of an output treated as equal, > 0.
         seed: What inputs are drawn by, >= 0; another seed draws others.
         num_samples: Samples that are drawn where the nets leave the batch open, >= 1. The first is noise, the
-            second a smooth image, the third noise of the size of pixels, and further ones are noise.
+            second a smooth image, the third noise of the size of pixels, and further ones are noise. By
+            default three, and two of nets that take long for each.
         keep_values: Keep what each group of layers computes in both nets, for the page: see ``Group.values``.
         memory: What the process may take of the memory, with both nets: bytes, or a size such as ``1GB``. Of
             what the nets compute, a part is held, and the rest computed again where it is needed. By default
@@ -128,7 +129,7 @@ def compare(
         probe=_probe(probe, graphs[0]) if shown is None else shown.input_of_a(graphs[0]),
         tolerance=tolerance,
         seed=check_count(seed, "seed", least=0),
-        num_samples=check_count(num_samples, "num_samples", least=1),
+        num_samples=None if num_samples is None else check_count(num_samples, "num_samples", least=1),
         keep_values=keep_values,
         memory=memory,
         progress=progress,

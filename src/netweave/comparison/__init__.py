@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 from netweave.comparison.bisect import Divergence, bisect
-from netweave.comparison.execution.probes import NUM_SAMPLES
 from netweave.comparison.matrix import Matrix
 from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.comparison.pipeline import compare
@@ -31,7 +30,6 @@ from netweave.comparison.weight_transfer import transfer_weights
 __all__ = [
     "INPUT_ORDER",
     "LOCAL_TOLERANCE",
-    "NUM_SAMPLES",
     "OPERATOR",
     "OUTPUT",
     "OUTPUT_TOLERANCE",

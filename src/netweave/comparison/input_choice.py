@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.alignment import match_values
 from netweave.comparison.align.chains import FILTERS
 from netweave.comparison.align.structure import Extension
+from netweave.comparison.align.value_matching import match_values
 from netweave.comparison.explain.judge import Judge
 from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.signals import family_of

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.comparison.execution.memory_budget import MemoryBudget
-from netweave.comparison.execution.probes import NUM_SAMPLES
 from netweave.comparison.execution.value_store import ValueStore
 from netweave.comparison.layer_range import cut_layer_range
 from netweave.comparison.metric import OUTPUT_TOLERANCE
@@ -40,7 +39,7 @@ def compare(
     tolerance: float = OUTPUT_TOLERANCE,
     one_size: bool = False,
     seed: int = 0,
-    num_samples: int = NUM_SAMPLES,
+    num_samples: int | None = None,
     keep_values: bool = False,
     memory: int | None = None,
     progress: Progress | None = None,
@@ -56,7 +55,8 @@ def compare(
         tolerance: Largest relative error of an output treated as equal, > 0.
         one_size: Compare at the declared sizes alone, for a net that was made for one size of its images.
         seed: What the inputs are drawn by.
-        num_samples: Samples that are drawn where the nets leave the batch open, >= 1.
+        num_samples: Samples that are drawn where the nets leave the batch open, >= 1; None for as many as
+            ``size_search.usual_samples`` says.
         keep_values: Keep the values of each group, to be shown (``Group.values``).
         memory: Bytes that this process may take, with the nets; None for half of what is free, and no more
             than is useful.

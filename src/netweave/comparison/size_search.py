@@ -24,6 +24,7 @@ from netweave.comparison.execution.sizes import (
 from netweave.comparison.input_choice import run_best
 from netweave.comparison.prepare import NotComparableError
 from netweave.errors import RunError, UsageError
+from netweave.graph.costs import node_costs
 from netweave.graph.summary import value_summary
 
 if TYPE_CHECKING:
@@ -36,9 +37,28 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.prepare import PreparedPair
     from netweave.comparison.stage_log import StageLog
+    from netweave.graph import Graph
 
 FURTHER_SEEDS = range(1, 5)
 """More inputs are drawn by these before a difference is said to be without effect."""
+
+
+COSTLY_MULTIPLY_ADDS = 50_000_000_000
+"""A net that takes more for all usual samples is run on fewer: on two cores, that is a second and more."""
+
+
+def usual_samples(graph: Graph) -> int:
+    """Return how many samples are drawn of an open batch where nobody says it.
+
+    Of costly nets two, which still show what depends on the input, and what a net does with a batch.
+
+    Args:
+        graph: The net, with the shapes that are known; what is not known costs nothing.
+    """
+    if not any(probes.has_open_batch(value) for value in graph.inputs):
+        return probes.NUM_SAMPLES  # the batch is as declared
+    cost = sum(each.multiply_adds for each in node_costs(graph))
+    return 2 if cost * probes.NUM_SAMPLES > COSTLY_MULTIPLY_ADDS else probes.NUM_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +70,7 @@ class Settings:
         probe: Inputs of A to run on, by name, instead of drawn ones.
         one_size: Compare at the declared sizes alone.
         seed: What the inputs are drawn by; others follow it where more are drawn.
-        num_samples: Samples that are drawn where the nets leave the batch open.
+        num_samples: Samples that are drawn where the nets leave the batch open; None for ``usual_samples``.
         keep_values: Keep the values of each group, to be shown.
     """
 
@@ -58,7 +78,7 @@ class Settings:
     probe: Mapping[str, np.ndarray] | None = None
     one_size: bool = False
     seed: int = 0
-    num_samples: int = probes.NUM_SAMPLES
+    num_samples: int | None = None
     keep_values: bool = False
 
 
@@ -126,7 +146,8 @@ class _Search:
         a, b, mappings = self.pair.a, self.pair.b, self.pair.candidates[0].mappings
         probe = self.settings.probe
         if probe is None:
-            declared = declared_sizes(a.graph, b.graph, mappings, num_samples=self.settings.num_samples)
+            num_samples = self.settings.num_samples or usual_samples(a.graph)
+            declared = declared_sizes(a.graph, b.graph, mappings, num_samples=num_samples)
             return [declared] if self.settings.one_size else [oblong(declared), declared]
         names = [mapping.a for mapping in mappings]
         check_probe(probe, names)

@@ -26,8 +26,17 @@ class SignalValues(Protocol):
         """Return a tensor; None if there is none of the name."""
         ...
 
+    def ahead(self, name: str) -> np.ndarray:
+        """Return a tensor that is looked at ahead of others, which are looked at again before it is."""
+        ...
+
     def shape_of(self, name: str) -> Shape | None:
         """Return the shape of a tensor, which costs less than the tensor; None if there is none."""
+        ...
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a tensor is as near the second time as the first, and none is computed again."""
         ...
 
     @property
@@ -62,11 +71,20 @@ class HeldValues(Mapping[str, "np.ndarray"]):
     def __len__(self) -> int:
         return len(self._arrays)
 
+    def ahead(self, name: str) -> np.ndarray:
+        """Return a tensor."""
+        return self[name]
+
     def shape_of(self, name: str) -> Shape | None:
         """Return the shape of a tensor; None if there is none of the name."""
         if name in self._arrays:
             return self._arrays[name].shape
         return None if self._behind is None else self._behind.shape_of(name)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no tensor is computed again."""
+        return self._behind is None or self._behind.is_held
 
     @property
     def working_bytes(self) -> int | None:

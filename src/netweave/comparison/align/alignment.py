@@ -7,16 +7,12 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.sketches import SketchIndex
 from netweave.comparison.layout.orientation import ORIENTATIONS
-from netweave.comparison.layout.tensors import solve_layout
-from netweave.comparison.metric import LOCAL_TOLERANCE
 from netweave.comparison.result.comparison import Evidence
-from netweave.comparison.signals import family_of
 from netweave.comparison.values import HeldValues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     import numpy as np
     import onnx_ir as ir
@@ -128,66 +124,3 @@ class Alignment:
     def hints(self) -> tuple[tuple[int, ...], ...]:
         """Return the permutations of axes found so far, the most frequent first."""
         return tuple(axes for axes, _ in self.votes.most_common() if axes)
-
-
-def _looked_at(side: Side, look: Callable[[str], object] | None) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the signals of a net with their values, in its order, and let a caller look at each."""
-    for name in side.signals.names:
-        yield name, side.tensors[name]
-        if look is not None:
-            look(name)
-
-
-MAX_CANDIDATES = 8
-"""Signals of A whose values are held against one of B: sketches that agree are rarely wrong, zeros aside."""
-
-
-def match_values(alignment: Alignment, look: Callable[[str], object] | None = None) -> None:
-    """Pair all signals that hold the same values, in B's order, and the nodes that make them.
-
-    Sketches propose, a comparison of all elements decides. Where several signals of A hold the same values,
-    one made by the same kind of node and not yet taken goes first.
-
-    Args:
-        alignment: The alignment that takes the pairs.
-        look: Called with each signal of A while its values are there, which a large net would have to compute
-            again.
-    """
-    a, b = alignment.a, alignment.b
-    index = SketchIndex.of(_looked_at(a, look))
-    for name_b in b.signals.names:
-        if name_b in b.pairs or name_b not in b.tensors:
-            continue
-        candidates = [name for name in index.like(b.tensors[name_b]) if name not in a.pairs]
-        candidates.sort(key=lambda name: _unlikeness(alignment, name, name_b))
-        for name_a in candidates[:MAX_CANDIDATES]:
-            solved = solve_layout(
-                a.tensors[name_a],
-                b.tensors[name_b],
-                tolerance=LOCAL_TOLERANCE,
-                hints=alignment.hints(),
-                orientation=alignment.orientation,
-            )
-            if solved is not None:
-                pair = SignalPair(name_a, name_b, Evidence.VALUES, solved[0], solved[1])
-                alignment.pair_signals(pair)
-                _pair_producers(alignment, pair)
-                break
-
-
-def _unlikeness(alignment: Alignment, name_a: str, name_b: str) -> tuple[bool, bool, int]:
-    """Return what orders signals of A with B's values, the likeliest first: same kind, same input."""
-    a, b = alignment.a.signals, alignment.b.signals
-    producer_a, producer_b = a.producer.get(name_a), b.producer.get(name_b)
-    if producer_a is None or producer_b is None:
-        return True, True, 0
-    sources = [alignment.b.pairs[s].a for s in b.inputs_of(producer_b) if s in alignment.b.pairs]
-    follows = any(s in a.inputs_of(producer_a) for s in sources)
-    return family_of(producer_a) != family_of(producer_b), not follows, a.position[id(producer_a)]
-
-
-def _pair_producers(alignment: Alignment, pair: SignalPair) -> None:
-    producer_a = alignment.a.signals.producer.get(pair.a)
-    producer_b = alignment.b.signals.producer.get(pair.b)
-    if producer_a is not None and producer_b is not None and family_of(producer_a) == family_of(producer_b):
-        alignment.pair_nodes(producer_a, producer_b, Evidence.VALUES)

@@ -6,17 +6,13 @@ a proposal; ``values`` checks it element by element.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.comparison.metric import BLOCK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SKETCH_TOLERANCE = 1e-3
 """Largest difference of two sketches of the same values.
@@ -53,33 +49,34 @@ class SketchIndex:
     """Sketches of one net's tensors, to be asked for those like a given one."""
 
     _rows: dict[int, list[tuple[float, str, np.ndarray]]] = field(default_factory=lambda: defaultdict(list))
-    _keys: dict[int, list[float]] = field(default_factory=dict)
+    """By number of elements: rms, name and sketch, in the order of the rms."""
 
-    @classmethod
-    def of(cls, tensors: Iterable[tuple[str, np.ndarray]]) -> SketchIndex:
-        """Sketch tensors with their names; one after another, so that they need not be there together."""
-        index = cls()
-        for name, x in tensors:
-            sketched = sketch(x)
-            if sketched is not None:
-                index._rows[x.size].append((float(sketched[0]), name, sketched))
-        for size, rows in index._rows.items():
-            rows.sort(key=lambda row: row[0])
-            index._keys[size] = [row[0] for row in rows]
-        return index
+    def add(self, name: str, x: np.ndarray) -> None:
+        """Sketch a tensor, if it says enough."""
+        sketched = sketch(x)
+        if sketched is not None:
+            insort(self._rows[x.size], (float(sketched[0]), name, sketched), key=_rms)
 
-    def like(self, x: np.ndarray) -> list[str]:
-        """Return the names of the tensors whose sketch is that of ``x``, nearest first."""
-        wanted = sketch(x)
-        if wanted is None or x.size not in self._rows:
+    def like(self, size: int, wanted: np.ndarray | None) -> list[str]:
+        """Return the names of the tensors whose sketch is one of another net, nearest first.
+
+        Args:
+            size: Number of elements of the other net's tensor.
+            wanted: Its sketch; None for one that says too little.
+        """
+        if wanted is None:
             return []
-        rows, keys = self._rows[x.size], self._keys[x.size]
         low, high = float(wanted[0]) * (1 - SKETCH_TOLERANCE), float(wanted[0]) * (1 + SKETCH_TOLERANCE)
+        rows = self._rows.get(size, [])
         near = []
-        for rms, name, other in rows[bisect_left(keys, low) :]:
+        for rms, name, other in rows[bisect_left(rows, low, key=_rms) :]:
             if rms > high:
                 break
             distance = max(abs(rms / float(wanted[0]) - 1), float(np.abs(other[1:] - wanted[1:]).max()))
             if distance <= SKETCH_TOLERANCE * 10:
                 near.append((distance, name))
         return [name for _, name in sorted(near)]
+
+
+def _rms(row: tuple[float, str, np.ndarray]) -> float:
+    return row[0]

@@ -48,11 +48,11 @@ def base_sizes(graph: Graph) -> dict[str, tuple[int | None, ...]]:
         name = str(value.name)
         declared = graph.declared.get(name)
         sizes = tuple(declared) if declared is not None else known_shape(value) or ()
-        base[name] = (None, *sizes[1:]) if _is_open(value) else sizes
+        base[name] = (None, *sizes[1:]) if has_open_batch(value) else sizes
     return base
 
 
-def _is_open(value: ir.Value) -> bool:
+def has_open_batch(value: ir.Value) -> bool:
     """Whether the first size of an input may be any."""
     return value.shape is not None and len(value.shape) > 0 and not isinstance(value.shape[0], int)
 
@@ -87,7 +87,7 @@ def _shapes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> dict[str, list[
     shapes: dict[str, list[int | str]] = {}
     for value in graph.inputs:
         given = list(sizes[str(value.name)])
-        shapes[str(value.name)] = [BATCH, *given[1:]] if _is_open(value) and given else [*given]
+        shapes[str(value.name)] = [BATCH, *given[1:]] if has_open_batch(value) and given else [*given]
     return shapes
 
 

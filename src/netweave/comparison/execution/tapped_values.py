@@ -89,6 +89,16 @@ class TappedValues(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self._given) + len(self._wanted)
 
+    def ahead(self, name: str) -> np.ndarray:
+        """Return a value that is looked at ahead of others: what is held of those makes no room for it."""
+        with self._store.looking_ahead(self._number):
+            return self[name]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all values were computed at once."""
+        return len(self._slices) == 1
+
     @property
     def working_bytes(self) -> int | None:
         """Bytes that a caller may hold besides; None for any number."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.comparison.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -28,14 +29,21 @@ class _Run:
     Attributes:
         last_readers: By slice of the net, the last slice that reads one of its values.
         position: The slice that was looked at last.
+        is_ahead: Whether slices are looked at ahead of it, which do not move it.
         slices: Values by slice and name, but for those that later slices read.
         boundary: Values that later slices read, likewise.
     """
 
     last_readers: Sequence[int]
     position: int = 0
+    is_ahead: bool = False
     slices: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
     boundary: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
+
+    def move(self, index: int) -> None:
+        """Note that a slice is looked at."""
+        if not self.is_ahead:
+            self.position = index
 
     def rank(self, index: int, *, of_boundary: bool) -> tuple[bool, bool, float]:
         """Return what orders the tensors of slices, those that make room first in front.
@@ -91,6 +99,16 @@ class ValueStore:
         weakref.finalize(run, self._forget, number)
         return number
 
+    @contextmanager
+    def looking_ahead(self, run: int) -> Iterator[None]:
+        """Let slices of a run be looked at while those that were looked at before are still needed first."""
+        of_run = self._runs[run]
+        of_run.is_ahead = True
+        try:
+            yield
+        finally:
+            of_run.is_ahead = False
+
     def holds(self, run: int, index: int, name: str) -> bool:
         """Whether a tensor of a slice of a run is held."""
         of_run = self._runs[run]
@@ -99,7 +117,7 @@ class ValueStore:
     def get(self, run: int, index: int, name: str) -> np.ndarray | None:
         """Return a tensor of a slice of a run; None if it is not held."""
         of_run = self._runs[run]
-        of_run.position = index
+        of_run.move(index)
         for held in (of_run.slices, of_run.boundary):
             if name in held.get(index, ()):
                 return held[index][name]
@@ -130,7 +148,7 @@ class ValueStore:
             index: The slice, which is looked at from now on.
             num_bytes: What its tensors take.
         """
-        self._runs[run].position = index
+        self._runs[run].move(index)
         while self.max_bytes is not None and self.num_bytes + num_bytes > self.max_bytes and self._drop():
             pass
         self.peak_bytes = max(self.peak_bytes, self.num_bytes + num_bytes)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.sketches import SketchIndex
+from netweave.comparison.align.sketches import SketchIndex, sketch
 from netweave.comparison.layout.stored import match_stored
 from netweave.comparison.layout.words import describe
 
@@ -57,9 +57,12 @@ class Pairing:
     def run(self) -> None:
         """Find pairs: large arrays first, since they show the layout that small ones leave open."""
         by_key = {array.key: array for array in self.b}
-        index = SketchIndex.of((key, array.values) for key, array in by_key.items())
+        index = SketchIndex()
+        for key, array in by_key.items():
+            index.add(key, array.values)
         for array in sorted(self.a, key=lambda array: -array.values.size):
-            self._pair(array, [by_key[key] for key in index.like(array.values)], by_values=True)
+            alike = index.like(array.values.size, sketch(array.values))
+            self._pair(array, [by_key[key] for key in alike], by_values=True)
         for array in self.a:
             self._pair(array, [b for b in self.b if self._stand_alike(array, b)], by_values=True)
         for array in self.a:
