@@ -119,7 +119,7 @@ message PermuteParameter
 message PriorBoxParameter
   1 min_size float[]; 2 max_size float[]; 3 aspect_ratio float[]; 4 flip bool =true; 5 clip bool =false;
   6 variance float[]; 7 img_size uint32; 8 img_h uint32; 9 img_w uint32; 10 step float; 11 step_h float;
-  12 step_w float; 13 offset float =0.5
+  12 step_w float; 13 offset float =0.5; 7011 is_dense bool =false
 enum PriorBoxParameter.CodeType
   CORNER=1 CENTER_SIZE=2 CORNER_SIZE=3
 message VideoDataParameter

@@ -9,6 +9,7 @@ from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.files.partial import left_out_note, split_readable
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.context import CaffeLayer
+from netweave.formats.caffe.dense_priors import mark_dense_priors
 from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
 from netweave.formats.caffe.metric_layers import without_losses, without_measures, without_unlabelled
@@ -67,7 +68,7 @@ def _build(net: Message, source: Source, weights: Weights | None, refused: Seque
     specs, unlabelled = without_unlabelled(specs)
     specs, notes, measured = without_measures(specs)
     specs, left_out = _readable(specs, refused) if source.partial else (specs, ())
-    notes = (*losses, *unlabelled, *notes, *left_out, *_quantised(specs))
+    notes = (*losses, *unlabelled, *notes, *left_out, *_quantised(specs), *mark_dense_priors(specs))
     if not specs:
         raise ReadError(f"no layer is part of the net in phase {state.phase}", place=place)
     _refuse_unknown(specs, place)

@@ -52,6 +52,30 @@ def prior_sizes(
     return found
 
 
+_DENSE = {32: (4, 8), 64: (2, 16)}
+"""FaceBoxes' fork: how many boxes of a size there are along each axis of a cell, and the step from one to the
+next."""
+
+
+def dense_priors(min_sizes: Sequence[float]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Return sizes and shifts (x, y) of the boxes of one cell where small ones stand close together.
+
+    FaceBoxes' fork of the SSD branch (``prior_box_layer.cpp`` there): row by row around the centre, and each
+    corner half a pixel further inside.
+
+    >>> sizes, shifts = dense_priors([32.0, 64.0, 128.0])
+    >>> len(sizes), sizes[-1], shifts[1], shifts[-2]
+    (21, (127, 127), (-8, -16), (0, 0))
+    """
+    sizes, shifts = list[tuple[float, float]](), list[tuple[float, float]]()
+    for size in map(int, min_sizes):
+        count, step = _DENSE.get(size, (1, 0))
+        places = [step * (index - count // 2) for index in range(count)]
+        shifts += [(x, y) for y in places for x in places]
+        sizes += [(size - 1, size - 1)] * count**2
+    return sizes, shifts
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Where the cells of a feature map lie in the image: sizes and steps are (height, width), in pixels."""
@@ -63,7 +87,12 @@ class Grid:
 
 
 def prior_boxes(
-    grid: Grid, sizes: Sequence[tuple[float, float]], variances: Sequence[float], *, clip: bool
+    grid: Grid,
+    sizes: Sequence[tuple[float, float]],
+    variances: Sequence[float],
+    *,
+    clip: bool,
+    shifts: Sequence[tuple[float, float]] = ((0.0, 0.0),),
 ) -> np.ndarray:
     """Return boxes and variances as Caffe lays them out: (1, 2, H * W * P * 4).
 
@@ -72,11 +101,12 @@ def prior_boxes(
         sizes: Width and height of the P boxes of a cell.
         variances: Four numbers for every box.
         clip: Move corners outside of the image to its border.
+        shifts: How far the centre of each box of a cell is from that of the cell, (x, y) in pixels.
     """
     y, x = (
         (np.arange(cells) + grid.offset) * step for cells, step in zip(grid.cells, grid.step, strict=True)
     )
-    centres = np.stack(np.meshgrid(x, y), axis=-1)[:, :, None, :]
+    centres = np.stack(np.meshgrid(x, y), axis=-1)[:, :, None, :] + np.array(shifts, np.float64)
     half = np.array(sizes, np.float64) / 2
     boxes = np.concatenate([centres - half, centres + half], axis=-1) / np.tile(grid.image[::-1], 2)
     boxes = np.clip(boxes, 0, 1) if clip else boxes

@@ -64,6 +64,39 @@ def test_priors_are_those_of_the_loops(tmp_path, settings, boxes):
     np.testing.assert_array_equal(found[0, 1], np.float32(0.1))
 
 
+def faceboxes_loops(*, step, image):
+    """PriorBoxLayer::Forward_cpu of FaceBoxes' fork, for sizes of 32, 64 and 128 and 3 by 4 cells."""
+    rows = []
+    for h in range(3):
+        for w in range(4):
+            x, y = (w + 0.5) * step[1], (h + 0.5) * step[0]
+            places = [(32, x + 8 * j, y + 8 * i) for i in range(-2, 2) for j in range(-2, 2)]
+            places += [(64, x + 16 * j, y + 16 * i) for i in range(-1, 1) for j in range(-1, 1)]
+            for size, at_x, at_y in (*places, (128, x, y)):
+                half = (size - 1) / 2
+                corners = (at_x - half, at_y - half, at_x + half, at_y + half)
+                rows += [value / side for value, side in zip(corners, image[::-1] * 2, strict=True)]
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(("num_output", "is_dense"), [(84, True), (12, False)])
+def test_priors_that_stand_close_together_are_told_by_the_filters_that_fit_them(
+    tmp_path, num_output, is_dense
+):
+    settings = "min_size: 32 min_size: 64 min_size: 128 variance: 0.1 step: 32"
+    filters = layer(
+        "Convolution", f"convolution_param {{ num_output: {num_output} kernel_size: 1 }}", tops="loc"
+    )
+    graph = load(tmp_path, prior_box(settings) + filters)
+    found = run(graph, x=normal(1, 2, 3, 4), image=normal(1, 3, 60, 100))
+    priors = next(values for values in found.values() if values.ndim == 3)
+    plain = looped([(32, 32), (64, 64), (128, 128)], step=(32, 32))
+    expected = faceboxes_loops(step=(32, 32), image=(60, 100)) if is_dense else plain
+    np.testing.assert_allclose(priors[0, 0], expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(priors[0, 1], 0.1)
+    assert any("FaceBoxes" in note for note in graph.notes) == is_dense
+
+
 @pytest.mark.parametrize(("given", "row"), [("0.3", [0.3] * 4), ("0.1 0.2 0.3 0.4", [0.1, 0.2, 0.3, 0.4])])
 def test_variances_are_one_for_all_or_four(tmp_path, given, row):
     settings = "min_size: 9 " + " ".join(f"variance: {number}" for number in given.split())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.losses import normalization
-from netweave.formats.caffe.priors import Grid, aspect_ratios, prior_boxes, prior_sizes
+from netweave.formats.caffe.priors import Grid, aspect_ratios, dense_priors, prior_boxes, prior_sizes
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
@@ -27,14 +27,18 @@ _LOWEST = -3.4028234663852886e38
 def prior_box(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Boxes around the centre of each cell of the first bottom, relative to the image: a constant."""
     parameter = ctx.spec["prior_box_param"]
-    sizes = _prior_sizes(ctx, parameter)
+    sizes, shifts = _prior_sizes(ctx, parameter), list[tuple[float, float]]()
+    if parameter["is_dense"]:
+        sizes, shifts = dense_priors(parameter["min_size"])
     cells = (ctx.size(2), ctx.size(3))
     image = _pair(ctx, parameter, "img_size", "img_h", "img_w")
     height, width = image or (ctx.size(2, ctx.bottoms[1]), ctx.size(3, ctx.bottoms[1]))
     step = _pair(ctx, parameter, "step", "step_h", "step_w")
     steps = step or (height / cells[0], width / cells[1])
     grid = Grid(cells, (int(height), int(width)), steps, parameter["offset"])
-    boxes = prior_boxes(grid, sizes, _variances(ctx, parameter), clip=parameter["clip"])
+    boxes = prior_boxes(
+        grid, sizes, _variances(ctx, parameter), clip=parameter["clip"], shifts=shifts or ((0.0, 0.0),)
+    )
     return [ctx.add("Identity", [ctx.constant(boxes)], top=0)]
 
 
