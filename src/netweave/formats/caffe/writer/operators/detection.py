@@ -48,6 +48,7 @@ def prior_boxes(node: CaffeNode, index: int) -> CaffeLayer | None:
     if any(bottom not in values and bottom not in {value.name for value in inputs} for bottom in bottoms):
         return None
     given = {"clip": False, **found[0].settings["prior_box_param"]}  # OpenCV clips where the file is silent
+    given.pop("is_dense", None)  # ours: the filters tell it again
     return CaffeLayer(
         "PriorBox", tuple(bottoms), (top,), {"prior_box_param": given}, sources=(found[0].name,)
     )
