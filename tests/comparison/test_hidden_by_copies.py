@@ -64,8 +64,17 @@ def test_a_bias_in_front_of_a_normalisation_that_one_net_has(has_bias) -> None:
     assert findings == (expected if has_bias[0] != has_bias[1] else [])
 
 
-def _normalised(has_bias, prefix):
-    """Return a convolution and its BatchNorm, without weights."""
+@pytest.mark.parametrize("is_normalised", [False, True])
+def test_a_bias_that_is_added_behind_the_filters_is_one(is_normalised) -> None:
+    """TensorFlow adds biases by an operator of its own."""
+    nets = [_normalised(form, name, is_normalised) for form, name in ((True, "a"), ("added", "b"))]
+    for a, b in (nets, nets[::-1]):
+        found = netweave.compare(a, b)
+        assert (found.verdict, found.findings) == (Verdict.STRUCTURE, ())
+
+
+def _normalised(has_bias, prefix, is_normalised=True):
+    """Return a convolution, with its BatchNorm or not, without weights."""
     builder = GraphBuilder("net", format="onnx", files=(f"{prefix}.net",))
     x = builder.input("data", (1, 3, 9, 9))
 
@@ -74,8 +83,12 @@ def _normalised(has_bias, prefix):
         return builder.parameter(Parameter(key, shape, role=role, loaded=False), drawn(key, shape, role))
 
     with builder.layer(Layer("conv", "conv", "Convolution")):
-        bias = [stored("bias", (4,), "bias")] if has_bias else []
+        bias = [stored("bias", (4,), "bias")] if has_bias is True else []
         x = builder.add("Conv", [x, stored("weight", (4, 3, 3, 3), "weight"), *bias])
+        if has_bias == "added":
+            x = builder.add("Add", [x, stored("bias", (4, 1, 1), "bias")])
+    if not is_normalised:
+        return builder.finish([builder.add("Relu", [x])])
     with builder.layer(Layer("norm", "norm", "BatchNorm")):
         roles = ("gamma", "beta", "mean", "variance")
         x = builder.add("BatchNormalization", [x, *(stored(role, (4,), role) for role in roles)])

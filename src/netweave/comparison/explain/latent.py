@@ -112,7 +112,7 @@ def _bias_of_one(alignment: Alignment, draft: Draft) -> Finding | None:
     filters_a, filters_b = _filters(draft.nodes_a), _filters(draft.nodes_b)
     if len(filters_a) != 1 or len(filters_b) != 1:
         return None
-    has_a, has_b = (_has_bias(node) for node in (*filters_a, *filters_b))
+    has_a, has_b = _has_bias(draft.nodes_a), _has_bias(draft.nodes_b)
     if has_a == has_b:
         return None
     owner, other = ("A", "B") if has_a else ("B", "A")
@@ -126,9 +126,12 @@ def _bias_of_one(alignment: Alignment, draft: Draft) -> Finding | None:
     )
 
 
-def _has_bias(filters: ir.Node) -> bool:
-    bias = constants_of(filters).get(2)
-    return bias is not None and bool(source_keys(bias))
+def _has_bias(nodes: Sequence[ir.Node]) -> bool:
+    """Whether a filter stores a bias, or a sum behind it, as in TensorFlow; behind a norm that is a beta."""
+    norm = next((i for i, node in enumerate(nodes) if node.op_type == "BatchNormalization"), len(nodes))
+    biases = [constants_of(node).get(2) for node in _filters(nodes)]
+    biases += [v for node in nodes[:norm] if node.op_type == "Add" for v in constants_of(node).values()]
+    return any(bias is not None and bool(source_keys(bias)) for bias in biases)
 
 
 def _folded(alignment: Alignment, draft: Draft) -> Finding | None:
