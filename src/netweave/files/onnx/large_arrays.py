@@ -87,7 +87,7 @@ def leave_out_large_arrays(model: ir.Model) -> list[ir.TensorProtocol]:
             len(arrays),
             array.nbytes,
             array.dtype,
-            shape=ir.Shape(array.shape),
+            shape=ir.Shape(array.shape.numpy()),
             name=str(value.name),
         )
         arrays.append(array)
@@ -134,7 +134,7 @@ def _bytes_of(array: ir.TensorProtocol) -> memoryview:
     """Return the values of an array as they lie in a file: little-endian, in C's order."""
     values = np.ascontiguousarray(array.numpy())
     values = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    return memoryview(values.reshape(-1).view(np.uint8))
+    return values.reshape(-1).view(np.uint8).data
 
 
 def _slim_model(content: mmap.mmap, whole: Span) -> bytes:
