@@ -19,6 +19,9 @@ test("values of a rounded net agree within its rounding, or before it", () => {
   assert.equal(evidenceText(group), "paired because their values agree before rounding");
   const equal = { ...group, status: "EQUAL" } as Group;
   assert.equal(evidenceText(equal), "paired because their values agree within rounding");
-  assert.equal(evidenceText({ ...group, status: "PROPAGATED" }), "paired because their values agree before rounding");
+  assert.equal(
+    evidenceText({ ...group, status: "PROPAGATED" }),
+    "paired because their values agree before rounding",
+  );
   assert.equal(evidenceText({ ...group, rounding_error: null }), "paired because their values agree");
 });
