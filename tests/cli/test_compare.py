@@ -14,6 +14,7 @@ from rich.console import Console
 from netweave.cli.compare_view import mapping_text, show_comparison
 from netweave.cli.console import PIPE_WIDTH
 from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
+from netweave.comparison.result.html import comparison_html
 
 POOL = Finding(
     mismatch="pool-rounding",
@@ -97,7 +98,7 @@ def test_values_of_a_rounded_net_are_told_with_its_rounding(small_net, status, e
     text = shown(comparison, width=140, everything=True)
     assert f"evidence: {expected} (2); values agree (1); same name (1)" in joined(text)
     assert expected in text.partition("evidence:")[0]
-    assert expected in comparison._repr_html_()
+    assert expected in comparison_html(comparison)
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
