@@ -22,7 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +132,10 @@ def run(checkout: Path, task: Task) -> Measured:
 def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> list[dict[str, Any]]:
     """Return a row for each task of a net."""
     rows = []
-    for task in tasks_of(name, folder):
+    # the largest memory of a process is counted on in what it starts, so that another one writes the nets
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as writing:
+        tasks = writing.submit(tasks_of, name, folder).result()
+    for task in tasks:
         known = {label: path for label, path in checkouts.items() if label == "now" or not task.is_new}
         found: dict[str, list[Measured]] = {label: [] for label in known}
         problem = ""
@@ -180,13 +185,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="adds the rows to those in this file, as JSON")
     asked = parser.parse_args()
     checkouts = ({"before": asked.before.resolve()} if asked.before else {}) | {"now": ROOT}
-    rows: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary)
         for name in asked.net or [*NETS, SCALE]:
-            rows += measure(name, folder, checkouts, asked.runs)
-            if asked.out:
-                rows = write(asked.out, rows, asked.runs)
+            measured += measure(name, folder, checkouts, asked.runs)
+            rows = write(asked.out, measured, asked.runs) if asked.out else measured
     print(table(rows))
 
 
