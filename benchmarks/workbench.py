@@ -75,6 +75,14 @@ class User(threading.Thread):
             self._work()
         except Exception as error:  # noqa: BLE001 (told at the end)
             self.failure = f"{type(error).__name__}: {error}"
+        finally:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the connection; the next request opens another one."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
 
     def _work(self) -> None:
         page = self._ask("page 1", "GET", "/").decode()
@@ -114,7 +122,7 @@ class User(threading.Thread):
             try:
                 return self._ask_once(kind, method, path, body)
             except OSError:
-                self.connection = None
+                self.hang_up()
                 if not self.stubborn or again == self.tries - 1:
                     raise
                 time.sleep(0.5)

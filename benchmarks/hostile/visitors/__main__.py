@@ -189,7 +189,10 @@ def fill_quota(bench: Workbench, *, uploads: int = 50, num_bytes: int = 1 << 20)
             statuses.append("kept")
         except (AssertionError, OSError) as error:
             statuses.append(str(error))
+        finally:
+            one.hang_up()
 
+    user.hang_up()
     threads = [threading.Thread(target=put, args=(net, num_bytes)) for net in nets]
     for thread in threads:
         thread.start()
