@@ -19,7 +19,7 @@ import onnx
 import onnx_ir as ir
 
 from netweave.backends import onnxruntime
-from netweave.backends.segmented import Runtime, check_domains, prepare_segments
+from netweave.backends.segmented import Runtime, SegmentedRunner, check_domains, prepare_segments
 from netweave.backends.settings import Purpose
 from netweave.backends.sized import SizedRunner
 from netweave.errors import RunError, UsageError
@@ -60,7 +60,7 @@ def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> SizedRu
     names = list(graph.find([*(value.name or "" for value in graph.outputs), *taps]))
     check_domains(graph, _KNOWN_DOMAINS, "OpenCV")
 
-    def ready(known: Graph) -> Any:
+    def ready(known: Graph) -> SegmentedRunner:
         pad_rounded_windows.edit(known)
         own = Runtime(takes=_takes, start=partial(_start, _shapes(known), settings))
         return prepare_segments(known, names, [own, onnxruntime.runtime(known, settings)])
