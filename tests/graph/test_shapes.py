@@ -278,6 +278,22 @@ def test_new_input_sizes_flow_through_the_graph():
         infer_shapes(graph, {"data": (3, 6, 8)})
 
 
+def test_numbers_that_were_sizes_follow_new_input_sizes():
+    """A map that is cut to another's size plus one: what was inferred at the first size is no constant."""
+    builder = GraphBuilder("crop", format="onnx")
+    whole, other = builder.input("whole", (1, 2, 20, 20)), builder.input("other", (1, 3, 6, 7))
+    two, axes = (builder.constant(numbers, dtype=np.int64) for numbers in ([2, 2], [2, 3]))
+    sizes = builder.add("Shape", [other], {"start": 2, "end": 4})
+    ends = builder.add("Add", [sizes, two])
+    graph = builder.finish([builder.add("Slice", [whole, two, ends, axes], outputs="y")])
+    assert known_shape(graph.outputs[0])[2:] == (6, 7)
+    for height, width in ((9, 11), (4, 3)):
+        infer_shapes(graph, {"other": [1, 3, height, width]})
+        assert known_shape(graph.outputs[0])[2:] == (height, width)
+    infer_shapes(graph, {"other": [1, 3, "h", 5]})
+    assert known_shape(graph.outputs[0])[2:] == (None, 5)
+
+
 def test_a_formula_without_symbols_is_a_number():
     """168*N/N is 168, so that the next layer knows its input."""
     builder = GraphBuilder("one", format="onnx")

@@ -124,6 +124,7 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] 
     for value in graph.model.graph.initializers.values():
         if value.const_value is not None:
             value.shape = ir.Shape(value.const_value.shape.numpy())
+    _forget_sizes(graph)
     if any(True for _ in graph.model.graph.subgraphs()):
         _infer_with_subgraphs(graph)
         return
@@ -135,6 +136,14 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] 
             infer_node(node, context)
         except ShapeError as error:
             raise ShapeError(error.message, place=graph.place_of(node)) from error
+
+
+def _forget_sizes(graph: Graph) -> None:
+    """Forget the numbers in values that are computed: some were taken from sizes, which may be others now."""
+    for node in graph.model.graph.all_nodes():
+        for output in node.outputs:
+            output.const_value = None
+            output.metadata_props.pop(osi.SYM_DATA_KEY, None)
 
 
 def _set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> None:
