@@ -220,3 +220,38 @@ def test_nets_that_have_no_weights_at_all_can_be_identical():
         return builder.finish([x])
 
     assert netweave.compare(pooled(), pooled()).verdict is Verdict.IDENTICAL
+
+
+@pytest.mark.parametrize("lacking", ["b", "both"])
+def test_nets_without_a_common_size_are_given_the_same_weights(lacking):
+    """Layers that both have are compared one by one, and none differs in weights that nobody gave."""
+    a, b = of_one_size(24, "a.net"), without(of_one_size(16, "b.net"))
+    found = netweave.compare(without(a) if lacking == "both" else a, b)
+    assert found.verdict is Verdict.UNDECIDED
+    causes = [(finding.layer_b, finding.cause) for finding in found.findings]
+    assert causes == [("fc", "each filter reads 1,600 channels in A and 576 in B")]
+    assert "A takes data Nx3x24x24, and B takes data Nx3x16x16" in found.sentence
+    assert "fc could not be compared in isolation" in found.sentence
+    assert any("were copied from A to B" in note for note in found.notes)
+    loaded = netweave.compare(of_one_size(24, "a.net"), of_one_size(16, "b.net", changed=2.0))
+    assert ("conv", "weights") in [(finding.layer_b, finding.mismatch) for finding in loaded.findings]
+
+
+def of_one_size(side: int, file: str, *, changed: float = 0.0) -> Graph:
+    """Two convolutions and a dense layer, which takes images of one size alone."""
+    builder = GraphBuilder("net", format="onnx", files=(file,))
+    x = builder.input("data", (1, 3, side, side))
+    rng = np.random.default_rng(0)
+    for name, width in (("conv", 3), ("conv2", 4)):
+        with builder.layer(Layer(name, name, "Convolution")):
+            shape = (4, width, 3, 3)
+            array = rng.standard_normal(shape, np.float32)
+            array[0] += changed if name == "conv" else 0
+            x = builder.add("Conv", [x, builder.parameter(Parameter(name, shape), array)])
+            x = builder.add("Relu", [x])
+    with builder.layer(Layer("fc", "fc", "InnerProduct")):
+        columns = 4 * (side - 4) ** 2
+        array = rng.standard_normal((columns, 5), np.float32)
+        weight = builder.parameter(Parameter("fc", (columns, 5)), array)
+        x = builder.add("MatMul", [builder.add("Flatten", [x]), weight])
+    return builder.finish([x])

@@ -75,13 +75,17 @@ def complete_weights(
     to_a = to_b = Copied(0, frozenset())
     if of_b.missing:
         _read_once(a)
-        copied = copy_weights(a, b, inputs, store, missing=of_b.missing, drawn=of_a.missing)
+        copied = copy_weights(
+            a, b, inputs, store, missing=of_b.missing, drawn=of_a.missing, needs_common_size=False
+        )
         if copied is None:
             return _completion(a, b, weights, weights_copied=False)
         to_b = copied
     if of_a.missing and (of_b.present or not of_b.missing):
         _read_once(b)
-        copied = copy_weights(b, a, inputs, store, missing=of_a.missing, given=of_b.present)
+        copied = copy_weights(
+            b, a, inputs, store, missing=of_a.missing, given=of_b.present, needs_common_size=False
+        )
         if copied is None:
             return _completion(a, b, weights, weights_copied=False)
         to_a = copied
@@ -126,6 +130,7 @@ def copy_weights(
     missing: AbstractSet[str] | None = None,
     given: AbstractSet[str] | None = None,
     drawn: AbstractSet[str] = frozenset(),
+    needs_common_size: bool = True,
 ) -> Copied | None:
     """Copy arrays from one net to the other, in place, through an alignment by structure alone.
 
@@ -137,12 +142,15 @@ def copy_weights(
         missing: Keys of the parameters to fill, as in ``copy_arrays``.
         given: Keys of the parameters that may be copied, likewise.
         drawn: Keys of those that are drawn, likewise.
+        needs_common_size: Whether both nets have to run; else A is run alone where they take no common size.
 
     Returns:
-        What was copied; None if the nets take no common size.
+        What was copied; None if the nets cannot be run.
     """
     a, b = (source, target) if source.is_a else (target, source)
     run = _first_run(a, b, inputs, store)
+    if run is None and not needs_common_size:
+        run = _run_of_a(a, b, inputs, store)
     if run is None:
         return None
     Extension(run.alignment).run()
@@ -169,6 +177,13 @@ def _first_run(a: Side, b: Side, inputs: Sequence[tuple[str, str]], store: Value
     if failure is not None:
         raise failure
     return None
+
+
+def _run_of_a(a: Side, b: Side, inputs: Sequence[tuple[str, str]], store: ValueStore) -> PairRun | None:
+    """Run A alone: layers of nets without a common size have counterparts, which need the same weights."""
+    candidate = input_candidates(a.signals, b.signals, inputs, [])[0]
+    sizes = declared_sizes(a.graph, b.graph, candidate.mappings)
+    return PairRunner(a, b, sizes, Resizer(), store).run(candidate, without_b=True)
 
 
 def _for_originals(resized: Alignment, a: Side, b: Side) -> Alignment:
