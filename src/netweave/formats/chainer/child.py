@@ -46,7 +46,7 @@ def work(request: dict[str, Any]) -> None:
             model = _model(code, request)
         files = {request["net"]: place, **request["beside"]}
         recorder = Recorder(path.stem, files=files, place=place, arrays=arrays)
-        graph = trace(model, recorder, request["input_shapes"])
+        graph = trace(model, recorder, request["input_shapes"], request["likely_shapes"])
     graph.notes += recorder.left_over(model, request["weights_place"])
     save(graph, NET)
 

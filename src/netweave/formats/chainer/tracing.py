@@ -27,13 +27,19 @@ LABELS = {"t", "y", "label", "labels", "target", "gt"}
 """Arguments that are labels, one whole number for each picture, where nobody says otherwise."""
 
 
-def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) -> Graph:
+def trace(
+    model: Link,
+    recorder: Recorder,
+    shapes: Mapping[str, Sequence[int]],
+    likely_shapes: Sequence[Sequence[int]] = (),
+) -> Graph:
     """Return the graph of a model.
 
     Args:
         model: The model.
         recorder: Where its calls go.
         shapes: Sizes of its inputs by the names of ``forward``'s arguments; others are found by trying.
+        likely_shapes: Sizes to try before the usual ones, where nobody says those of the only input.
 
     Raises:
         ShapeError: Sizes are missing and none of the usual ones fits.
@@ -52,7 +58,7 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
             open_inputs=tuple(open_names),
         )
     last: Exception | None = None
-    for candidate in _candidates(model):
+    for candidate in (*_likely(model, likely_shapes), *_candidates(model)):
         try:
             given = {name: tuple(shapes.get(name, (1,))) for name in names} | {open_names[0]: candidate}
             graph = _traced(model, recorder, given)
@@ -85,6 +91,19 @@ def _arguments(model: Link) -> list[str]:
         if each.default is each.empty and each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}
     ]
     return names or ["x"]
+
+
+def _likely(model: Link, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return likely sizes of an input; another framework's images may have their channels last."""
+    part = next((link for link in model.links() if "Convolution" in type(link).__name__), None)
+    weight = getattr(part, "W", None)
+    channels = weight.shape[1] if isinstance(weight, Parameter) and weight.is_initialized else None
+    found: list[tuple[int, ...]] = []
+    for shape in map(tuple, shapes):
+        if len(shape) == 4 and channels == shape[3] != shape[1]:
+            found.append((shape[0], shape[3], *shape[1:3]))
+        found.append(shape)
+    return found
 
 
 def _candidates(model: Link) -> list[tuple[int, ...]]:

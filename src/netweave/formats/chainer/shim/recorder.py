@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _CURRENT: list[Recorder] = []
 
+FIRST_OF_IMAGE = 2
+"""The axes from here on are those of an image; those before are the batch and the channels."""
+
 
 class WholeError(CodeError):
     """An input is taken as numbers of rows, and so is one of whole numbers.
@@ -40,6 +43,46 @@ class WholeError(CodeError):
 
 class Size(int):
     """The size of the batch as code sees it: a number that stays open where it is only passed on."""
+
+
+class ImageSize(int):
+    """The size of a variable's image on one axis, or so many more: the end of a slice may follow it.
+
+    Whatever else code computes from it is a plain number, that of the size that the model is called with.
+    """
+
+    value: ir.Value
+    axis: int
+    addend: int
+
+    @classmethod
+    def of(cls, size: int, value: ir.Value, axis: int, addend: int = 0) -> ImageSize:
+        """Return a size.
+
+        Args:
+            size: The number, with the addend.
+            value: The value whose size it is.
+            axis: Which of its axes.
+            addend: What code has added to it.
+        """
+        made = cls(size)
+        made.value, made.axis, made.addend = value, axis, addend
+        return made
+
+    def __add__(self, other: int) -> int:
+        return self._plus(other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: int) -> int:
+        return self._plus(-other)
+
+    def _plus(self, other: int) -> int:
+        if isinstance(other, ImageSize):
+            return int(self) + int(other)
+        if not isinstance(other, int | np.integer):
+            return int(self) + other
+        return ImageSize.of(int(self) + int(other), self.value, self.axis, self.addend + int(other))
 
 
 def current() -> Recorder:
@@ -208,6 +251,25 @@ class Recorder(LayerContext):
         """Add a constant list of integers, sizes of a batch among them."""
         return super().integers([int(number) for number in numbers])
 
+    def bounds(self, numbers: Sequence[int]) -> ir.Value:
+        """Add where slices begin or end: what is an image's size follows it, all else is constant."""
+        runs: list[list[int]] = []
+        for number in numbers:
+            if runs and _follows(runs[-1][-1], number):
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        parts = [self._bounds_of(run) for run in runs]
+        return parts[0] if len(parts) == 1 else self.add("Concat", parts, {"axis": 0})
+
+    def _bounds_of(self, run: Sequence[int]) -> ir.Value:
+        first = run[0]
+        if not isinstance(first, ImageSize):
+            return self.integers(run)
+        whole = self.add("Shape", [first.value], {"start": first.axis, "end": first.axis + len(run)})
+        addends = [size.addend for size in run if isinstance(size, ImageSize)]
+        return self.add("Add", [whole, self.integers(addends)]) if any(addends) else whole
+
     def scalar(self, number: float, like: Any) -> ir.Value:
         """Add a constant number of the element type of a variable or a value."""
         return super().scalar(number, self.as_value(like))
@@ -231,19 +293,23 @@ class Recorder(LayerContext):
         return given
 
     def shape(self, value: Any = None) -> tuple[int, ...]:
-        """Return the sizes of a value or a variable; an open first one is the batch.
+        """Return the sizes of a value or a variable: an open first one is the batch, the later the image's.
 
         Raises:
             CodeError: Another size depends on the batch.
         """
-        known = known_shape(self.as_value(value))
+        whole = self.as_value(value)
+        known = known_shape(whole)
         if known is None:
             raise CodeError("reads the shape of a variable whose shape depends on values")
         sizes: list[int] = []
         for axis, size in enumerate(known):
             if size is None and axis:
                 raise CodeError(f"reads size {axis} of a variable, which depends on the batch size")
-            sizes.append(self._batch if size is None else size)
+            is_image = axis >= FIRST_OF_IMAGE and size is not None
+            sizes.append(
+                self._batch if size is None else ImageSize.of(size, whole, axis) if is_image else size
+            )
         return tuple(sizes)
 
     def length(self, value: Any) -> int:
@@ -284,6 +350,13 @@ class Recorder(LayerContext):
         if frame is None:
             return Origin(self.place, None)
         return Origin(self._files[frame.f_code.co_filename], frame.f_lineno)
+
+
+def _follows(last: int, number: int) -> bool:
+    """Whether one bound is taken from where the last one is: the next size of one value, or no size."""
+    if isinstance(last, ImageSize) and isinstance(number, ImageSize):
+        return number.value is last.value and number.axis == last.axis + 1
+    return not isinstance(last, ImageSize) and not isinstance(number, ImageSize)
 
 
 def _inputs_of(value: ir.Value) -> set[str]:

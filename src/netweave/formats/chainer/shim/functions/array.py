@@ -9,7 +9,7 @@ import numpy as np
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.arguments import ArgumentsError
 from netweave.formats.chainer.shim.functions.table import function, integers, node, wrap
-from netweave.formats.chainer.shim.recorder import Size, current
+from netweave.formats.chainer.shim.recorder import ImageSize, Size, current
 from netweave.formats.chainer.shim.variable import Variable
 from netweave.lowering.indexing import FAR, part_of
 
@@ -216,7 +216,8 @@ def get_item(x: Any, slices: Any) -> Variable:
     part = part_of(list(map(_index, slices if isinstance(slices, tuple) else (slices,))), x.ndim)
     if part.bounds:
         begins, ends, steps = zip(*part.bounds.values(), strict=True)
-        x = node("Slice", [x, *map(integers, (begins, ends, part.bounds, steps))])
+        first, last = current().bounds(begins), current().bounds(ends)
+        x = node("Slice", [x, first, last, integers(part.bounds), integers(steps)])
     if part.removed:
         x = node("Squeeze", [x, integers(part.removed)])
     return node("Unsqueeze", [x, integers(part.added)]) if part.added else x
@@ -224,12 +225,16 @@ def get_item(x: Any, slices: Any) -> Variable:
 
 def _index(key: Any) -> Index:
     if isinstance(key, slice):
-        return slice(*(None if bound is None else int(bound) for bound in (key.start, key.stop, key.step)))
+        return slice(*map(_bound, (key.start, key.stop, key.step)))
     if isinstance(key, int | np.integer):
         return int(key)
     if key is not None and key is not ...:
         raise CodeError(f"is indexed by a {type(key).__name__}, expected slices and integers")
     return None if key is None else ...
+
+
+def _bound(given: Any) -> int | None:
+    return given if given is None or isinstance(given, ImageSize) else int(given)
 
 
 @function()

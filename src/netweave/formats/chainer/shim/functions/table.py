@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.formats.chainer.shim.arguments import bind, parse_signature
-from netweave.formats.chainer.shim.recorder import Size, current
+from netweave.formats.chainer.shim.recorder import ImageSize, Size, current
 from netweave.formats.chainer.shim.registry import FUNCTIONS
 from netweave.formats.chainer.shim.variable import Variable
 
@@ -57,7 +57,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, bool | int | float | str):
-        return int(value) if isinstance(value, Size) else value
+        return int(value) if isinstance(value, Size | ImageSize) else value
     if isinstance(value, list | tuple):
         items = [plain(item) for item in value]
         return None if None in items else items
