@@ -127,8 +127,8 @@ def again(right: netweave.Graph, fault: Fault, found: Comparison, mended: Mended
 
 
 def of_arrays(finding: Finding) -> bool:
-    """Whether a fix is in the stored arrays alone."""
-    return any(word in finding.fix for word in OF_ARRAYS)
+    """Whether a fix is in the stored arrays alone; a setting may be called after one (``fix_gamma``)."""
+    return not finding.edits and any(word in finding.fix for word in OF_ARRAYS)
 
 
 def load(net: Net, folder: Path, *, write: bool = True) -> netweave.Graph:

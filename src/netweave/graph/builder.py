@@ -47,6 +47,7 @@ class GraphBuilder:
         self._files = tuple(files)
         self.layers = LayerTable()
         self.parameters: dict[str, Parameter] = {}
+        self._unread: dict[str, np.ndarray] = {}
         self._declared: dict[str, tuple[int | None, ...]] = {}
 
     @contextmanager
@@ -136,6 +137,25 @@ class GraphBuilder:
         """Add an initializer computed from stored arrays, or a constant that no source stores."""
         tensor = ir.Tensor(array) if isinstance(array, np.ndarray) else array
         return self._initializer(tensor, name, key, ())
+
+    def fixed(self, number: float, parameter: Parameter, array: np.ndarray | None) -> ir.Value:
+        """Add an initializer of one number in the place of a stored array, which no node reads.
+
+        Args:
+            number: The number.
+            parameter: The stored array.
+            array: Its values, which the Graph keeps if they are others; None where no file gives them.
+        """
+        tensor = ir.LazyTensor(
+            partial(_filled, number, parameter.shape),
+            dtype=ir.DataType.FLOAT,
+            shape=ir.Shape(parameter.shape),
+            name=f"{parameter.key}/fixed",
+        )
+        value = self.derived(tensor, name=f"{parameter.key}/fixed")
+        if array is not None and (array != number).any():
+            self._unread[str(value.name)] = array
+        return value
 
     def constant(self, values: Any, *, dtype: Any = np.float32, name: str | None = None) -> ir.Value:
         """Add a constant that no source stores: an axis, a shape, an exponent.
@@ -230,6 +250,7 @@ class GraphBuilder:
             declared=self._declared,
             format=self._format,
             files=self._files,
+            unread=self._unread,
         )
 
     def _initializer(
@@ -253,6 +274,10 @@ class GraphBuilder:
             self._names[stem] += 1
         self._names[free] = 1
         return free
+
+
+def _filled(number: float, shape: Sequence[int]) -> ir.Tensor[Any]:
+    return ir.Tensor(np.full(shape, number, np.float32))
 
 
 def _laid_out(tensor: ir.LazyTensor, layout: Sequence[Step]) -> ir.LazyTensor:

@@ -11,6 +11,7 @@ from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import numpy as np
     import onnx_ir as ir
 
     from netweave.graph.parameters import Parameter
@@ -34,6 +35,8 @@ class Graph:
             name of that value.
         returned: Where code gives back what the net computes, if that is known: the one ``return`` of a
             module's ``forward``.
+        unread: Arrays that the files store and a setting keeps from being read (MXNet's gammas under
+            ``fix_gamma``), by the initializer in their place, if they hold anything else.
     """
 
     model: ir.Model
@@ -45,6 +48,7 @@ class Graph:
     notes: tuple[str, ...] = ()
     aliases: dict[str, str] = field(default_factory=dict)
     returned: Origin | None = None
+    unread: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -143,6 +147,7 @@ class Graph:
             notes=self.notes,
             aliases=dict(self.aliases),
             returned=self.returned,
+            unread=dict(self.unread),
         )
 
     def __repr__(self) -> str:

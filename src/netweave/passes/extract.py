@@ -76,6 +76,7 @@ class Extractor:
             declared={v.name: whole.declared[v.name] for v in part.inputs if v.name in whole.declared},
             format=whole.format,
             files=whole.files,
+            unread={name: x for name, x in whole.unread.items() if name in part.initializers},
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from netweave.graph import known_shape, parameter_key
 from netweave.lowering import LayerContext
@@ -14,6 +13,8 @@ from netweave.symbol.vertex import Vertex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import onnx_ir as ir
 
     from netweave.graph import GraphBuilder
     from netweave.graph.parameters import Step
@@ -123,7 +124,7 @@ class MXNetOperator(LayerContext):
         return self.relayout(self.input(name, default=shape), layout)
 
     def fixed_parameter(self, name: str, shape: Sequence[int | None], number: float) -> ir.Value:
-        """Return an array of one number in the place of a stored one, which is entered all the same.
+        """Return an array of one number in the place of a stored one, which is entered and kept all the same.
 
         Args:
             name: Name of the input.
@@ -133,15 +134,9 @@ class MXNetOperator(LayerContext):
         _, source = self._source(name)
         if not isinstance(source, Vertex):
             raise self.unsupported(f"its {name} is computed by the net, expected a stored array")
-        sizes = self._variables.declare_unused(source, shape=shape, role=ROLES[name]).shape
+        entry = self._variables.declare_unused(source, shape=shape, role=ROLES[name])
         self.parameters.append(source.name)
-        array = ir.LazyTensor(
-            lambda: ir.Tensor(np.full(sizes, number, np.float32)),
-            dtype=ir.DataType.FLOAT,
-            shape=ir.Shape(sizes),
-            name=f"{source.name}/fixed",
-        )
-        return self.builder.derived(array, name=f"{source.name}/fixed")
+        return self.builder.fixed(number, entry, self._variables.array(source.name))
 
     def stored_shape(self, name: str) -> tuple[int, ...] | None:
         """Return the sizes of the array that a file stores for an input, if there is one."""

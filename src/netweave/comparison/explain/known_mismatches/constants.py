@@ -86,6 +86,9 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             yield _missing_array(node_a, node_b, index, wanted)  # zeros that stand for no bias
             continue
         mismatch, cause = _say(case, node_a, node_b, index, wanted, array_a, array_b)
+        if mismatch == "fix-gamma" and case.b.graph.format == "mxnet" and _role(node_b, index) == "gamma":
+            yield _switched(case, node_a, node_b, cause, wanted)
+            continue
         yield Proposal(
             mismatch=mismatch,
             subject=_role(node_b, index),
@@ -96,6 +99,21 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             change=replace_constant(node_b.name, index, wanted),
             array=index,
         )
+
+
+def _switched(case: Case, node_a: ir.Node, node_b: ir.Node, cause: str, wanted: np.ndarray) -> Proposal:
+    """Propose MXNet's setting for B; where its files store other gammas than A applies, these as well."""
+    gamma = constants_of(node_b)[1]
+    stored = case.b.graph.unread.get(str(gamma.name))
+    if source_keys(gamma):
+        fix = "fix_gamma=True" if (wanted == 1).all() else f"give gamma{_stored_name(gamma)} A's values"
+    elif stored is not None and same_array(wanted, stored):
+        fix, wanted = "fix_gamma=False", stored
+    else:
+        stored_name = str(gamma.name).partition("/fixed")[0]
+        fix = f"set fix_gamma=False and give gamma {stored_name!r} A's values"
+    change = replace_constant(node_b.name, 1, wanted)
+    return Proposal("fix-gamma", cause, fix, node_a, node_b, change, subject="gamma", array=1)
 
 
 def _fix(role: str, value: ir.Value, array: np.ndarray, wanted: np.ndarray) -> str:
