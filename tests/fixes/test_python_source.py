@@ -26,6 +26,30 @@ def test_what_python_joins_is_put_in_another_order(text, wanted):
     assert edit_python(text, 1, "cat", [Edit(INPUT_ORDER, "2, 1")]) == wanted
 
 
+LISTED = """def outer(parts):
+    def forward(self, x):
+        a, b = self.a(x), self.b(x)
+        parts = [a, b]
+        return torch.cat(parts, 1)
+"""
+
+
+def test_inputs_that_are_listed_in_a_variable_are_put_in_another_order_there():
+    wanted = LISTED.replace("[a, b]", "[b, a]")
+    assert edit_python(LISTED, 5, "cat", [Edit(INPUT_ORDER, "2, 1")]) == wanted
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["        parts.append(b)\n", "        parts = parts[::-1]\n", "        print(parts)\n"],
+    ids=["appended", "assigned", "read"],
+)
+def test_a_variable_that_is_used_besides_stays(more):
+    text = LISTED.replace("        return", f"{more}        return")
+    with pytest.raises(NotAppliedError, match="no call at line 6 lists what it joins"):
+        edit_python(text, 6, "cat", [Edit(INPUT_ORDER, "2, 1")])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -99,22 +99,42 @@ def _in_place(call: ast.Call, name: str, places: Places) -> list[str]:
     return [f"inplace={places.text(value)}" for value in named or flags]
 
 
-def order_changes(calls: Sequence[ast.Call], line: int, edit: Edit, places: Places) -> list[Replacement]:
+def order_changes(
+    tree: ast.Module, calls: Sequence[ast.Call], line: int, edit: Edit, places: Places
+) -> list[Replacement]:
     """Return the changes that put what a call at a line joins in another order.
 
     Raises:
         NotAppliedError: No call of the line lists as many inputs to join, or several do.
     """
     joining = [call.args[0] for call in calls if call.args and _joins(call)]
-    if len(joining) != 1 or not isinstance(joining[0], ast.Tuple | ast.List):
+    listed = [_listed(tree, given) if isinstance(given, ast.Name) else given for given in joining]
+    if len(listed) != 1 or not isinstance(listed[0], ast.Tuple | ast.List):
         raise NotAppliedError(f"no call at line {line} lists what it joins; change the order by hand")
-    parts, order = joining[0].elts, in_order_of(edit)
+    parts, order = listed[0].elts, in_order_of(edit)
     if any(isinstance(part, ast.Starred) for part in parts):
         raise NotAppliedError(f"line {line} joins a list whose length the text does not say")
     if len(parts) != len(order):
         raise NotAppliedError(f"line {line} has {len(parts)} inputs in the file and {len(order)} in the net")
     texts = permuted([places.text(part) for part in parts], order)
     return [Replacement(*places.of(part), text) for part, text in zip(parts, texts, strict=True)]
+
+
+def _listed(tree: ast.Module, given: ast.Name) -> ast.expr | None:
+    """Return what a variable is in its function, if it is given one value, and nothing else reads it."""
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and given in ast.walk(node)
+    ]
+    if not functions:
+        return None
+    inside = list(ast.walk(functions[-1]))  # outer functions come first
+    uses = [node for node in inside if isinstance(node, ast.Name) and node.id == given.id]
+    values = [
+        node.value
+        for node in inside
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and node.targets[0] in uses
+    ]
+    return values[0] if len(values) == 1 and len(uses) == 2 else None
 
 
 def _joins(call: ast.Call) -> bool:

@@ -75,7 +75,7 @@ def _call_changes(tree: ast.Module, line: int, layer: str, edit: Edit, places: P
     if edit.value in ARITHMETIC:
         return arithmetic_changes(tree, line, edit, places)
     if edit.name == INPUT_ORDER:
-        return order_changes(calls, line, edit, places)
+        return order_changes(tree, calls, line, edit, places)
     return operator_changes(calls, layer, edit, places)
 
 
