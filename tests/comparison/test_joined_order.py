@@ -110,3 +110,54 @@ def test_one_concatenation_of_many_in_another_order_is_told_alone():
     (finding,) = effective(compare(untrained(Growing()), untrained(OneTurned())))
     assert finding.mismatch == "input-order"
     assert finding.layer_b.startswith("cat")
+
+
+class Inception(nn.Module):
+    """Branches of one width, told apart only by the pooling in front of one of them."""
+
+    def __init__(self, width: int, *, pooled_first: bool) -> None:
+        super().__init__()
+        self.pooled_first = pooled_first
+        self.plain, self.pooled = nn.Conv2d(width, WIDTH, 1), nn.Conv2d(width, WIDTH, 1)
+        self.narrow, self.wide = nn.Conv2d(width, GROWTH, 1), nn.Conv2d(GROWTH, WIDTH, 3, padding=1)
+
+    def forward(self, x):
+        def plain():
+            return functional.relu(self.plain(x))
+
+        def pooled():
+            return functional.relu(self.pooled(functional.avg_pool2d(x, 3, 1, 1)))
+
+        first = [pooled(), plain()] if self.pooled_first else [plain(), pooled()]  # as the code is traced
+        return torch.cat([*first, functional.relu(self.wide(functional.relu(self.narrow(x))))], 1)
+
+
+class Faces(nn.Module):
+    """Blocks behind a layer that one net leaves out, and layers behind them that there is one of each."""
+
+    def __init__(self, *, pooled_first: bool, scaled: bool) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.scale = nn.BatchNorm2d(16) if scaled else nn.Identity()
+        self.second = nn.Conv2d(16, 16, 3, stride=2)
+        widths = [16, 3 * WIDTH, 3 * WIDTH]
+        self.blocks = nn.Sequential(*(Inception(width, pooled_first=pooled_first) for width in widths))
+        self.score = nn.Conv2d(3 * WIDTH, 5, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        x = functional.relu(self.scale(torch.cat((x, -x), 1)))
+        return self.score(self.blocks(functional.max_pool2d(functional.relu(self.second(x)), 2)))
+
+
+@pytest.mark.parametrize("scaled", [True, False], ids=["behind a layer left out", "alone"])
+@pytest.mark.parametrize("pooled_first", [True, False])
+def test_branches_are_told_apart_by_what_is_in_front_of_them(scaled, pooled_first):
+    """Files write the branches in the order in which they join them, which is not what pairs them."""
+    right = Faces(pooled_first=pooled_first, scaled=scaled)
+    ported = Faces(pooled_first=not pooled_first, scaled=False)
+    found = effective(compare(untrained(right), untrained(ported)))
+    expected = ["missing-layer"] * scaled + ["input-order"] * 3
+    assert [finding.mismatch for finding in found] == expected
+    same = effective(compare(untrained(right), untrained(Faces(pooled_first=pooled_first, scaled=False))))
+    assert [finding.mismatch for finding in same] == ["missing-layer"] * scaled

@@ -39,6 +39,13 @@ KINDS, SIZES, FILTERS, BOTH = range(4)
 """What of two nodes has to agree: what they do; what comes out, too, or what is stored for it, or both."""
 
 
+POOLINGS = frozenset({"max pool", "average pool"})
+"""Families of poolings, which change sizes as filters do."""
+
+DETAILS = (BOTH, FILTERS, SIZES, KINDS)
+"""What has to agree, the most first."""
+
+
 class Extension:
     """Grows an alignment along edges.
 
@@ -53,16 +60,22 @@ class Extension:
         self._a, self._b = alignment.sides
         self._signals: deque[tuple[str, str]] = deque()
         self._nodes: deque[tuple[ir.Node, ir.Node]] = deque()
+        self._joins: deque[tuple[ir.Node, ir.Node]] = deque()
         self._contexts = Contexts(alignment.a.signals, alignment.b.signals)
         self._depths_a, self._depths_b = _depths(self._a.signals), _depths(self._b.signals)
 
     def run(self) -> None:
         """Grow along edges: where filters and sizes agree, then one of them, then the kind; fill the gaps.
 
-        Sizes say nothing behind a layer that makes another size than its counterpart; filters do.
+        Sizes say nothing behind a layer that makes another size than its counterpart; filters do. In a gap,
+        a layer that one net alone has stops the growth: layers behind it that there is no other of go first,
+        since edges tell branches apart, and the order in which a file writes them does not.
         """
-        for detail in (BOTH, FILTERS, SIZES, KINDS):
+        for detail in DETAILS:
             self._grow(detail)
+        while self._fill_unique():
+            for detail in DETAILS:
+                self._grow(detail)
         if self._fill_chains():
             self._grow(KINDS)
         for detail in (BOTH, SIZES, FILTERS):
@@ -78,11 +91,13 @@ class Extension:
         partners = self._a.partners
         self._signals.extend((pair.a, pair.b) for pair in self._a.pairs.values())
         self._nodes.extend((n, partners[id(n)]) for n in self._a.signals.nodes if id(n) in partners)
-        while self._signals or self._nodes:
+        while self._signals or self._nodes or self._joins:
             while self._nodes:
                 self._around(*self._nodes.popleft())
             if self._signals:
                 self._after(*self._signals.popleft(), detail)
+            elif self._joins:  # which of its inputs is which may be known by now
+                self._before(*self._joins.popleft())
 
     def _after(self, name_a: str, name_b: str, detail: int) -> None:
         """Pair the nodes that read a pair of signals, and those that make it, where there is no choice."""
@@ -115,6 +130,18 @@ class Extension:
         ends = self._ends(node_a, node_b)
         for out_a, out_b in zip(a.outputs_of(ends[0]), b.outputs_of(ends[1]), strict=False):
             self._pair_signals(out_a, out_b)
+        keys = [
+            [_producer_key(side, name) for name in side.signals.inputs_of(node) if name not in side.pairs]
+            for side, node in ((self._a, node_a), (self._b, node_b))
+        ]
+        if all(len(set(found)) == len(found) for found in keys):
+            self._before(node_a, node_b)
+        else:
+            self._joins.append((node_a, node_b))
+
+    def _before(self, node_a: ir.Node, node_b: ir.Node) -> None:
+        """Pair what a pair of nodes reads, in order."""
+        a, b = self._a.signals, self._b.signals
         ins_a = [s for s in a.inputs_of(node_a) if s not in self._a.pairs]
         ins_b = [s for s in b.inputs_of(node_b) if s not in self._b.pairs]
         if len(ins_a) != len(ins_b):
@@ -186,6 +213,18 @@ class Extension:
         once = {name for name in names_a if name and names_a.count(name) == names_b.count(name) == 1}
         return [(nodes_a[names_a.index(name)], nodes_b[names_b.index(name)]) for name in sorted(once)]
 
+    def _fill_unique(self) -> bool:
+        """Pair filters and poolings that a gap has once on either side; say whether anything was paired."""
+        changed = False
+        for gap_a, gap_b in _gaps(self._alignment):
+            if _is_chain(self._a.signals, gap_a) and _is_chain(self._b.signals, gap_b):
+                continue  # which are aligned as a whole
+            places_a, places_b = _places_of_unique(self._a, gap_a), _places_of_unique(self._b, gap_b)
+            common = sorted((i, places_b[key]) for key, i in places_a.items() if key in places_b)
+            for i, j in increasing(common):
+                changed |= self._guess(gap_a[i], gap_b[j])
+        return changed
+
     def _fill_chains(self) -> bool:
         """Align gaps in which each node reads the one before; say whether anything was paired.
 
@@ -225,6 +264,15 @@ class Extension:
             self._nodes.append((a, b))
             return True
         return False
+
+
+def _places_of_unique(side: Side, nodes: Sequence[ir.Node]) -> dict[Hashable, int]:
+    """Return the places of filters and poolings that there is one of, by their kind, sizes and filters."""
+    places = defaultdict(list)
+    for place, node in enumerate(nodes):
+        if filter_shape(node) is not None or family_of(node) in POOLINGS:
+            places[_key(side, node, BOTH)].append(place)
+    return {key: found[0] for key, found in places.items() if len(found) == 1}
 
 
 def _free_readers(side: Side, signal: str) -> list[ir.Node]:

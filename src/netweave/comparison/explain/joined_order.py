@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from netweave.comparison.align.alignment import Alignment
     from netweave.comparison.align.groups import Draft
     from netweave.comparison.result.comparison import Finding
+    from netweave.comparison.signals import Signals
 
 MAX_READERS = 30
 """So many layers behind a concatenation are tested to find one that tells its channels apart."""
@@ -78,7 +79,11 @@ def settle_joined_orders(alignment: Alignment, drafts: Sequence[Draft]) -> dict[
         change = _change(alignment, join)
         if change is not None and not alignment.has_equal_values(join.a):
             order = _own_order(join, joins)
-            if readers.follow(join.b, change) is False and order is not None:
+            if (
+                readers.follow(join.b, change) is False
+                and order is not None
+                and _reads_alike(alignment, join)
+            ):
                 findings[id(join.node_b)] = _finding(alignment, join, change, order)
         joins.append(join)
     return findings
@@ -99,6 +104,35 @@ def _join(alignment: Alignment, draft: Draft) -> Join | None:
     if alignment.a.partners.get(id(node_a)) is not node_b:
         return None
     return Join(node_a, node_b, tuple(parts_a), tuple(parts_b))
+
+
+def _reads_alike(alignment: Alignment, join: Join) -> bool:
+    """Whether what stands elsewhere in B is made of the same there.
+
+    Branches that read each their own slice, and have each other's weights, are the wrong ones: not the order.
+    """
+    names_b = alignment.b.signals.inputs_of(join.node_b)
+    for own, part, name_b in zip(join.parts_a, join.parts_b, names_b, strict=True):
+        if own == part:
+            continue
+        way_a = _way_to(alignment.a.signals, part)
+        pairs = map(alignment.b.pairs.get, _way_to(alignment.b.signals, name_b))
+        if any(pair.a not in way_a for pair in pairs if pair is not None):
+            return False
+    return True
+
+
+def _way_to(signals: Signals, name: str) -> list[str]:
+    """Return the signals that one is made of, one from the other, up to where its branch begins."""
+    way = [name]
+    while (maker := signals.producer.get(way[-1])) is not None:
+        read = signals.inputs_of(maker)
+        if len(read) != 1:
+            break
+        way.append(read[0])
+        if len(signals.consumers.get(read[0], ())) > 1:
+            break
+    return way
 
 
 def _own_order(join: Join, before: Sequence[Join]) -> tuple[int, ...] | None:

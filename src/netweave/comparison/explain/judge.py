@@ -34,6 +34,10 @@ MAX_UNEXPLAINED = 40
 """When no cause was found for this many wrong groups, no more are looked for: each takes many runs."""
 
 
+ORDERS = frozenset({"input-order", "channel-order"})
+"""Mismatches that are found where an order is read, and are said once, of the layer that makes it."""
+
+
 @dataclass(slots=True)
 class Judge:
     """Judges the groups of one pair of nets.
@@ -53,6 +57,7 @@ class Judge:
     _moved: dict[int, str] = field(default_factory=dict)
     _misplaced: dict[int, Finding] = field(default_factory=dict)
     _joined: dict[int, Finding] = field(default_factory=dict)
+    _orders: set[tuple[str, str, str, str]] = field(default_factory=set)
 
     def num_wrong(self) -> int:
         """Return how many groups do not do what A's do, without looking for the cause."""
@@ -146,8 +151,19 @@ class Judge:
         if self._num_unexplained >= MAX_UNEXPLAINED:
             return replace(group, status=Status.DIFFERENT)
         finding = self.explain(draft, test)
+        if self._is_said(finding):
+            return replace(group, status=Status.PROPAGATED)
         self._num_unexplained += finding.mismatch is None
         return replace(group, status=Status.DIFFERENT, finding=finding)
+
+    def _is_said(self, finding: Finding) -> bool:
+        """Whether a finding is about the order that a layer makes, and another reader of it has told so."""
+        if finding.mismatch not in ORDERS:
+            return False
+        key = finding.mismatch, finding.layer_a, finding.layer_b, finding.place_b
+        is_said = key in self._orders
+        self._orders.add(key)
+        return is_said
 
     def _untestable(self, draft: Draft, test: IsolatedTest, group: Group) -> Group:
         a, b = self.alignment.a.signals, self.alignment.b.signals
