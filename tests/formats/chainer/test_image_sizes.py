@@ -111,3 +111,19 @@ def test_what_is_added_to_a_size_is_kept_and_all_else_is_a_number():
     for made, number in ((size * 2, 14), (size // 2, 3), (9 - size, 2), (size + size, 14), (-size, -7)):
         assert not isinstance(made, ImageSize)
         assert made == number
+
+
+@pytest.mark.parametrize("channels", ["3", "None"])
+def test_likely_sizes_may_have_their_channels_last(tmp_path, channels):
+    """Chainer's are first; a convolution that leaves them to its first call would take any."""
+    path = tmp_path / "net.py"
+    path.write_text(
+        "import chainer\nimport chainer.links as L\n\n\nclass Net(chainer.Chain):\n"
+        "    def __init__(self):\n        super().__init__()\n        with self.init_scope():\n"
+        f"            self.conv = L.Convolution2D({channels}, 4, 3)\n\n"
+        "    def __call__(self, x):\n        return self.conv(x)\n"
+    )
+    for likely in ((1, 3, 13, 21), (1, 13, 21, 3)):
+        net = netweave.load(path, likely_shapes=[likely])
+        assert net.declared["x"][1:] == (3, 13, 21)
+    assert netweave.load(path, likely_shapes=[(1, 10)]).declared["x"][1:] == (3, 224, 224)

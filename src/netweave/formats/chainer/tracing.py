@@ -97,10 +97,11 @@ def _likely(model: Link, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...
     """Return likely sizes of an input; another framework's images may have their channels last."""
     part = next((link for link in model.links() if "Convolution" in type(link).__name__), None)
     weight = getattr(part, "W", None)
-    channels = weight.shape[1] if isinstance(weight, Parameter) and weight.is_initialized else None
+    is_known = isinstance(weight, Parameter) and weight.is_initialized
+    channels = {weight.shape[1]} if isinstance(weight, Parameter) and is_known else {1, 3}
     found: list[tuple[int, ...]] = []
     for shape in map(tuple, shapes):
-        if len(shape) == 4 and channels == shape[3] != shape[1]:
+        if len(shape) == 4 and shape[3] in channels and shape[1] not in channels:
             found.append((shape[0], shape[3], *shape[1:3]))
         found.append(shape)
     return found
