@@ -13,7 +13,7 @@ from benchmarks.precision.nets import edited, float_net
 from netweave.cli import main
 from netweave.comparison import Verdict, open_comparison
 from netweave.errors import UsageError
-from netweave.viewer.comparison import comparison_document
+from netweave.viewer import comparison_document, document_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,6 +140,6 @@ def test_the_command_names_the_step(
 
 def test_the_page_shows_a_finding_outside_the_net(net: Path, image: Path) -> None:
     comparison = netweave.compare(net, net, image=image, preprocess_a=CAFFE, preprocess_b=f"{CAFFE[:-7]}crop")
-    document = comparison_document(comparison)
+    document = document_rows(comparison_document(comparison))
     assert document["findings"][document["groups"][0]["finding"]]["mismatch"] == "preprocessing"
     assert document["verdict"] == "different"

@@ -11,15 +11,27 @@ from hypothesis import strategies as st
 
 from netweave import api
 from netweave.graph import Layer, Origin
-from netweave.viewer import comparison_document, net_document
-from netweave.viewer.arrays import array_statistics, shortened, statistics_together
+from netweave.viewer import comparison_document, document_rows, net_document
+from netweave.viewer.arrays import shortened, statistics_together
 from netweave.viewer.excerpts import excerpts
 from netweave.viewer.page import json_in_html
+from netweave.viewer.tables import placed, rare, repeated, rows, table
 
 
 @pytest.fixture(scope="module")
 def document(port):
-    return comparison_document(port)
+    return read(comparison_document(port))
+
+
+def read(document):
+    """The rows of a document as a page receives it."""
+    return document_rows(json.loads(json.dumps(document)))
+
+
+def array_statistics(arrays):
+    """A row for each array."""
+    found = statistics_together(arrays).columns()
+    return rows(table(len(arrays), **found))
 
 
 def test_groups_refer_to_the_nodes_and_layers_of_the_comparison(port, document):
@@ -32,6 +44,32 @@ def test_groups_refer_to_the_nodes_and_layers_of_the_comparison(port, document):
         assert row["status"] == group.status.name
         if group.finding:
             assert document["findings"][row["finding"]]["cause"] == group.finding.cause
+
+
+ENTRIES = st.one_of(st.none(), st.text(max_size=2), st.tuples(st.integers(0, 3)))
+
+
+@given(st.lists(st.tuples(ENTRIES, ENTRIES, st.integers(0, 2)), max_size=12))
+def test_a_table_gives_back_its_rows(entries):
+    """Whatever repeats in it, and also after it was JSON."""
+    first, second, third = zip(*entries, strict=True) if entries else ((), (), ())
+    numbers = {number: place for place, number in enumerate(dict.fromkeys(third))}
+    kept = table(
+        len(entries),
+        first=repeated(first),
+        second=rare(second),
+        inner=table(len(entries), third=placed(list(numbers), [numbers[number] for number in third])),
+    )
+    wanted = [{"first": a, "second": b, "inner": {"third": c}} for a, b, c in entries]
+    assert rows(kept) == wanted
+    assert rows(json.loads(json.dumps(kept))) == json.loads(json.dumps(wanted))
+
+
+def test_what_repeats_is_written_once(port):
+    (net,) = net_document(port.a)["nets"]
+    types = net["layers"]["columns"]["type"]
+    assert len(types["values"]) == len(set(types["values"])) == len({x.type for x in port.a.layers.values()})
+    assert net["nodes"]["columns"]["cost"]["columns"]["exact"] == {"values": [True]}
 
 
 def test_every_value_that_a_layer_reads_is_made_by_a_layer_or_given(document):
@@ -54,7 +92,7 @@ def test_folders_are_not_told(example, port, document):
 def test_a_comparison_that_was_opened_shows_its_layers(tmp_path, port, document):
     file = tmp_path / "found.json"
     api.save_comparison(port, file)
-    opened = comparison_document(api.open_comparison(file))
+    opened = read(comparison_document(api.open_comparison(file)))
     names = [[layer["key"] for layer in net["layers"]] for net in document["nets"]]
     assert [[layer["key"] for layer in net["layers"]] for net in opened["nets"]] == names
     assert [group["layers"] for group in opened["groups"]] == [g["layers"] for g in document["groups"]]
@@ -62,7 +100,7 @@ def test_a_comparison_that_was_opened_shows_its_layers(tmp_path, port, document)
 
 
 def test_a_net_alone_has_its_costs(port):
-    (net,) = net_document(port.a)["nets"]
+    (net,) = document_rows(net_document(port.a))["nets"]
     layers = {layer["key"]: layer for layer in net["layers"]}
     weights = sum(p["statistics"]["size"] for p in net["parameters"] if p["statistics"])
     assert weights == net["totals"]["parameters"] > 0
@@ -70,16 +108,17 @@ def test_a_net_alone_has_its_costs(port):
 
 
 def test_a_document_is_json_also_with_numbers_that_json_lacks():
-    row = array_statistics(np.array([np.inf, 1.0, 2.0], np.float32))
+    (row,) = array_statistics([np.array([np.inf, 1.0, 2.0], np.float32)])
     assert row["non_finite"] == 1
     assert (row["min"], row["max"]) == (1.0, 2.0)
-    assert array_statistics(np.array([], np.float32)) == {"size": 0, "non_finite": 0}
+    (empty,) = array_statistics([np.array([], np.float32)])
+    assert {name: entry for name, entry in empty.items() if entry is not None} == {"size": 0, "non_finite": 0}
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float16, np.float64, np.bool_])
 def test_a_histogram_counts_every_element_once(kind):
     array = np.random.default_rng(0).integers(0, 2, (40, 5)).astype(kind)
-    found = array_statistics(array)
+    (found,) = array_statistics([array])
     assert sum(found["histogram"]) == 200
     assert found["zeros"] == np.count_nonzero(array == 0)
     assert found["mean"] == pytest.approx(array.astype(float).mean())
@@ -98,7 +137,7 @@ def test_statistics_are_those_of_numpy(size):
         rng.standard_normal(size).astype(np.float32) * 1e-30,
         rng.standard_normal(size) * 1e150,
     ]
-    for array, found in zip(arrays, statistics_together(arrays), strict=True):
+    for array, found in zip(arrays, array_statistics(arrays), strict=True):
         values = array.reshape(-1).astype(np.float64)
         low, high = values.min(), values.max()
         assert (found["size"], found["non_finite"]) == (size, 0)
@@ -114,11 +153,11 @@ def test_statistics_are_those_of_numpy(size):
 
 def test_an_array_with_what_is_not_finite_leaves_the_others_as_they_are():
     arrays = [np.array([np.inf, 1.0, -2.0]), np.array([3.0, 4.0, 5.0]), np.array([np.nan, np.nan, -np.inf])]
-    first, second, third = statistics_together([array.astype(np.float32) for array in arrays])
+    first, second, third = array_statistics([array.astype(np.float32) for array in arrays])
     assert (first["size"], first["non_finite"], first["min"], first["max"]) == (3, 1, -2.0, 1.0)
     assert sum(first["histogram"]) == 2
-    assert second == array_statistics(arrays[1])
-    assert third == {"size": 3, "non_finite": 3}
+    assert [second] == array_statistics([arrays[1]])
+    assert (third["size"], third["non_finite"], third["min"], third["histogram"]) == (3, 3, None, None)
 
 
 @settings(max_examples=300)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.viewer import document_markdown
+from netweave.viewer import comparison_document, document_markdown, net_document
 from netweave.viewer.markdown import MAX_ROWS
 
 MarkdownIt = pytest.importorskip("markdown_it").MarkdownIt
@@ -135,3 +135,13 @@ def test_a_long_net_is_cut_and_says_so():
     text = document_markdown({"kind": "net", "nets": [net("long", layers=names)]})
     assert "… and 7 more." in text
     assert len(cells(text)) == 2 + 1 + MAX_ROWS
+
+
+def test_a_document_of_today_says_what_the_comparison_does(port):
+    found = cells(document_markdown(comparison_document(port)))
+    findings = [group.finding for group in port.groups if group.finding]
+    (row,) = (row for row in found if row[2:3] == ["different"])
+    assert (row[0], row[1]) == (findings[0].layer_a, findings[0].layer_b)
+    net = cells(document_markdown(net_document(port.a)))
+    layers = [(layer.name, layer.type) for layer in port.a.layers.values()]
+    assert [(row[0], row[1]) for row in net[-len(layers) :]] == layers

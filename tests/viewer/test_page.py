@@ -10,6 +10,7 @@ import pytest
 
 from netweave import api
 from netweave.comparison import Comparison, Evidence, Status, Verdict
+from netweave.viewer import comparison_document, document_rows, page
 from tests.viewer import nets
 from tests.viewer.conftest import SVG
 
@@ -40,6 +41,24 @@ def test_the_verdict_and_the_first_difference_are_there_at_once(show, port):
     rows = page.locator("tr.nw-differs th").all_inner_texts()
     assert {row.split("≠")[0].strip() for row in rows} >= {"pads", "ceil_mode"}
     assert not shown.errors
+
+
+def test_a_document_of_an_earlier_version_looks_the_same(show, faulty, monkeypatch):
+    """The workbench keeps documents of version 2, which had an object for each row."""
+    shown = show(faulty)
+    found = [shown.page.locator("body").inner_text()]
+    whole = comparison_document(faulty)
+    monkeypatch.setattr(page, "comparison_document", lambda _: document_rows(whole) | {"version": 2})
+    before = show(faulty)
+    found.append(before.page.locator("body").inner_text())
+    for _ in range(3):
+        for each, each_shown in enumerate((shown, before)):
+            each_shown.press("n")
+            found[each] += each_shown.page.locator(".nw-inspector").inner_text()
+    assert found[0] == found[1]
+    assert "Stored arrays" in found[0]
+    assert not shown.errors
+    assert not before.errors
 
 
 def test_padding_is_drawn_for_both_sides(show, port):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import netweave
 from netweave.comparison.explain.values import tensor_values
-from netweave.viewer import comparison_document
+from netweave.viewer import comparison_document, document_rows
 from netweave.viewer.values import MAX_CHANNELS, by_cell, channel_differences, values_json
 from tests.viewer import nets
 
@@ -62,10 +62,10 @@ def test_stored_arrays_are_compared_by_output_channel_also_when_transposed():
     y = x.copy()
     y[2, 3] += 0.5
     found = channel_differences(x, y.T)
-    assert found["transposed"]
-    assert [value > 0 for value in found["channels"]] == [False, False, True, False]
-    assert found["channels"][2] == pytest.approx(0.5 / max(abs(x).max(), abs(y).max()), rel=1e-4)
-    assert channel_differences(x, x.copy())["channels"] == []
+    assert found.transposed
+    assert [value > 0 for value in found.channels] == [False, False, True, False]
+    assert found.channels[2] == pytest.approx(0.5 / max(abs(x).max(), abs(y).max()), rel=1e-4)
+    assert channel_differences(x, x.copy()).channels == ()
 
 
 def test_the_document_says_which_channel_of_which_layer_has_other_weights(tmp_path):
@@ -81,7 +81,7 @@ def test_the_document_says_which_channel_of_which_layer_has_other_weights(tmp_pa
     weights.CopyFrom(onnx.numpy_helper.from_array(array, weights.name))
     onnx.save(model, tmp_path / "port.onnx")
     comparison = netweave.compare(tmp_path / "leaves.prototxt", tmp_path / "port.onnx", keep_values=True)
-    document = comparison_document(comparison)
+    document = document_rows(comparison_document(comparison))
     layers = document["nets"][0]["layers"]
     rows = [
         (layers[group["layers"][0][0]]["name"], row)

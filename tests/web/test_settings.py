@@ -12,6 +12,7 @@ import pytest
 from django.core.files.storage import default_storage
 from django.utils import timezone
 
+from netweave.viewer import document_rows
 from netweave.web import choices, rerun
 from netweave.web.models import Comparison, OwnInput, State, Workspace
 from netweave.web.samples import samples
@@ -75,8 +76,8 @@ def carried_out(folder, *, settings=None, own: tuple[str, bytes] | None = None, 
     child.answer(request, pipe)
     if pipe.said[-1][0] != "done":
         return pipe.said[-1], None, None
-    read = [json.loads((folder / name).read_bytes()) for name in (child.RESULT, child.DOCUMENT)]
-    return pipe.said[-1], *read
+    result, document = (json.loads((folder / name).read_bytes()) for name in (child.RESULT, child.DOCUMENT))
+    return pipe.said[-1], result, document_rows(document)
 
 
 def test_settings_are_kept_and_what_is_left_empty_is_not(visitor):

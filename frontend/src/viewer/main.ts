@@ -3,6 +3,7 @@
 import { type Address, App } from "./app.ts";
 import { listenToKeys } from "./keys.ts";
 import { type Document, VERSION } from "./model/document.ts";
+import { type StoredDocument, withRows } from "./model/tables.ts";
 import { ofToday } from "./model/version1.ts";
 import type { FixActions } from "./panels/patch.ts";
 import { pause } from "./pause.ts";
@@ -17,14 +18,19 @@ export interface Options {
   fixes?: FixActions;
 }
 
-/** Show a document in an element; resolves when it is on the page. */
-export async function mount(element: HTMLElement, document: Document, options: Options = {}): Promise<void> {
-  const shown = ofToday(document);
-  if (shown.version !== VERSION) {
+/** Show a document of any release up to this one in an element; resolves when it is on the page. */
+export async function mount(
+  element: HTMLElement,
+  document: Document | StoredDocument,
+  options: Options = {},
+): Promise<void> {
+  if (!(document.version <= VERSION)) {
     throw new Error(
-      `this viewer supports documents of version ${VERSION}, but this one has version ${shown.version}`,
+      `this viewer supports documents up to version ${VERSION}, but this one has version ${document.version}`,
     );
   }
+  const isStored = document.version === VERSION;
+  const shown = isStored ? await withRows(document as StoredDocument) : ofToday(document as Document);
   element.classList.toggle("nw-whole", options.wholePage ?? false);
   try {
     const app = new App(element, shown, options.address ?? { url: "", note: "" }, options.fixes ?? null);
@@ -58,9 +64,9 @@ export async function mountFrom(element: HTMLElement, source: string, options: O
 }
 
 /** Parses a document in a task of its own: of a large net it takes a tenth of a second. */
-async function parsed(text: string): Promise<Document> {
+async function parsed(text: string): Promise<Document | StoredDocument> {
   await pause();
-  const shown = JSON.parse(text) as Document;
+  const shown = JSON.parse(text) as Document | StoredDocument;
   await pause();
   return shown;
 }

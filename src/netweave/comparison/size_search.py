@@ -57,7 +57,7 @@ def usual_samples(graph: Graph) -> int:
     """
     if not any(probes.has_open_batch(value) for value in graph.inputs):
         return probes.NUM_SAMPLES  # the batch is as declared
-    cost = sum(each.multiply_adds for each in node_costs(graph))
+    cost = sum(node_costs(graph).multiply_adds)
     return 2 if cost * probes.NUM_SAMPLES > COSTLY_MULTIPLY_ADDS else probes.NUM_SAMPLES
 
 

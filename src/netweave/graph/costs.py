@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from netweave.graph.layers import layer_keys
 from netweave.graph.opset import BATCH
 from netweave.graph.parameters import parameter_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import onnx_ir as ir
 
     from netweave.graph.graph import Graph
@@ -57,37 +59,9 @@ def node_cost(node: ir.Node, *, batch: int = 1) -> Cost:
         node: The node, with shapes inferred.
         batch: Stands for the symbol of the batch, >= 1.
     """
-    return _node_cost(node, partial(sizes_of, batch=batch))
-
-
-def node_costs(graph: Graph, *, batch: int = 1) -> list[Cost]:
-    """Return the costs of a graph's nodes, in order; each shape is looked at once.
-
-    Args:
-        graph: The graph, with shapes inferred.
-        batch: Stands for the symbol of the batch, >= 1.
-    """
-    known: dict[int, _Sizes] = {id(None): None}
-
-    def sizes(value: ir.Value | None) -> _Sizes:
-        # nodes that are alike share the shape of their outputs (``shapes.infer_node``)
-        key = id(value.shape if value is not None else None)
-        if key not in known:
-            known[key] = sizes_of(value, batch)
-        return known[key]
-
-    return [_node_cost(node, sizes) for node in graph.nodes]
-
-
-def _node_cost(node: ir.Node, sizes: Callable[[ir.Value | None], _Sizes]) -> Cost:
+    sizes = partial(sizes_of, batch=batch)
     outputs = [sizes(value) for value in node.outputs]
-    multiply_adds, exact = 0, None not in outputs
-    count = _MULTIPLY_ADDS.get(node.op_type)
-    if count and node.domain == "":
-        try:
-            multiply_adds = count(node, [sizes(value) for value in node.inputs], outputs)
-        except _UnknownSizeError:
-            exact = False
+    multiply_adds, exact = _multiply_adds(node, sizes)
     num_bytes, parameters, seen = 0, 0, set()
     for made, size in zip(node.outputs, outputs, strict=True):
         num_bytes += _num_bytes(made, size)
@@ -95,11 +69,126 @@ def _node_cost(node: ir.Node, sizes: Callable[[ir.Value | None], _Sizes]) -> Cos
         if value is not None and parameter_key(value) is not None and value not in seen:
             seen.add(value)
             parameters += _product(sizes(value))
-    return Cost(multiply_adds, num_bytes, parameters, exact)
+    return Cost(multiply_adds, num_bytes, parameters, exact and None not in outputs)
 
 
-def layer_costs(graph: Graph, *, batch: int = 1, of_nodes: Sequence[Cost] | None = None) -> dict[str, Cost]:
-    """Return the costs of each layer by key.
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Costs of the nodes or layers of a graph, in their order: for each figure of ``Cost`` a list.
+
+    An object for each of tens of thousands of nodes would take longer than to count.
+    """
+
+    multiply_adds: list[int]
+    activation_bytes: list[int]
+    parameters: list[int]
+    exact: list[bool]
+    has_open_parameters: list[bool]
+
+    @classmethod
+    def of(cls, costs: Sequence[Cost]) -> Costs:
+        """Return costs that are objects already."""
+        return cls(
+            [cost.multiply_adds for cost in costs],
+            [cost.activation_bytes for cost in costs],
+            [cost.parameters for cost in costs],
+            [cost.exact for cost in costs],
+            [cost.has_open_parameters for cost in costs],
+        )
+
+    def __iter__(self) -> Iterator[Cost]:
+        return map(
+            Cost,
+            self.multiply_adds,
+            self.activation_bytes,
+            self.parameters,
+            self.exact,
+            self.has_open_parameters,
+        )
+
+    def total(self) -> Cost:
+        """Return all of them together."""
+        return Cost(
+            sum(self.multiply_adds),
+            sum(self.activation_bytes),
+            sum(self.parameters),
+            all(self.exact),
+            any(self.has_open_parameters),
+        )
+
+
+def node_costs(graph: Graph, *, batch: int = 1) -> Costs:
+    """Return the costs of a graph's nodes, in order; each shape is looked at once.
+
+    Args:
+        graph: The graph, with shapes inferred.
+        batch: Stands for the symbol of the batch, >= 1.
+    """
+    nodes = list(graph.nodes)
+    known = _KnownSizes(batch)
+    stored = {
+        value: _product(known.sizes(value))
+        for value in graph.model.graph.initializers.values()
+        if parameter_key(value) is not None
+    }
+    multiply_adds, num_bytes, parameters, exact = [0] * len(nodes), [], [], [True] * len(nodes)
+    for number, node in enumerate(nodes):
+        size = 0
+        for value in node.outputs:
+            made = known.num_bytes(value)
+            if made is None:
+                exact[number] = False
+            else:
+                size += made
+        num_bytes.append(size)
+        own = [value for value in node.inputs if value in stored]
+        parameters.append(sum(map(stored.__getitem__, own if len(own) < 2 else set(own))))
+        if node.op_type in _MULTIPLY_ADDS:
+            multiply_adds[number], is_known = _multiply_adds(node, known.sizes)
+            exact[number] &= is_known
+    return Costs(multiply_adds, num_bytes, parameters, exact, [False] * len(nodes))
+
+
+class _KnownSizes:
+    """Sizes and bytes of values, for a batch of some size; each shape is looked at once.
+
+    Nodes that are alike share the shape of their outputs (``shapes.infer_node``).
+    """
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+        self._sizes: dict[int, _Sizes] = {id(None): None}
+        self._num_bytes: dict[tuple[int, ir.DataType | None], int | None] = {}
+
+    def sizes(self, value: ir.Value | None) -> _Sizes:
+        key = id(value.shape if value is not None else None)
+        if key not in self._sizes:
+            self._sizes[key] = sizes_of(value, self._batch)
+        return self._sizes[key]
+
+    def num_bytes(self, value: ir.Value) -> int | None:
+        """Return the bytes of a value, None if a size is not known."""
+        key = id(value.shape), value.dtype
+        if key not in self._num_bytes:
+            sizes = self.sizes(value)
+            self._num_bytes[key] = None if sizes is None else _num_bytes(value, sizes)
+        return self._num_bytes[key]
+
+
+def _multiply_adds(node: ir.Node, sizes: Callable[[ir.Value | None], _Sizes]) -> tuple[int, bool]:
+    """Return the multiply-adds of a node, and whether all sizes that they depend on are known."""
+    count = _MULTIPLY_ADDS.get(node.op_type)
+    if count is None or node.domain:
+        return 0, True
+    try:
+        made = count(node, [sizes(value) for value in node.inputs], [sizes(v) for v in node.outputs])
+    except _UnknownSizeError:
+        return 0, False
+    return made, True
+
+
+def layer_costs(graph: Graph, *, batch: int = 1, of_nodes: Costs | None = None) -> Costs:
+    """Return the costs of each layer, in the order of the layers.
 
     Parameters are counted as the source counts them, at each layer that names them; a node of several
     layers counts for its first.
@@ -109,40 +198,30 @@ def layer_costs(graph: Graph, *, batch: int = 1, of_nodes: Sequence[Cost] | None
         batch: Stands for a symbolic batch size, >= 1.
         of_nodes: The costs of its nodes, if they are known.
     """
+    known = of_nodes or node_costs(graph, batch=batch)
+    places = {key: place for place, key in enumerate(graph.layers)}
+    multiply_adds, num_bytes, exact = [0] * len(places), [0] * len(places), [True] * len(places)
+    for number, node in enumerate(graph.nodes):
+        for key in layer_keys(node):
+            place = places.get(key)
+            if place is not None:
+                multiply_adds[place] += known.multiply_adds[number]
+                num_bytes[place] += known.activation_bytes[number]
+                exact[place] &= known.exact[number]
+                break
     sizes = {key: parameter.size for key, parameter in graph.parameters.items()}
     of_open = {key for key, parameter in graph.parameters.items() if parameter.open_axes}
-    of_layer: dict[str, list[int]] = {key: [0, 0, True] for key in graph.layers}
-    for node, cost in zip(graph.nodes, of_nodes or node_costs(graph, batch=batch), strict=True):
-        for key in layer_keys(node):
-            if key in of_layer:
-                own = of_layer[key]
-                own[0] += cost.multiply_adds
-                own[1] += cost.activation_bytes
-                own[2] &= cost.exact
-                break
-    costs = {}
-    for key, layer in graph.layers.items():
-        multiply_adds, num_bytes, exact = of_layer[key]
-        stored = sum(map(sizes.__getitem__, filter(sizes.__contains__, layer.parameters)))
-        is_open = not of_open.isdisjoint(layer.parameters)
-        costs[key] = Cost(multiply_adds, num_bytes, stored, bool(exact), is_open)
-    return costs
-
-
-def sum_of(costs: Sequence[Cost]) -> Cost:
-    """Return several costs together; to add them one by one makes an object for each."""
-    return Cost(
-        sum(cost.multiply_adds for cost in costs),
-        sum(cost.activation_bytes for cost in costs),
-        sum(cost.parameters for cost in costs),
-        all(cost.exact for cost in costs),
-        any(cost.has_open_parameters for cost in costs),
-    )
+    stored = [
+        sum(map(sizes.__getitem__, filter(sizes.__contains__, layer.parameters))) if layer.parameters else 0
+        for layer in graph.layers.values()
+    ]
+    has_open = [not of_open.isdisjoint(layer.parameters) for layer in graph.layers.values()]
+    return Costs(multiply_adds, num_bytes, stored, exact, has_open)
 
 
 def total_cost(graph: Graph, *, batch: int = 1) -> Cost:
     """Return the costs of the whole net; a shared parameter counts once."""
-    total = sum_of(node_costs(graph, batch=batch))
+    total = node_costs(graph, batch=batch).total()
     is_open = any(parameter.open_axes for parameter in graph.parameters.values())
     return replace(total, parameters=graph.num_parameters, has_open_parameters=is_open)
 
@@ -151,12 +230,18 @@ class _UnknownSizeError(Exception):
     """A size that a count needs is not known."""
 
 
+_ONLY_INT = frozenset({int})
+
+
 def sizes_of(value: ir.Value | None, batch: int) -> tuple[int, ...] | None:
     """Return the sizes of a value for a batch of some size; None if one of them is not known."""
     if value is None or value.shape is None:
         return None
+    dims = value.shape.dims
+    if _ONLY_INT.issuperset(map(type, dims)):
+        return cast("tuple[int, ...]", tuple(dims))
     sizes: list[int] = []
-    for dim in value.shape:
+    for dim in dims:
         if isinstance(dim, int):
             sizes.append(dim)
             continue

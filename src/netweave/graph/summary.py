@@ -87,15 +87,15 @@ def layer_summaries(graph: Graph, *, batch: int = 1) -> list[LayerSummary]:
         graph: The graph.
         batch: Stands for a symbolic batch size in the costs, >= 1.
     """
-    values, costs = graph.values(), layer_costs(graph, batch=batch)
+    values = graph.values()
     return [
         LayerSummary(
             layer=layer,
             inputs=tuple(_named(name, values.get(name)) for name in layer.inputs),
             outputs=tuple(_named(name, values.get(name)) for name in layer.outputs),
-            cost=costs[key],
+            cost=cost,
         )
-        for key, layer in graph.layers.items()
+        for layer, cost in zip(graph.layers.values(), layer_costs(graph, batch=batch), strict=True)
     ]
 
 

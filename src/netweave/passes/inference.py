@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import DOMAIN, attributes_of, effects_of, known_shape
-from netweave.graph.uses import needed_nodes
 from netweave.passes.rewrite import Pass, Rewriter, remove_unneeded
 
 if TYPE_CHECKING:
@@ -106,9 +105,14 @@ def _predicts(graph: Graph) -> bool:
     """Whether ``to_inference`` would change nothing."""
     if any(_is_of_training(node) for node in graph.nodes):
         return False
-    needed = needed_nodes(graph.outputs)
-    is_each_once = len(set(graph.outputs)) == len(graph.outputs)
-    return is_each_once and all(node in needed or effects_of(node) for node in graph.nodes)
+    if len(set(graph.outputs)) < len(graph.outputs):
+        return False
+    # in a graph without cycles all nodes are needed if something needs each
+    return all(any(map(_is_needed, node.outputs)) or effects_of(node) for node in graph.nodes)
+
+
+def _is_needed(value: ir.Value) -> bool:
+    return any(use.node.graph is not None for use in value.uses()) or value.is_graph_output()
 
 
 def _is_of_training(node: ir.Node) -> bool:

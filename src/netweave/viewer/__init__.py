@@ -11,6 +11,7 @@ from netweave.viewer.page import (
     net_page,
     stored_document_page,
 )
+from netweave.viewer.reading import document_rows
 
 __all__ = [
     "check_front_end",
@@ -18,6 +19,7 @@ __all__ = [
     "comparison_page",
     "document_markdown",
     "document_page",
+    "document_rows",
     "net_document",
     "net_page",
     "stored_document_page",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.graph import parameter_key
+from netweave.viewer.tables import repeated, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from netweave.graph import Graph
 
@@ -26,65 +28,97 @@ TOGETHER = 1 << 16
 """Elements of arrays of one size that are looked at together at most: numpy's calls take longer than the
 elements of most arrays, and so many doubles stay in a processor's cache."""
 
-Statistics = dict[str, Any]
 
+def statistics_table(graph: Graph, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """Return the statistics of the stored arrays whose values come from a file, as a table.
 
-def parameter_statistics(graph: Graph) -> dict[str, Statistics]:
-    """Return the statistics of the stored arrays whose values come from a file, by key."""
-    of_size: dict[int, dict[str, np.ndarray]] = {}
+    Args:
+        graph: The graph.
+        numbers: Numbers of the stored arrays by key: the column ``parameter``.
+    """
+    of_size: dict[int, dict[int, np.ndarray]] = {}
     for value in graph.model.graph.initializers.values():
         key = parameter_key(value)
         entry = graph.parameters.get(key or "")
         if key and entry is not None and entry.loaded and value.const_value is not None:
             array = value.const_value.numpy()
-            of_size.setdefault(array.size, {}).setdefault(key, array)
-    found: dict[str, Statistics] = {}
+            of_size.setdefault(array.size, {}).setdefault(numbers[key], array)
+    found = StatisticsColumns()
+    known: list[int] = []
     for size, arrays in of_size.items():
-        keys, at_once = list(arrays), max(1, TOGETHER // max(1, size))
-        for start in range(0, len(keys), at_once):
-            some = keys[start : start + at_once]
-            found |= zip(some, statistics_together([arrays[key] for key in some]), strict=True)
-    return found
+        of_this, at_once = list(arrays.values()), max(1, TOGETHER // max(1, size))
+        known += arrays
+        for start in range(0, len(of_this), at_once):
+            found.extend(statistics_together(of_this[start : start + at_once]))
+    return table(len(known), parameter=known, **found.columns())
 
 
-def array_statistics(array: np.ndarray) -> Statistics:
-    """Return the range, mean, standard deviation, zeros and histogram of an array.
+@dataclass(slots=True)
+class StatisticsColumns:
+    """Statistics of arrays, each a list with an entry for each array.
 
-    ``non_finite`` elements are counted and left out of everything else.
-
-    >>> found = array_statistics(np.array([0.0, 1.0, np.nan, 3.0]))
-    >>> found["min"], found["max"], found["zeros"], found["non_finite"], sum(found["histogram"])
-    (0.0, 3.0, 1, 1, 3)
+    Attributes:
+        size: Elements.
+        non_finite: Those of them that are nan or infinite, and are left out of everything else.
+        min: The least; None where there is none, as all that follows.
+        max: The largest.
+        mean: The mean.
+        std: The standard deviation.
+        zeros: How many are zero.
+        histogram: How many lie in each of ``BINS`` equal parts of the range.
     """
-    return statistics_together([array])[0]
+
+    size: list[int] = field(default_factory=list)
+    non_finite: list[int] = field(default_factory=list)
+    min: list[float | None] = field(default_factory=list)
+    max: list[float | None] = field(default_factory=list)
+    mean: list[float | None] = field(default_factory=list)
+    std: list[float | None] = field(default_factory=list)
+    zeros: list[int | None] = field(default_factory=list)
+    histogram: list[list[int] | None] = field(default_factory=list)
+
+    def extend(self, other: StatisticsColumns) -> None:
+        """Append the statistics of further arrays."""
+        for each in fields(self):
+            getattr(self, each.name).extend(getattr(other, each.name))
+
+    def columns(self) -> dict[str, Any]:
+        """Return them as columns of a table."""
+        counts = {"size", "non_finite", "zeros"}
+        entries = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: repeated(list_) if name in counts else list_ for name, list_ in entries.items()}
 
 
-def statistics_together(arrays: Sequence[np.ndarray]) -> list[Statistics]:
-    """Return what ``array_statistics`` does of each of some arrays of one size."""
+def statistics_together(arrays: Sequence[np.ndarray]) -> StatisticsColumns:
+    """Return the range, mean, standard deviation, zeros and histogram of each of some arrays of one size.
+
+    >>> found = statistics_together([np.array([0.0, 1.0, np.nan, 3.0])])
+    >>> found.min, found.max, found.zeros, found.non_finite, sum(found.histogram[0])
+    ([0.0], [3.0], [1], [1], 3)
+    """
     size = arrays[0].size
-    if not size:
-        return [{"size": 0, "non_finite": 0} for _ in arrays]
     rows = np.empty((len(arrays), size), np.float64)
     for row, array in zip(rows, arrays, strict=True):
         row[:] = array.reshape(-1)
     # a nan makes both of them one
-    are_finite = np.isfinite(rows.min(axis=1)) & np.isfinite(rows.max(axis=1))
-    if are_finite.all():
+    if size and np.isfinite(rows.min(axis=1)).all() and np.isfinite(rows.max(axis=1)).all():
         return _statistics_of_rows(rows)
-    return [
-        _statistics_of_rows(row[None])[0] if is_finite else _statistics_of_finite(row)
-        for row, is_finite in zip(rows, are_finite.tolist(), strict=True)
-    ]
+    found = StatisticsColumns()
+    for row in rows:
+        found.extend(_statistics_of_finite(row))
+    return found
 
 
-def _statistics_of_finite(row: np.ndarray) -> Statistics:
+def _statistics_of_finite(row: np.ndarray) -> StatisticsColumns:
     """Return the statistics of what is finite in an array."""
     known = row[np.isfinite(row)]
-    found = _statistics_of_rows(known[None])[0] if known.size else {}
-    return found | {"size": row.size, "non_finite": row.size - known.size}
+    nothing = StatisticsColumns([0], [0], [None], [None], [None], [None], [None], [None])
+    found = _statistics_of_rows(known[None]) if known.size else nothing
+    found.size, found.non_finite = [row.size], [row.size - known.size]
+    return found
 
 
-def _statistics_of_rows(rows: np.ndarray) -> list[Statistics]:
+def _statistics_of_rows(rows: np.ndarray) -> StatisticsColumns:
     """Return the statistics of each row of a matrix of doubles, all finite; the matrix is changed."""
     num_rows, size = rows.shape
     low, high, mean = rows.min(axis=1), rows.max(axis=1), rows.mean(axis=1)
@@ -98,22 +132,10 @@ def _statistics_of_rows(rows: np.ndarray) -> list[Statistics]:
     counts = np.bincount(bins.reshape(-1), minlength=BINS * num_rows).reshape(num_rows, BINS)
     rows -= mean[:, None]
     spread = np.sqrt(np.einsum("ij,ij->i", rows, rows) / size)
-    figures = shortened(np.stack([low, high, mean, spread])).tolist()
-    return [
-        {
-            "size": size,
-            "non_finite": 0,
-            "min": least,
-            "max": most,
-            "mean": middle,
-            "std": std,
-            "zeros": none,
-            "histogram": bars,
-        }
-        for least, most, middle, std, none, bars in zip(
-            *figures, zeros.tolist(), counts.tolist(), strict=True
-        )
-    ]
+    least, most, middle, std = shortened(np.stack([low, high, mean, spread])).tolist()
+    return StatisticsColumns(
+        [size] * num_rows, [0] * num_rows, least, most, middle, std, zeros.tolist(), list(counts.tolist())
+    )
 
 
 def shortened(values: np.ndarray) -> np.ndarray:

@@ -14,7 +14,8 @@ from netweave.graph import Graph
 from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import inference_form
 from netweave.viewer.net import VERSION, Json, net_json, real, record_json
-from netweave.viewer.values import StoredArrays, values_json, weights_json
+from netweave.viewer.tables import rare, repeated, table
+from netweave.viewer.values import StoredArrays, values_json, weight_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,9 +41,7 @@ def comparison_document(comparison: Comparison, *, times: Sequence[Times] = ()) 
 
 def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
     short = _shortener(comparison)
-    nets, stored = _nets(comparison), _stored(comparison)
-    for net, seconds in zip(nets, times, strict=False):
-        _add_times(net, seconds)
+    nets = _nets(comparison, times)
     findings = [group.finding for group in comparison.groups if group.finding]
     numbers = {id(finding): number for number, finding in enumerate(findings)}
     places = [_Places(net) for net in nets]
@@ -60,7 +59,8 @@ def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
         "outputs": [_mapping_json(mapping) for mapping in comparison.outputs],
         "probes": list(comparison.probes),
         "notes": [short(note) for note in comparison.notes],
-        "groups": [_group_json(group, places, numbers, stored) for group in comparison.groups],
+        "groups": _group_table(comparison.groups, places, numbers),
+        "weights": _weight_table(comparison, places),
         "findings": [
             _finding_json(finding, short) | {"patch": _patch_json(comparison, [finding], short)}
             for finding in findings
@@ -92,11 +92,18 @@ def _shortener(comparison: Comparison) -> Callable[[str], str]:
     return short
 
 
-def _nets(comparison: Comparison) -> list[Json]:
+def _nets(comparison: Comparison, times: Sequence[Times]) -> list[Json]:
     a, b = comparison.a, comparison.b
+    seconds = [*times, None, None][:2]
     if not isinstance(a, Graph) or not isinstance(b, Graph):
-        return [net_json(net, net) if isinstance(net, Graph) else record_json(net) for net in (a, b)]
-    return [net_json(net, shown) for net, shown in zip((a, b), _fitted(comparison, a, b), strict=True)]
+        return [
+            net_json(net, net, seconds=known) if isinstance(net, Graph) else record_json(net)
+            for net, known in zip((a, b), seconds, strict=True)
+        ]
+    shown = _fitted(comparison, a, b)
+    return [
+        net_json(net, form, seconds=known) for net, form, known in zip((a, b), shown, seconds, strict=True)
+    ]
 
 
 def _fitted(comparison: Comparison, a: Graph, b: Graph) -> tuple[Graph, Graph]:
@@ -116,11 +123,12 @@ def _at(graph: Graph, sizes: Sizes) -> Graph:
 
 
 class _Places:
-    """Numbers of a net's nodes and layers by name."""
+    """Numbers of a net's nodes, layers and stored arrays by name."""
 
     def __init__(self, net: Json) -> None:
-        self._nodes = {node["name"]: number for number, node in enumerate(net["nodes"])}
-        self._layers = {layer["key"]: number for number, layer in enumerate(net["layers"])}
+        self._nodes = _numbers(net["nodes"], "name")
+        self._layers = _numbers(net["layers"], "key")
+        self.parameters = _numbers(net["parameters"], "key")
 
     def nodes(self, names: Iterable[str]) -> list[int]:
         return [self._nodes[name] for name in names if name in self._nodes]
@@ -129,38 +137,51 @@ class _Places:
         return [self._layers[key] for key in keys if key in self._layers]
 
 
-def _stored(comparison: Comparison) -> tuple[StoredArrays, StoredArrays] | None:
-    a, b = comparison.a, comparison.b
-    return (StoredArrays(a), StoredArrays(b)) if isinstance(a, Graph) and isinstance(b, Graph) else None
+def _numbers(kept: Json, name: str) -> dict[str, int]:
+    return {entry: number for number, entry in enumerate(kept["columns"].get(name, ()))}
 
 
-def _add_times(net: Json, seconds: Times) -> None:
-    for layer in net["layers"]:
-        layer["seconds"] = seconds.get(layer["key"])
-
-
-def _group_json(
-    group: Group,
-    places: list[_Places],
-    numbers: Mapping[int, int],
-    stored: tuple[StoredArrays, StoredArrays] | None,
-) -> Json:
+def _group_table(groups: Sequence[Group], places: list[_Places], numbers: Mapping[int, int]) -> Json:
     a, b = places
-    weights = weights_json(*stored, (group.layers_a, group.layers_b)) if stored and group.is_pair else []
-    return {
-        "nodes": [a.nodes(group.nodes_a), b.nodes(group.nodes_b)],
-        "layers": [a.layers(group.layers_a), b.layers(group.layers_b)],
-        "sides": [bool(group.nodes_a), bool(group.nodes_b)],
-        "status": group.status.name,
-        "evidence": group.evidence.name,
-        "error": real(group.error),
-        "isolated_error": real(group.isolated_error),
-        "rounding_error": real(group.rounding_error),
-        "mapping": group.mapping.text if group.mapping else "",
-        "finding": numbers[id(group.finding)] if group.finding else None,
-        "values": values_json(group.values),
-        "weights": weights,
-    }
+    return table(
+        len(groups),
+        nodes=[[a.nodes(group.nodes_a), b.nodes(group.nodes_b)] for group in groups],
+        layers=[[a.layers(group.layers_a), b.layers(group.layers_b)] for group in groups],
+        sides=repeated([(bool(group.nodes_a), bool(group.nodes_b)) for group in groups]),
+        status=repeated([group.status.name for group in groups]),
+        evidence=repeated([group.evidence.name for group in groups]),
+        error=rare([real(group.error) for group in groups]),
+        isolated_error=rare([real(group.isolated_error) for group in groups]),
+        rounding_error=rare([real(group.rounding_error) for group in groups]),
+        mapping=repeated([group.mapping.text if group.mapping else "" for group in groups]),
+        finding=rare([numbers[id(group.finding)] if group.finding else None for group in groups]),
+        values=rare([values_json(group.values) for group in groups]),
+    )
+
+
+def _weight_table(comparison: Comparison, places: list[_Places]) -> Json:
+    """Return how the stored arrays of each group differ: a row for each pair of arrays."""
+    a, b = comparison.a, comparison.b
+    if not isinstance(a, Graph) or not isinstance(b, Graph):
+        return table(0)
+    arrays_a, arrays_b = StoredArrays(a), StoredArrays(b)
+    found = [
+        (number, difference)
+        for number, group in enumerate(comparison.groups)
+        if group.is_pair
+        for difference in weight_differences(arrays_a, arrays_b, (group.layers_a, group.layers_b))
+    ]
+    differences = [difference for _, difference in found]
+    numbers_a, numbers_b = (each.parameters for each in places)
+    return table(
+        len(found),
+        group=[number for number, _ in found],
+        role=repeated([difference.role for difference in differences]),
+        keys=[[numbers_a[each.keys[0]], numbers_b[each.keys[1]]] for each in differences],
+        channels=repeated([each.channels for each in differences]),
+        num_channels=repeated([each.num_channels for each in differences]),
+        transposed=repeated([each.transposed for each in differences]),
+    )
 
 
 def _finding_json(finding: Finding, short: Callable[[str], str]) -> Json:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph.wording import ratio_text
+from netweave.viewer.reading import document_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,9 +28,10 @@ def document_markdown(document: Json) -> str:
     Names and texts come from files of strangers: none becomes a heading, a link, a mention or markup.
 
     Args:
-        document: What ``comparison_document`` or ``net_document`` made.
+        document: What ``comparison_document`` or ``net_document`` made, in this release or an earlier one.
     """
-    parts = _comparison(document) if document["kind"] == "comparison" else _net(document)
+    read = document_rows(document)
+    parts = _comparison(read) if read["kind"] == "comparison" else _net(read)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

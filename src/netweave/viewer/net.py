@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats import format_text
-from netweave.graph import (
-    Cost,
-    layer_costs,
-    layer_keys,
-    node_costs,
-    parameter_key,
-)
+from netweave.graph import Cost, layer_costs, layer_keys, node_costs, parameter_key
 from netweave.graph.collection import collector_at_rest
-from netweave.graph.costs import sum_of
+from netweave.graph.costs import Costs
 from netweave.graph.wording import settings_texts
-from netweave.viewer.arrays import parameter_statistics
+from netweave.viewer.arrays import statistics_table
 from netweave.viewer.excerpts import excerpts
+from netweave.viewer.tables import placed, rare, repeated, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,8 +24,8 @@ if TYPE_CHECKING:
     from netweave.comparison import NetRecord
     from netweave.graph import Graph, Layer
 
-VERSION = 2
-"""Version of the document; the page shows those of version 1 as well, and refuses others."""
+VERSION = 3
+"""Version of the document; the page shows those of versions 1 and 2 as well, and refuses others."""
 
 Json = dict[str, Any]
 
@@ -46,29 +41,26 @@ def net_document(graph: Graph) -> Json:
     return {"version": VERSION, "kind": "net", "title": graph.name, "nets": [net]}
 
 
-def net_json(source: Graph, shown: Graph) -> Json:
+def net_json(source: Graph, shown: Graph, *, seconds: Mapping[str, float] | None = None) -> Json:
     """Return a net as JSON values.
 
     Args:
         source: The net as it was read: its layers and stored arrays are shown.
         shown: The same net in the form whose nodes and sizes are shown.
+        seconds: Time that each layer takes, by key, where it was measured.
     """
     values = _Values(shown)
     parameters = {key: number for number, key in enumerate(source.parameters)}
-    numbers = {key: number for number, key in enumerate(source.layers)}
     of_nodes = node_costs(shown)
-    costs = layer_costs(shown, of_nodes=of_nodes)
-    nodes = [
-        _node_json(node, cost, values, parameters, numbers)
-        for node, cost in zip(shown.nodes, of_nodes, strict=True)
-    ]
-    total = sum_of(of_nodes)
-    texts = excerpts(source.layers.values())
-    layers = [
-        _layer_json(layer, values, parameters, costs.get(key, Cost())) | {"text": texts.get(key)}
-        for key, layer in source.layers.items()
-    ]
-    statistics = parameter_statistics(source)
+    nodes = _node_table(shown, of_nodes, values, parameters, list(source.layers))
+    layers = _layer_table(
+        source.layers,
+        values,
+        parameters,
+        costs=_layer_costs(source, shown, of_nodes),
+        seconds=seconds,
+    )
+    entries = source.parameters.values()
     return {
         "name": source.name,
         "format": format_text(source),
@@ -79,30 +71,33 @@ def net_json(source: Graph, shown: Graph) -> Json:
         "outputs": values.numbers(value.name or "" for value in shown.outputs),
         "layers": layers,
         "nodes": nodes,
-        "values": values.rows,
-        "parameters": [
-            {
-                "key": entry.key,
-                "shape": list(entry.dims),
-                "role": entry.role,
-                "loaded": entry.loaded,
-                "statistics": statistics.get(entry.key),
-            }
-            for entry in source.parameters.values()
-        ],
-        "totals": {**_cost_json(total), "parameters": source.num_parameters},
+        "values": values.table(),
+        "parameters": table(
+            len(entries),
+            key=list(parameters),
+            shape=repeated([entry.dims for entry in entries]),
+            role=repeated([entry.role for entry in entries]),
+            loaded=repeated([entry.loaded for entry in entries]),
+        ),
+        "statistics": statistics_table(source, parameters),
+        "totals": _cost_json(of_nodes.total()) | {"parameters": source.num_parameters},
     }
+
+
+def _layer_costs(source: Graph, shown: Graph, of_nodes: Costs) -> Costs:
+    """Return the costs of the layers of the net as it was read, in their order."""
+    costs = layer_costs(shown, of_nodes=of_nodes)
+    if list(shown.layers) == list(source.layers):
+        return costs
+    known = dict(zip(shown.layers, costs, strict=True))
+    return Costs.of([known.get(key, Cost()) for key in source.layers])
 
 
 def record_json(record: NetRecord) -> Json:
     """Return what a comparison that was opened from a file knows of a net: its layers."""
     values = _Values(None)
-    parameters = {
-        key: number
-        for number, key in enumerate(
-            dict.fromkeys(key for layer in record.layers.values() for key in layer.parameters)
-        )
-    }
+    keys = dict.fromkeys(key for layer in record.layers.values() for key in layer.parameters)
+    parameters = {key: number for number, key in enumerate(keys)}
     return {
         "name": record.name,
         "format": record.format,
@@ -111,12 +106,13 @@ def record_json(record: NetRecord) -> Json:
         "notes": [],
         "inputs": [],
         "outputs": [],
-        "layers": [_layer_json(layer, values, parameters, None) for layer in record.layers.values()],
-        "nodes": [],
-        "values": values.rows,
-        "parameters": [
-            {"key": key, "shape": None, "role": "", "loaded": True, "statistics": None} for key in parameters
-        ],
+        "layers": _layer_table(record.layers, values, parameters),
+        "nodes": table(0),
+        "values": values.table(),
+        "parameters": table(
+            len(keys), key=list(keys), shape=rare([None]), role={"values": [""]}, loaded={"values": [True]}
+        ),
+        "statistics": table(0),
         "totals": None,
     }
 
@@ -137,83 +133,146 @@ def real(value: float | None) -> float | str | None:
 
 
 class _Values:
-    """Values by number, in the order in which they are asked for.
-
-    Attributes:
-        rows: The name and sizes of each; no sizes where not even their number is known.
-    """
+    """Values by number, in the order in which they are asked for, with their sizes."""
 
     def __init__(self, graph: Graph | None) -> None:
-        self.rows: list[list[Any]] = []
         self._number: dict[str, int] = {}
-        self._sizes: dict[int, list[int | str | None]] = {}
-        self._known = graph.values() if graph else {}
-        self._aliases = graph.aliases if graph else {}
+        self._sizes: dict[tuple[int | str | None, ...] | None, int] = {}
+        self._at: list[int] = []
+        self._sizes_of_shape: dict[int, int] = {}
+        self._graph = graph
+
+    def table(self) -> Json:
+        """Return their names and sizes; no sizes where not even their number is known."""
+        return table(len(self._number), name=list(self._number), sizes=placed(list(self._sizes), self._at))
 
     def numbers(self, names: Iterable[str]) -> list[int]:
+        """Return the numbers of values by name."""
         known = self._number
-        return [known[name] if name in known else self._add(name) for name in names if name]
+        return [
+            known[name] if name in known else self._add(name, self._named.get(name)) for name in names if name
+        ]
 
-    def _add(self, name: str) -> int:
-        number = self._number[name] = len(self.rows)
-        value = self._known.get(name) or self._known.get(self._aliases.get(name, ""))
-        self.rows.append([name, self.sizes(value)])
+    def number(self, value: ir.Value) -> int | None:
+        """Return the number of a value; None if it has no name."""
+        name = value.name
+        if not name:
+            return None
+        known = self._number.get(name)
+        return self._add(name, value) if known is None else known
+
+    @cached_property
+    def _named(self) -> Mapping[str, ir.Value]:
+        if self._graph is None:
+            return {}
+        found = self._graph.values()
+        return found | {name: found[old] for name, old in self._graph.aliases.items() if old in found}
+
+    def _add(self, name: str, value: ir.Value | None) -> int:
+        """Take in a value; values share shapes, and each shape is looked at once."""
+        shape = value.shape if value is not None else None
+        place = self._sizes_of_shape.get(id(shape))
+        if place is None:
+            sizes = None
+            if shape is not None:
+                sizes = tuple([dim if isinstance(dim, int) else dim.value for dim in shape.dims])
+            place = self._sizes_of_shape[id(shape)] = self._sizes.setdefault(sizes, len(self._sizes))
+        number = self._number[name] = len(self._at)
+        self._at.append(place)
         return number
 
-    def sizes(self, value: ir.Value | None) -> list[int | str | None] | None:
-        """Return the sizes of a value; values share shapes, and each shape is looked at once."""
-        shape = value.shape if value is not None else None
-        if shape is None:
-            return None
-        if id(shape) not in self._sizes:
-            self._sizes[id(shape)] = [dim if isinstance(dim, int) else dim.value for dim in shape]
-        return self._sizes[id(shape)]
 
-
-def _layer_json(layer: Layer, values: _Values, parameters: Mapping[str, int], cost: Cost | None) -> Json:
-    return {
-        "key": layer.key,
-        "name": layer.name,
-        "type": layer.type,
-        "settings": [list(pair) for pair in settings_texts(layer.settings)],
-        "inputs": values.numbers(layer.inputs),
-        "outputs": values.numbers(layer.outputs),
-        "parameters": [parameters[key] for key in layer.parameters if key in parameters],
-        "file": _file_name(layer.origin.file) if layer.origin else None,
-        "line": layer.origin.line if layer.origin else None,
-        "call": layer.call,
-        "cost": _cost_json(cost) if cost else None,
-    }
-
-
-def _node_json(
-    node: ir.Node, cost: Cost, values: _Values, parameters: Mapping[str, int], layers: Mapping[str, int]
+def _layer_table(
+    layers: Mapping[str, Layer],
+    values: _Values,
+    parameters: Mapping[str, int],
+    *,
+    costs: Costs | None = None,
+    seconds: Mapping[str, float] | None = None,
 ) -> Json:
-    read: list[str] = []
-    stored: list[int] = []
-    constants: list[list[Any]] = []
-    for value in node.inputs:
-        if value is None:
-            continue
-        name = value.name or ""
-        if value.is_initializer():
-            constants.append([name, values.sizes(value)])
-        else:
-            read.append(name)
-        key = parameter_key(value)
-        if key and key in parameters and (number := parameters[key]) not in stored:
-            stored.append(number)
-    return {
-        "name": node.name or "",
-        "type": f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
-        "settings": [[name, _text(attribute.value)] for name, attribute in node.attributes.items()],
-        "inputs": values.numbers(read),
-        "outputs": values.numbers([value.name or "" for value in node.outputs]),
-        "parameters": stored,
-        "constants": constants,
-        "layers": [layers[key] for key in layer_keys(node) if key in layers],
-        "cost": _cost_json(cost),
+    entries = list(layers.values())
+    origins = [layer.origin for layer in entries]
+    texts = excerpts(entries) if costs is not None else {}
+    further = {} if seconds is None else {"seconds": rare([seconds.get(key) for key in layers])}
+    return table(
+        len(entries),
+        key=[layer.key for layer in entries],
+        # of most the key; it is the name with a number only where a net repeats a name
+        name=repeated([None if layer.name == layer.key else layer.name for layer in entries]),
+        type=repeated([layer.type for layer in entries]),
+        settings=repeated([tuple(settings_texts(layer.settings)) for layer in entries]),
+        inputs=[values.numbers(layer.inputs) for layer in entries],
+        outputs=[values.numbers(layer.outputs) for layer in entries],
+        parameters=[[parameters[key] for key in layer.parameters if key in parameters] for layer in entries],
+        file=repeated([_file_name(origin.file) if origin else None for origin in origins]),
+        line=rare([origin.line if origin else None for origin in origins]),
+        text=rare([texts.get(key) for key in layers]),
+        call=repeated([layer.call for layer in entries]),
+        cost=_cost_table(costs) if costs is not None else {"values": [None]},
+        **further,
+    )
+
+
+def _node_table(
+    graph: Graph, costs: Costs, values: _Values, parameters: Mapping[str, int], layers: Iterable[str]
+) -> Json:
+    numbers = {key: number for number, key in enumerate(layers)}
+    arrays = {
+        value: parameters.get(parameter_key(value) or "") for value in graph.model.graph.initializers.values()
     }
+    nodes = list(graph.nodes)
+    inputs: list[list[int]] = []
+    stored: list[list[int]] = []
+    constants: list[list[int]] = []
+    outputs: list[list[int]] = []
+    for node in nodes:
+        read: list[int] = []
+        held: list[int] = []
+        fixed: list[int] = []
+        for value in node.inputs:
+            if value is None or (number := values.number(value)) is None:
+                continue
+            if value not in arrays:
+                read.append(number)
+                continue
+            fixed.append(number)
+            key = arrays[value]
+            if key is not None and key not in held:
+                held.append(key)
+        inputs.append(read)
+        stored.append(held)
+        constants.append(fixed)
+        made = map(values.number, node.outputs)
+        outputs.append([number for number in made if number is not None])
+    return table(
+        len(nodes),
+        name=[node.name or "" for node in nodes],
+        type=repeated([f"{node.domain}::{node.op_type}" if node.domain else node.op_type for node in nodes]),
+        settings=repeated([_settings(node) for node in nodes]),
+        inputs=inputs,
+        outputs=outputs,
+        parameters=stored,
+        constants=constants,
+        layers=[[numbers[key] for key in layer_keys(node) if key in numbers] for node in nodes],
+        cost=_cost_table(costs),
+    )
+
+
+def _settings(node: ir.Node) -> tuple[tuple[str, str], ...]:
+    attributes = node.attributes
+    if not attributes:
+        return ()
+    return tuple([(name, _text(attribute.value)) for name, attribute in attributes.items()])
+
+
+def _cost_table(costs: Costs) -> Json:
+    return table(
+        len(costs.exact),
+        parameters=repeated(costs.parameters),
+        multiply_adds=repeated(costs.multiply_adds),
+        activation_bytes=repeated(costs.activation_bytes),
+        exact=repeated(costs.exact),
+    )
 
 
 def _cost_json(cost: Cost) -> Json:
@@ -228,7 +287,7 @@ def _cost_json(cost: Cost) -> Json:
 def _text(value: Any) -> str:
     """Return an attribute for people; of a long list its beginning."""
     if isinstance(value, (list, tuple)):
-        shown = ",".join(_text(item) for item in value[:16])
+        shown = ",".join([str(item) if type(item) is int else _text(item) for item in value[:16]])
         return shown if len(value) <= 16 else f"{shown},... ({len(value)})"
     text = value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,9 @@ def by_cell(errors: Iterable[float]) -> list[float | str]:
     [0.0, 0.5]
     """
     known = list(errors)
-    share = -(-len(known) // MAX_CHANNELS) or 1
+    share = -(-len(known) // MAX_CHANNELS)
+    if share <= 1:
+        return list(map(_real, known))
     return [_real(max(known[start : start + share])) for start in range(0, len(known), share)]
 
 
@@ -98,8 +101,39 @@ class StoredArrays:
         ]
 
 
-def weights_json(a: StoredArrays, b: StoredArrays, layers: tuple[Iterable[str], Iterable[str]]) -> list[Json]:
-    """Return how the stored arrays of a group differ: a row for each pair of one role and shape.
+@dataclass(frozen=True, slots=True)
+class ChannelDifferences:
+    """How two arrays differ by output channel (axis 0).
+
+    Attributes:
+        channels: The largest difference in each channel, or in neighbours together (``by_cell``), relative to
+            the largest element of both; empty if they are identical.
+        num_channels: How many channels there are.
+        transposed: Whether the second was transposed to fit the first.
+    """
+
+    channels: tuple[float | str, ...]
+    num_channels: int
+    transposed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WeightDifference(ChannelDifferences):
+    """How two stored arrays of one role differ.
+
+    Attributes:
+        role: Their role.
+        keys: Key in the first net and in the second.
+    """
+
+    role: str
+    keys: tuple[str, str]
+
+
+def weight_differences(
+    a: StoredArrays, b: StoredArrays, layers: tuple[Iterable[str], Iterable[str]]
+) -> list[WeightDifference]:
+    """Return how the stored arrays of a group differ: one for each pair of one role and shape.
 
     Args:
         a: Arrays of the first net.
@@ -107,34 +141,35 @@ def weights_json(a: StoredArrays, b: StoredArrays, layers: tuple[Iterable[str], 
         layers: Layers of the group in each net.
     """
     free = b.of(layers[1])
-    rows = []
+    found = []
     for key_a, role, x in a.of(layers[0]):
         place = next((n for n, (_, other, y) in enumerate(free) if other == role and _fits(x, y)), None)
         if place is None:
             continue
         key_b, _, y = free.pop(place)
-        rows.append({"role": role, "keys": [key_a, key_b]} | channel_differences(x, y))
-    return rows
+        own = channel_differences(x, y)
+        found.append(WeightDifference(own.channels, own.num_channels, own.transposed, role, (key_a, key_b)))
+    return found
 
 
-def channel_differences(x: np.ndarray, y: np.ndarray) -> Json:
+def channel_differences(x: np.ndarray, y: np.ndarray) -> ChannelDifferences:
     """Return the largest difference in each output channel (axis 0), relative to the array's largest element.
 
     A matrix that fits only when transposed is transposed.
 
-    >>> channel_differences(np.array([[2.0], [4.0]]), np.array([[2.0], [3.0]]))["channels"]
-    [0.0, 0.25]
+    >>> channel_differences(np.array([[2.0], [4.0]]), np.array([[2.0], [3.0]])).channels
+    (0.0, 0.25)
     """
     transposed = x.shape != y.shape
     other = y.T if transposed else y
     if x.shape == other.shape and _are_equal(x, other):
-        return {"channels": [], "num_channels": int(x.shape[0]) if x.ndim else 1, "transposed": transposed}
+        return ChannelDifferences((), int(x.shape[0]) if x.ndim else 1, transposed)
     rows_a = np.asarray(x, np.float32).reshape(x.shape[0] if x.ndim else 1, -1)
     rows_b = np.asarray(other, np.float32).reshape(rows_a.shape)
     with np.errstate(all="ignore"):
         largest = max(float(np.abs(rows_a).max(initial=0)), float(np.abs(rows_b).max(initial=0)), 1e-37)
         errors = np.abs(rows_a - rows_b).max(axis=1, initial=0) / largest
-    return {"channels": by_cell(errors.tolist()), "num_channels": len(errors), "transposed": transposed}
+    return ChannelDifferences(tuple(by_cell(errors.tolist())), len(errors), transposed)
 
 
 def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:
@@ -151,15 +186,24 @@ def _fits(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _range(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    if a.size and b.size:
+        ends = [float(a.min()), float(b.min()), float(a.max()), float(b.max())]
+        if all(map(math.isfinite, ends)):  # a nan makes the least of an array one
+            return min(ends), max(ends)
     known = np.concatenate([part[np.isfinite(part)] for part in (a, b)])
     return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
 
 
 def _bytes(values: np.ndarray, low: float, high: float) -> str:
     """Return values as bytes from 0 for ``low`` to 254 for ``high``; 255 for what is not finite."""
+    if high > low:
+        with np.errstate(invalid="ignore", over="ignore"):
+            scaled = np.minimum(np.rint((values - low) / (high - low) * 254), 254)
+    else:
+        scaled = np.full(values.shape, 127)
     finite = np.isfinite(values)
-    share = np.where(finite, values - low, 0) / (high - low) if high > low else np.full(values.shape, 0.5)
-    scaled = np.where(finite, np.clip(np.rint(share * 254), 0, 254), 255)
+    if not finite.all():
+        scaled = np.where(finite, scaled, 255)
     return base64.b64encode(scaled.astype(np.uint8).tobytes()).decode()
 
 

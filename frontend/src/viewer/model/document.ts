@@ -1,6 +1,9 @@
-/** The document: what Python says of a net or a comparison (netweave/viewer/net.py and comparison.py). */
+/**
+ * The document: what Python says of a net or a comparison (netweave/viewer/net.py and comparison.py), as the viewer
+ * has it in memory. It is stored as tables (tables.ts).
+ */
 
-export const VERSION = 2;
+export const VERSION = 3;
 
 /** A number that JSON may lack: "nan", "inf" and "-inf" come as strings. */
 export type Real = number | string | null;

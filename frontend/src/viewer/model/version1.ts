@@ -33,23 +33,25 @@ const EARLIER: Record<string, VerdictLook> = {
   "not decidable": { words: "not decidable", mark: "?", key: "undecided", meaning: "" },
 };
 
+/** The last version with an object for each layer, node and group (tables.ts). */
+const LAST_WITH_ROWS = 2;
+
 /** The document of today for one of an earlier release; any other one stays as it is. */
 export function ofToday(shown: Document): Document {
-  return withVerdicts(ofVersion2(shown));
+  if (!(shown.version <= LAST_WITH_ROWS)) return shown;
+  return { ...withVerdicts(shown.version === 1 ? ofVersion2(shown) : shown), version: VERSION };
 }
 
 function withVerdicts(shown: Document): Document {
-  if (shown.kind === "net" || shown.version !== VERSION || shown.verdicts) return shown;
+  if (shown.kind === "net" || shown.verdicts) return shown;
   const verdict = EARLIER[(shown as ComparisonDocument).verdict]?.words ?? shown.verdict;
   return { ...shown, verdict, verdicts: Object.values(EARLIER) };
 }
 
 function ofVersion2(shown: Document): Document {
-  if (shown.version !== 1) return shown;
-  if (shown.kind === "net") return { ...shown, version: VERSION };
+  if (shown.kind === "net") return shown;
   return {
     ...shown,
-    version: VERSION,
     groups: (shown.groups as unknown as OldGroup[]).map(groupOfToday),
     findings: (shown.findings as unknown as OldFinding[]).map(findingOfToday),
   };
