@@ -14,6 +14,7 @@ import netweave
 from netweave.comparison.explain.values import BINS, MAP_SIDE, tensor_values
 from netweave.comparison.metric import relative_error
 from netweave.errors import UsageError
+from tests.comparison import test_grouped
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=5, max_side=40).filter(lambda shape: np.prod(shape) <= 20_000)
 
@@ -111,6 +112,39 @@ def test_groups_have_values_where_they_are_asked_for_and_the_json_stays_as_it_wa
     seconds = {"seconds": None}
     assert plain.to_json() | seconds == kept.to_json() | seconds
     json.dumps(kept.to_json())
+
+
+def told_verdicts(a, b):
+    """Compare two nets; return what was told on the way, in order, and the result."""
+    told = []
+    found = netweave.compare(a, b, keep_values=True, progress=told.append, on_verdict=told.append)
+    return told, found
+
+
+def test_the_verdict_is_told_before_values_are_kept(tmp_path):
+    from tests.viewer import nets
+
+    nets.write_example(tmp_path)
+    nets.write_faulty(tmp_path)
+    told, found = told_verdicts(tmp_path / "leaves.prototxt", tmp_path / "faulty.prototxt")
+    (early,) = (entry for entry in told if not isinstance(entry, str))
+    assert told.index(early) < told.index("keep values")
+    assert (early.verdict, early.sentence) == (found.verdict, found.sentence)
+    assert early.findings == found.findings
+    assert not any(group.values for group in early.groups)
+    assert any(group.values for group in found.groups)
+
+
+def test_a_verdict_that_may_yet_change_is_not_told():
+    """Where one net has branches and differs, it is compared once more, branch by branch."""
+    net = test_grouped.Net("a").finish(test_grouped.grouped)
+    port = test_grouped.Net("b").finish(test_grouped.branches())
+    told, found = told_verdicts(net, port)
+    assert told.count("align") > 1
+    early = [entry for entry in told if not isinstance(entry, str)]
+    assert [(one.verdict, one.findings) for one in early] == [(found.verdict, found.findings)]
+    later = told[told.index(early[0]) :]
+    assert [entry for entry in later if isinstance(entry, str)] == ["keep values"]
 
 
 def test_another_seed_draws_other_inputs_and_more_samples_are_drawn_where_the_batch_is_open(tmp_path):

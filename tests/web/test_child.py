@@ -96,7 +96,7 @@ def test_a_worker_that_has_lost_the_job_ends_the_child_without_a_word(tmp_path, 
     assert capfd.readouterr().err == ""
 
 
-def test_the_verdict_is_told_before_anything_is_drawn(tmp_path, monkeypatch):
+def test_the_verdict_is_told_before_values_are_kept_and_anything_is_drawn(tmp_path, monkeypatch):
     """And each net is read once."""
     reads = []
     load = child.api.load_parts
@@ -119,6 +119,7 @@ def test_the_verdict_is_told_before_anything_is_drawn(tmp_path, monkeypatch):
     assert found[1] == "different"
     assert "down1" in found[2]
     assert str(tmp_path) not in found[2]
+    assert pipe.said.index(found) < pipe.said.index(("stage", "comparing: keep values"))
     assert pipe.said.index(found) < pipe.said.index(("stage", "drawing"))
     assert len(reads) == 2
 

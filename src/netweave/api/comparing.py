@@ -81,6 +81,7 @@ def compare(
     memory: int | str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     progress: Progress | None = None,
+    on_verdict: Callable[[Comparison], None] | None = None,
     **options: Unpack[ReadOptions],
 ) -> Comparison:
     """Compare two nets: where they agree, where they differ, why, and what to change.
@@ -108,6 +109,8 @@ def compare(
             half of what is free, and no more than makes a comparison faster.
         input_shapes: Input sizes by name, for both nets; see ``load_all``.
         progress: Called with each step as it starts, in words.
+        on_verdict: Called at most once with the result, where verdict and sentence are certain before the
+            values of its groups are kept: of large nets that takes seconds.
         options: As for ``load``.
 
     Raises:
@@ -133,6 +136,7 @@ def compare(
         keep_values=keep_values,
         memory=memory,
         progress=progress,
+        on_verdict=on_verdict if shown is None else None,
     )
     compared = replace(compared, seconds={READING: reading, **compared.seconds})
     return compared if shown is None else shown.added_to(compared, *graphs, tolerance=tolerance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from netweave.comparison.explain.agreement import review
@@ -16,7 +17,7 @@ from netweave.comparison.result.verdict import decide
 from netweave.comparison.result.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from netweave.comparison.align.alignment import Alignment
     from netweave.comparison.execution.input_candidates import InputCandidate
@@ -44,6 +45,8 @@ class Assessment:
         agreement: What the agreement of the outputs is worth; None if they do not agree.
         probes: What the nets were run on, in words.
         unlike_inputs: Which inputs both nets have, in words, if B was not run for that; else empty.
+        groups_with_values: Returns the groups with their values, while what the nets computed is there; None
+            if values are not wanted, or are kept already.
     """
 
     pair: PreparedPair
@@ -55,6 +58,7 @@ class Assessment:
     agreement: Agreement | None
     probes: tuple[str, ...]
     unlike_inputs: str = ""
+    groups_with_values: Callable[[], Sequence[Group]] | None = None
 
     @property
     def is_equal(self) -> bool:
@@ -81,6 +85,16 @@ class Assessment:
             outputs=[_worse(pair, outputs.get((pair.a, pair.b))) for pair in self.outputs],
             probes=tuple(dict.fromkeys((*self.probes, run.text))),
         )
+
+    def with_values(self, log: StageLog) -> Assessment:
+        """Return the assessment with the values of its groups, where they are wanted.
+
+        They tell nothing of the verdict, and of large nets some are computed again.
+        """
+        if self.groups_with_values is None:
+            return self
+        with log.stage("keep values"):
+            return replace(self, groups=self.groups_with_values(), groups_with_values=None)
 
     def comparison(self, log: StageLog) -> Comparison:
         """Return the result: the verdict, and all that speaks for it."""
@@ -136,7 +150,7 @@ def assess(
         pair: The pair.
         tolerance: Largest relative error of an output treated as equal.
         log: Takes times and notes.
-        keep_values: Keep the values of each group, to be shown.
+        keep_values: Have the values of each group ready to be kept (``Assessment.with_values``).
     """
     with log.stage("align"):
         extend(run, pair.seeds)
@@ -155,11 +169,16 @@ def assess(
             log.note(
                 f"output {name!r} is {flaw} on the inputs tried; the verdict depends on the layers before it"
             )
-    if keep_values:
-        with log.stage("keep values"):
-            groups = with_values(run.alignment, judge.drafts, groups)
     return Assessment(
-        pair, tolerance, run.candidate, run.inputs, groups, outputs, agreement, probes=(run.text,)
+        pair,
+        tolerance,
+        run.candidate,
+        run.inputs,
+        groups,
+        outputs,
+        agreement,
+        probes=(run.text,),
+        groups_with_values=partial(with_values, run.alignment, judge.drafts, groups) if keep_values else None,
     )
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from netweave.comparison.stage_log import Progress
     from netweave.graph import Graph
 
+    OnVerdict = Callable[[Comparison], None]
+
 
 def compare(
     a: Graph,
@@ -43,6 +45,7 @@ def compare(
     keep_values: bool = False,
     memory: int | None = None,
     progress: Progress | None = None,
+    on_verdict: OnVerdict | None = None,
 ) -> Comparison:
     """Compare two nets: are they the same, and if not, where and why?
 
@@ -61,6 +64,8 @@ def compare(
         memory: Bytes that this process may take, with the nets; None for half of what is free, and no more
             than is useful.
         progress: Called with the name of each stage as it begins.
+        on_verdict: Called at most once with the result, before the values of its groups are kept, if its
+            verdict and sentence are certain by then.
 
     Raises:
         UsageError: There is no such layer, the probe does not fit, or the memory is too little.
@@ -83,7 +88,7 @@ def compare(
         store = ValueStore(MemoryBudget.of(memory, a, b), log.clock)
         exact = partial(_compare_exactly, settings=settings, log=log, store=store, first=first, last=last)
         rounded = compare_precisions(a, b, exact, probe=probe, tolerance=tolerance, seed=seed, log=log)
-        return exact(a, b) if rounded is None else rounded
+        return exact(a, b, on_verdict=on_verdict) if rounded is None else rounded
 
 
 def _compare_exactly(
@@ -95,28 +100,49 @@ def _compare_exactly(
     store: ValueStore,
     first: str | None,
     last: str | None,
+    on_verdict: OnVerdict | None = None,
 ) -> Comparison:
     """Compare two nets, or a range of their layers, up to float32 rounding."""
     if first is None and last is None:
-        return _compare_branches(a, b, settings, log, store)
+        return _compare_branches(a, b, settings, log, store, on_verdict)
     whole_settings = Settings(settings.tolerance, seed=settings.seed, num_samples=settings.num_samples)
     whole = _compare(a, b, comparable, whole_settings, log, store)
     parts = cut_layer_range(comparable(a), comparable(b), whole, first=first, last=last)
-    return _compare(*parts, comparable, settings, StageLog(log.progress, log.clock), store)
+    again = StageLog(log.progress, log.clock)
+    return _compare(*parts, comparable, settings, again, store, on_verdict)
 
 
-def _compare_branches(a: Graph, b: Graph, settings: Settings, log: StageLog, store: ValueStore) -> Comparison:
+def _compare_branches(
+    a: Graph,
+    b: Graph,
+    settings: Settings,
+    log: StageLog,
+    store: ValueStore,
+    on_verdict: OnVerdict | None,
+) -> Comparison:
     """Compare two nets; if they differ and one has branches, once more branch by branch, which tells more.
 
     There they may be equal, too: branches whose slices stand in another order are not joined in both
     (decision 0110).
     """
     form = ComparableForm()
-    comparison = _compare(a, b, form, settings, log, store)
-    if comparison.same_structure or not form.branchings:
+
+    def is_enough(found: Comparison) -> bool:
+        return found.same_structure or not form.branchings
+
+    def tell(found: Comparison, *, is_closer: bool = False) -> None:
+        is_certain = found.verdict is not Verdict.UNDECIDED if is_closer else is_enough(found)
+        if on_verdict is not None and is_certain:
+            on_verdict(found)
+
+    comparison = _compare(a, b, form, settings, log, store, tell)
+    if is_enough(comparison):
         return comparison
     again = StageLog(log.progress, log.clock)
-    closer = _compare(a, b, partial(branched, branchings=form.branchings), settings, again, store)
+    tell_closer = partial(tell, is_closer=True)
+    closer = _compare(
+        a, b, partial(branched, branchings=form.branchings), settings, again, store, tell_closer
+    )
     return comparison if closer.verdict is Verdict.UNDECIDED else closer
 
 
@@ -127,11 +153,15 @@ def _compare(
     settings: Settings,
     log: StageLog,
     store: ValueStore,
+    on_verdict: OnVerdict | None = None,
 ) -> Comparison:
     """Compare two nets in one form."""
     try:
         pair = prepare(a, b, form, log, store)
-        return assess_sizes(pair, settings, log, store).comparison(log)
+        assessment = assess_sizes(pair, settings, log, store)
+        if on_verdict is not None:
+            on_verdict(assessment.comparison(log))
+        return assessment.with_values(log).comparison(log)
     except NotComparableError as reason:
         sentence = f"not decidable: {reason}"
         return Comparison(a, b, Verdict.UNDECIDED, sentence, notes=tuple(log.notes), seconds=log.seconds)

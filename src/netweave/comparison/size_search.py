@@ -83,7 +83,7 @@ class Settings:
 
 
 def assess_sizes(pair: PreparedPair, settings: Settings, log: StageLog, store: ValueStore) -> Assessment:
-    """Run a pair at one size after another, and return what was found.
+    """Run a pair at one size after another, and return what was found, its values perhaps to be kept yet.
 
     Args:
         pair: The pair.
@@ -129,6 +129,7 @@ class _Search:
             if assessment is None:
                 assessment = self._assess(size, self.pair.candidates)
             elif assessment.is_equal:
+                assessment = assessment.with_values(self.log)  # before others take their place
                 # where the outputs differ at this size, the layers are judged again, at it
                 assessment = (
                     self._confirm(assessment, size) or self._assess(size, self.pair.candidates) or assessment
@@ -138,7 +139,7 @@ class _Search:
         if assessment is None:
             return self._without_b(sizes[-1])
         if self.settings.probe is None and assessment.is_equal and assessment.has_findings:
-            return self._on_more_inputs(assessment, sizes)
+            return self._on_more_inputs(assessment.with_values(self.log), sizes)
         return assessment
 
     def _sizes(self) -> list[Sizes]:

@@ -149,17 +149,27 @@ def _carry_out(request: Request, told: Connection) -> None:
     for number, letter in enumerate("AB"):
         told.send(("stage", f"reading net {letter}"))
         graphs.append(api.load_parts(**_parts(request, number), **reading))
+
+    is_told = False
+
+    def tell(found: Comparison) -> None:
+        nonlocal is_told
+        is_told = True
+        told.send(("verdict", found.verdict.value, _without_folders(found.sentence, request.folder)))
+
     found = api.compare(
         *graphs,
         **{name: chosen[name] for name in choices.COMPARED if name in chosen},
         probe=_own_input(request, graphs[0]),
         keep_values=True,
         progress=lambda stage: told.send(("stage", f"comparing: {stage}")),
+        on_verdict=tell,  # seen while values are kept and the rest is drawn
     )
-    sentence = _without_folders(found.sentence, request.folder)
-    told.send(("verdict", found.verdict.value, sentence))  # seen while the rest is drawn
+    if not is_told:
+        tell(found)
     times = _times(graphs, told) if chosen.get("times") else []
     told.send(("stage", "drawing"))
+    sentence = _without_folders(found.sentence, request.folder)
     outcome = {"verdict": found.verdict.value, "sentence": sentence, "seconds": sum(found.seconds.values())}
     _write(request, VERDICT, outcome)
     _write(request, RESULT, found.to_json())
