@@ -140,8 +140,8 @@ class User(threading.Thread):
         start = time.perf_counter()
         try:
             self.connection.request(method, path, body, self._headers())
-            response = self.connection.getresponse()
-            content = response.read()
+            with self.connection.getresponse() as response:
+                content = response.read()
         except http.client.HTTPException as error:
             raise ConnectionError(str(error)) from error
         self.times[kind].append(time.perf_counter() - start)

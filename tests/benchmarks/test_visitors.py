@@ -22,9 +22,12 @@ def test_honest_visitors_lose_nothing_beside_attackers_and_kills():
     for name, phase in found["phases"].items():
         assert phase["failures"] == [], name
         assert phase["finished"] == phase["comparisons"] >= 4, name
-    attacks = found["phases"]["attacked"]["attacks"]
+    attacks = found["phases"]["attacked"]["others"]
     assert len(attacks) >= 10
     assert all(attacks.values())
+    crowd = found["phases"]["crowded"]["others"]
+    assert len(crowd) == 3
+    assert all(crowd.values())
     assert sum(found["phases"]["killed"]["kills"].values()) == 6
     assert found["quota"]["kept"] == 10
     assert found["quota"]["bytes"] == found["quota"]["quota"]

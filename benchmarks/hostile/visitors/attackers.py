@@ -40,6 +40,30 @@ how fast this process is, which has the same processors as the server."""
 HUGE_BYTES = 3 << 30
 
 
+class Held:
+    """Connections that an attacker holds, closed when it ends."""
+
+    def __init__(self) -> None:
+        self.sockets: list[socket.socket] = []
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in list(self.sockets):
+            self.drop(one)
+
+    def add(self, made: socket.socket) -> socket.socket:
+        """Hold a connection; return it."""
+        self.sockets.append(made)
+        return made
+
+    def drop(self, one: socket.socket) -> None:
+        """Close a connection."""
+        self.sockets.remove(one)
+        one.close()
+
+
 class Attack:
     """What all attackers share: where, until when, and what they have done."""
 
@@ -60,33 +84,32 @@ class Attack:
 
     def drip(self, name: str, head: bytes, *, wait_s: float = 1.0) -> None:
         """Hold many connections, each with a byte now and then after its beginning."""
-        held: list[socket.socket] = []
-        while self.is_on():
-            with suppress(OSError):
-                while len(held) < NUM_SLOW:
-                    held.append(self.connect(SLOW))
-                    held[-1].sendall(head)
-                    self.done[name] += 1
-            for one in list(held):
-                try:
-                    one.send(b"x")
-                except OSError:
-                    held.remove(one)
-            time.sleep(wait_s)
+        with Held() as held:
+            while self.is_on():
+                with suppress(OSError):
+                    while len(held.sockets) < NUM_SLOW:
+                        held.add(self.connect(SLOW)).sendall(head)
+                        self.done[name] += 1
+                for one in list(held.sockets):
+                    try:
+                        one.send(b"x")
+                    except OSError:
+                        held.drop(one)
+                time.sleep(wait_s)
 
     def read_slowly(self) -> None:
         """Ask for large answers and do not read them."""
-        held: list[socket.socket] = []
-        while self.is_on():
-            with suppress(OSError):
-                made = self.connect(SLOW)
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-                request = b"GET /static/viewer.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
-                made.sendall(request * 20)
-                held.append(made)
-                self.done["answers that are not read"] += 1
-            held = held[-NUM_SLOW:]
-            time.sleep(0.2)
+        request = b"GET /static/viewer.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with Held() as held:
+            while self.is_on():
+                with suppress(OSError):
+                    made = held.add(self.connect(SLOW))
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+                    made.sendall(request * 20)
+                    self.done["answers that are not read"] += 1
+                for one in held.sockets[:-NUM_SLOW]:
+                    held.drop(one)
+                time.sleep(0.2)
 
     def flood(self, name: str, request: Callable[[], bytes]) -> None:
         """Send a small request again and again."""
@@ -112,11 +135,11 @@ class Browser(User):
         made = http.client.HTTPConnection("127.0.0.1", self.port, 60, source_address=(self.address, 0))
         try:
             made.request(method, path, body, {**self._headers(), **more})
-            response = made.getresponse()
-            for cookie in response.headers.get_all("Set-Cookie") or ():
-                name, _, value = cookie.partition(";")[0].partition("=")
-                self.cookies[name] = value
-            return response.status, response.read()
+            with made.getresponse() as response:
+                for cookie in response.headers.get_all("Set-Cookie") or ():
+                    name, _, value = cookie.partition(";")[0].partition("=")
+                    self.cookies[name] = value
+                return response.status, response.read()
         except http.client.HTTPException as error:
             raise OSError(str(error)) from error
         finally:
@@ -231,9 +254,9 @@ def attack_all(port: int, seconds: float) -> Counter[str]:
         attack.read_slowly,
         *[lambda: attack.flood("bad cookies", bad_cookie)] * 4,
         *[lambda: attack.flood("browsers without cookies", no_cookie)] * 4,
-        *[lambda way=way: _again(attack, way) for way in (huge_uploads, bomb_uploads, many_nets)],
-        *[lambda: _again(attack, many_jobs)] * 4,
-        lambda: _again(attack, full_quota),
+        *[lambda way=way: again(attack, way) for way in (huge_uploads, bomb_uploads, many_nets)],
+        *[lambda: again(attack, many_jobs)] * 4,
+        lambda: again(attack, full_quota),
     ]
     threads = [threading.Thread(target=way, daemon=True) for way in ways]
     for thread in threads:
@@ -243,7 +266,8 @@ def attack_all(port: int, seconds: float) -> Counter[str]:
     return attack.done
 
 
-def _again(attack: Attack, way: Callable[[Attack], None]) -> None:
+def again(attack: Attack, way: Callable[[Attack], None]) -> None:
+    """Go on in one way for as long as the attack does, also where it fails at once."""
     while attack.is_on():
         with suppress(OSError, TypeError):  # the server was killed, or the page is a refusal
             way(attack)
