@@ -83,7 +83,7 @@ export function entriesOf<T>(column: Column<T> | undefined, count: number): T[] 
   if (column === undefined) return [];
   if (Array.isArray(column)) return column;
   const { values, at } = column;
-  return at ? at.map((place) => values[place]!) : Array.from({ length: count }, () => values[0]!);
+  return at ? at.map((place) => values[place]!) : new Array<T>(count).fill(values[0]!);
 }
 
 type Entries<Row> = { [Name in keyof Row]: Row[Name][] };
@@ -99,7 +99,9 @@ function columnsOf<Row>(table: Table<Row>): Entries<Row> {
 
 /** A row for each number below a count, made by a function: objects of one shape, which are quick to read. */
 function rowsOf<T>(count: number, row: (index: number) => T): T[] {
-  return Array.from({ length: count }, (_, index) => row(index));
+  const rows: T[] = [];
+  for (let index = 0; index < count; index += 1) rows.push(row(index));
+  return rows;
 }
 
 /** Make an object of each row; of large nets in several tasks. */
@@ -191,16 +193,18 @@ function parametersOf(table: StoredNet["parameters"], statistics: StoredNet["sta
   }));
   const all = columnsOf<StatisticsRow>(statistics);
   for (let i = 0; i < statistics.count; i += 1) {
-    const known = { size: all.size[i]!, non_finite: all.non_finite[i]! };
-    const ofFinite = {
-      min: all.min[i]!,
-      max: all.max[i]!,
-      mean: all.mean[i]!,
-      std: all.std[i]!,
-      zeros: all.zeros[i]!,
-      histogram: all.histogram[i]!,
-    };
-    rows[all.parameter[i]!]!.statistics = all.histogram[i] ? { ...known, ...ofFinite } : known;
+    rows[all.parameter[i]!]!.statistics = all.histogram[i]
+      ? {
+          size: all.size[i]!,
+          non_finite: all.non_finite[i]!,
+          min: all.min[i]!,
+          max: all.max[i]!,
+          mean: all.mean[i]!,
+          std: all.std[i]!,
+          zeros: all.zeros[i]!,
+          histogram: all.histogram[i]!,
+        }
+      : { size: all.size[i]!, non_finite: all.non_finite[i]! };
   }
   return rows;
 }
