@@ -12,6 +12,8 @@ from netweave.passes.rewrite import Pass
 from netweave.passes.specialise import specialise
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import onnx_ir as ir
 
     from netweave.graph import Graph
@@ -26,18 +28,32 @@ def pool_whole_images(graph: Graph) -> None:
 
     A net with open sizes stays as it is.
     """
+    pools = [node for node in graph.nodes if node.op_type in GLOBAL]
     sizes = _declared(graph)
-    if sizes is None or not any(node.op_type in GLOBAL for node in graph.nodes):
+    if sizes is None or not pools:
         return
-    try:
-        sized = specialise(graph, sizes)
-    except ShapeError:  # the declared sizes do not fit, which running the net says better
-        return
-    whole = {node.name for node in sized.nodes if _covers_its_image(node)}
+    if not _is_at(graph, pools, sizes):
+        try:
+            pools = [node for node in specialise(graph, sizes).nodes if node.op_type in GLOBAL]
+        except ShapeError:  # the declared sizes do not fit, which running the net says better
+            return
+    whole = {node.name for node in pools if _covers_its_image(node)}
     for node in graph.nodes:
         if node.name in whole:
             node.op_type, node.domain = GLOBAL[node.op_type], ""
             node.attributes.clear()
+
+
+def _is_at(graph: Graph, pools: Sequence[ir.Node], sizes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether the shapes of a graph are those at some sizes, the batch aside, as far as poolings show.
+
+    To infer the shapes of thousands of nodes once more takes as long as to compare them.
+    """
+    if any((known_shape(value) or ())[1:] != sizes[str(value.name)][1:] for value in graph.inputs):
+        return False
+    shapes = [known_shape(node.inputs[0]) for node in pools]
+    has_rule = any(node.domain or node.attributes.get("auto_pad") is not None for node in pools)
+    return not has_rule and all(shape is not None and None not in shape[1:] for shape in shapes)
 
 
 def num_global_pools(graph: Graph) -> int:

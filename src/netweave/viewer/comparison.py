@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.execution.input_mapping import InputMapping
-from netweave.comparison.execution.probes import has_sizes, resized
+from netweave.comparison.execution.probes import resized
 from netweave.comparison.execution.sizes import declared_sizes
 from netweave.comparison.result.verdicts import Verdict
 from netweave.fixes import mend
@@ -119,7 +119,7 @@ def _fitted(comparison: Comparison, a: Graph, b: Graph) -> tuple[Graph, Graph]:
 
 def _at(graph: Graph, sizes: Sizes) -> Graph:
     """Return a net at sizes of its inputs; as it is where it is at them already, or does not take them."""
-    return graph if has_sizes(graph, sizes) else resized(graph, sizes) or graph
+    return resized(graph, sizes) or graph
 
 
 class _Places:

@@ -90,8 +90,8 @@ class _Known:
             pass
 
     def reach_lookahead(self) -> None:
-        """Sketch as many signals as there have to be behind the last one with a counterpart."""
-        while len(self.positions) < self.num_matched + LOOKAHEAD and self._sketch_next(is_ahead=True):
+        """Sketch as many signals as there should be behind the last one with a counterpart."""
+        while len(self.positions) < self.num_matched + LOOKAHEAD and self.go_on():
             pass
 
     def go_on(self) -> bool:

@@ -58,7 +58,12 @@ def has_open_batch(value: ir.Value) -> bool:
 
 
 def resized(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> Graph | None:
-    """Return a copy of a graph for other input sizes, the batch left open; None if they do not fit."""
+    """Return a graph at other input sizes, the batch left open; None if they do not fit.
+
+    It is a copy, but for a graph that is at these sizes already: that one is returned as it is.
+    """
+    if has_sizes(graph, sizes):
+        return graph
     copy = graph.clone()
     return copy if resize(copy, sizes) else None
 

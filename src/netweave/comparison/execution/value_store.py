@@ -45,14 +45,14 @@ class _Run:
         if not self.is_ahead:
             self.position = index
 
-    def rank(self, index: int, *, of_boundary: bool) -> tuple[bool, bool, float]:
+    def rank(self, index: int, *, of_boundary: bool) -> tuple[bool, float, bool]:
         """Return what orders the tensors of slices, those that make room first in front.
 
         Passes go through a net in its order: the slice farthest ahead, round the end, is looked at last.
         """
         is_read_next = of_boundary and index <= self.position <= self.last_readers[index]
-        ahead = 0 if is_read_next else (index - self.position) % len(self.last_readers)
-        return index == self.position, of_boundary, -ahead / len(self.last_readers)
+        ahead = (index - self.position) % len(self.last_readers)
+        return index == self.position or is_read_next, -ahead / len(self.last_readers), of_boundary
 
 
 class ValueStore:

@@ -27,7 +27,10 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
 
 
 @cache
-def _written_fields(kind: type) -> tuple[str, ...]:
+def _written_fields(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass that are written; None for any other class."""
+    if not dataclasses.is_dataclass(kind):
+        return None
     return tuple(field.name for field in dataclasses.fields(kind) if field.metadata.get("json", True))
 
 
@@ -35,14 +38,16 @@ _SIMPLE = frozenset({bool, float, int, str, type(None)})
 
 
 def _plain(value: Any) -> Any:
-    if type(value) in _SIMPLE:
+    kind = type(value)
+    if kind in _SIMPLE:
         return value
+    fields = _written_fields(kind)
+    if fields is not None:
+        return {name: _plain(getattr(value, name)) for name in fields}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, LayerTable):
         return [_plain(layer) for layer in value.values()]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(getattr(value, name)) for name in _written_fields(type(value))}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
