@@ -17,7 +17,9 @@ from netweave.comparison.metric import BLOCK
 SKETCH_TOLERANCE = 1e-3
 """Largest difference of two sketches of the same values.
 
-It only proposes: a comparison of all elements decides, so too large a bound costs time alone (decision 0010).
+Values that agree within ``LOCAL_TOLERANCE`` have sketches that differ by up to three times of it (the skew).
+It only proposes: a comparison of all elements decides, so too large a bound costs time alone (decision 0010),
+but much of it where the values of a large net are computed again to be held against each other.
 """
 
 
@@ -73,7 +75,7 @@ class SketchIndex:
             if rms > high:
                 break
             distance = max(abs(rms / float(wanted[0]) - 1), float(np.abs(other[1:] - wanted[1:]).max()))
-            if distance <= SKETCH_TOLERANCE * 10:
+            if distance <= SKETCH_TOLERANCE:
                 near.append((distance, name))
         return [name for _, name in sorted(near)]
 

@@ -58,9 +58,9 @@ class _Run:
 class ValueStore:
     """Tensors of several runs within one limit; what is looked at again last makes room for others.
 
-    Values that later slices of a run read go after others: what follows can be computed again from them, and
-    not from the inputs of the net. The slices that are looked at now, one of each run, go last: the values of
-    A and B are asked for in turns, and would make room for each other at every look-up.
+    The slices that are looked at now, one of each run, go last: the values of A and B are asked for in turns,
+    and would make room for each other at every look-up. So do the values that slices from there on read: what
+    follows can be computed again from them, and not from the inputs of the net.
 
     Args:
         budget: What the comparison may take; None for any amount.
