@@ -19,10 +19,17 @@ import onnx
 import onnx_ir as ir
 
 from netweave.backends import onnxruntime
-from netweave.backends.segmented import Runtime, SegmentedRunner, check_domains, prepare_segments
+from netweave.backends.segmented import (
+    Runtime,
+    SegmentedRunner,
+    check_domains,
+    check_float32,
+    prepare_segments,
+    wanted_names,
+)
 from netweave.backends.settings import Purpose
 from netweave.backends.sized import SizedRunner
-from netweave.errors import RunError, UsageError
+from netweave.errors import RunError
 from netweave.graph import attributes_of, known_shape
 from netweave.graph.ops.pooling import PoolWindows
 from netweave.passes import pad_rounded_windows
@@ -53,11 +60,8 @@ def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> SizedRu
         UsageError: There is no such value to tap, or the precision is not float32.
         RunError: The graph holds operators that neither ONNX Runtime nor the registry has.
     """
-    if settings.precision != "f32":
-        raise UsageError(
-            f"OpenCV computes in f32 on a CPU, not in {settings.precision}; take another backend"
-        )
-    names = list(graph.find([*(value.name or "" for value in graph.outputs), *taps]))
+    check_float32(settings, "OpenCV")
+    names = wanted_names(graph, taps)
     check_domains(graph, _KNOWN_DOMAINS, "OpenCV")
 
     def ready(known: Graph) -> SegmentedRunner:

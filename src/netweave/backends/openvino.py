@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 import openvino
 
 from netweave.backends import onnxruntime
-from netweave.backends.segmented import Runtime, SegmentedRunner, check_domains, prepare_segments
+from netweave.backends.segmented import (
+    Runtime,
+    SegmentedRunner,
+    check_domains,
+    prepare_segments,
+    wanted_names,
+)
 from netweave.backends.settings import Purpose
 from netweave.errors import RunError, UsageError
 from netweave.graph import DOMAIN, attributes_of, known_shape
@@ -162,7 +168,7 @@ def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> Segment
         UsageError: There is no such value to tap, or the processor does not have the precision.
         RunError: The graph holds operators that neither OpenVINO nor the registry has.
     """
-    names = [*(value.name or "" for value in graph.outputs), *taps]
+    names = wanted_names(graph, taps)
     check_domains(graph, _KNOWN_DOMAINS, "OpenVINO")
     core = openvino.Core()
     _check_precision(core, settings.precision)

@@ -12,7 +12,7 @@ from netweave.backends.inputs import check_inputs
 from netweave.backends.model import SegmentModel, build_model
 from netweave.backends.segments import split
 from netweave.engine.cores import num_cores
-from netweave.errors import RunError
+from netweave.errors import RunError, UsageError
 from netweave.graph import DOMAIN
 from netweave.graph.uses import needed_nodes
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from netweave.backends.settings import RunSettings
     from netweave.graph import Graph
 
 
@@ -130,6 +131,27 @@ def _steps(
             yield from _steps(graph, segment.nodes, set(segment.outputs), others, starting)
         else:
             yield fallback(segment, graph)
+
+
+def wanted_names(graph: Graph, taps: Sequence[str]) -> list[str]:
+    """Return the names of what a run returns, outputs before taps.
+
+    Raises:
+        UsageError: There is no value of some name.
+    """
+    return list(graph.find([*(value.name or "" for value in graph.outputs), *taps]))
+
+
+def check_float32(settings: RunSettings, runtime: str) -> None:
+    """Check that float32 is asked for, of a runtime that computes in nothing else.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if settings.precision != "f32":
+        raise UsageError(
+            f"{runtime} computes in f32 on a CPU, not in {settings.precision}; take another backend"
+        )
 
 
 def check_domains(graph: Graph, known: Collection[str], runtime: str) -> None:

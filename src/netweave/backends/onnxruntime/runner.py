@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 from netweave.backends.onnxruntime.same_padding import sized
 from netweave.backends.onnxruntime.session import SESSIONS, start
-from netweave.backends.segmented import Runtime, SegmentedRunner, check_domains, prepare_segments
-from netweave.errors import UsageError
+from netweave.backends.segmented import (
+    Runtime,
+    SegmentedRunner,
+    check_domains,
+    check_float32,
+    prepare_segments,
+    wanted_names,
+)
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
@@ -35,11 +41,8 @@ def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> Runner:
         UsageError: There is no such value to tap, or the precision is not float32.
         RunError: The graph holds operators that neither ONNX Runtime nor the registry has.
     """
-    if settings.precision != "f32":
-        raise UsageError(
-            f"ONNX Runtime computes in f32 on a CPU, not in {settings.precision}; take another backend"
-        )
-    names = list(graph.find([*(value.name or "" for value in graph.outputs), *taps]))
+    check_float32(settings, "ONNX Runtime")
+    names = wanted_names(graph, taps)
     check_domains(graph, _KNOWN_DOMAINS, "ONNX Runtime")
 
     def ready(known: Graph) -> SegmentedRunner:

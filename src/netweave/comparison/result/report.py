@@ -38,7 +38,7 @@ _SIMPLE = frozenset({bool, float, int, str, type(None)})
 
 
 def _plain(value: Any) -> Any:
-    kind = type(value)
+    kind: type = type(value)
     if kind in _SIMPLE:
         return value
     fields = _written_fields(kind)
