@@ -11,6 +11,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from netweave.backends import Purpose, RunSettings, prepare
+from netweave.backends.onnxruntime import session as sessions
 from netweave.backends.onnxruntime.session import SESSIONS
 from netweave.backends.segmented import SegmentedRunner
 from netweave.backends.segments import split
@@ -200,6 +201,36 @@ def test_a_net_of_one_runtime_is_one_session():
     runner = prepare(builder.finish([builder.add("Relu", [builder.add("Neg", [x])])]))
     assert isinstance(runner, SegmentedRunner)
     assert len(runner.steps) == 1
+
+
+def test_usual_sizes_have_a_session_of_their_own_and_all_others_share_one(monkeypatch):
+    started = []
+
+    class Session(sessions.ort.InferenceSession):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append([value.shape for value in self.get_inputs()])
+
+    monkeypatch.setattr(sessions.ort, "InferenceSession", Session)
+    builder = GraphBuilder("plain", format="onnx")
+    graph = builder.finish([builder.add("Relu", [builder.input("x", (1, 4))], outputs="y")])
+    runner = prepare(graph, settings=RunSettings(Purpose.INFERENCE, usual_sizes={"x": (3, 4)}))
+    for batch in (3, 5, 3, 1):
+        x = np.full((batch, 4), -batch, np.float32)
+        np.testing.assert_array_equal(runner.run({"x": -x})["y"], -x)
+    assert started == [[[3, 4]], [["x[0]", 4]]]
+
+
+def test_open_sizes_of_two_inputs_need_not_be_the_same():
+    """Memory must not be planned as if they were, though the graph calls both N."""
+    builder = GraphBuilder("sum", format="onnx")
+    a, b = builder.input("a", (1, 4)), builder.input("b", (1, 4))
+    graph = builder.finish([builder.add("Add", [builder.add("Neg", [a]), b], outputs="y")])
+    usual = {"a": (2, 4), "b": (2, 4)}
+    runner = prepare(graph, settings=RunSettings(Purpose.INFERENCE, usual_sizes=usual))
+    for num_a, num_b in ((2, 2), (1, 6), (6, 1), (3, 3)):
+        given = {"a": np.ones((num_a, 4), np.float32), "b": np.full((num_b, 4), 3, np.float32)}
+        np.testing.assert_array_equal(runner.run(given)["y"], np.full((max(num_a, num_b), 4), 2))
 
 
 def test_a_branch_of_an_if_reads_what_is_outside_it():

@@ -1,8 +1,7 @@
 """A segment of a graph as the bytes of an ONNX model, with the large arrays beside it or inside.
 
-Nothing but nodes, element types and ranks is handed over: ONNX Runtime infers shapes by itself, so any
-batch size runs and no size of ours can contradict it. Large arrays never pass through protobuf, whose
-messages end at 2 GB.
+Of shapes, a runtime is given those of the net's inputs at most: it infers all others by itself, so that no
+size of ours can contradict it. Large arrays never pass through protobuf, whose messages end at 2 GB.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from netweave.backends.segments import Segment
 
@@ -68,6 +67,7 @@ def build_model(
     *,
     by_reference: bool,
     feeds_weights: bool = False,
+    sized: Collection[ir.Value] = (),
 ) -> SegmentModel:
     """Write a segment as a model of its own.
 
@@ -77,6 +77,7 @@ def build_model(
         opsets: Opset versions by domain, without domains that the runtime does not know.
         by_reference: Leave large arrays out of the model, which then only names them.
         feeds_weights: Make inputs of the largest of them.
+        sized: Inputs whose sizes are written, an open one by its name (``open_size``); of others the rank.
     """
     proto = onnx.ModelProto(ir_version=min(model.ir_version, 10))
     for domain, version in opsets.items():
@@ -88,7 +89,7 @@ def build_model(
         ir.serde.serialize_node_into(written, node)
         written.ClearField("metadata_props")
     for value in segment.inputs:
-        _write_type(proto.graph.input.add(name=value.name or ""), value)
+        _write_type(proto.graph.input.add(name=value.name or ""), value, with_sizes=value in sized)
     for value in segment.outputs:
         proto.graph.output.add(name=value.name or "")
     arrays: dict[str, np.ndarray] = {}
@@ -101,6 +102,11 @@ def build_model(
         if array is not None:
             arrays[value.name or ""] = array
     return SegmentModel(proto.SerializeToString(), arrays, fed)
+
+
+def open_size(name: str, axis: int) -> str:
+    """Return what an open size of an input is called: each has its own name, since any may be given."""
+    return f"{name}[{axis}]"
 
 
 def _is_fed(value: ir.Value) -> bool:
@@ -119,7 +125,7 @@ def _write_fed(graph: onnx.GraphProto, value: ir.Value) -> np.ndarray:
     return np.asarray(tensor.numpy(), order="C")
 
 
-def _write_type(info: onnx.ValueInfoProto, value: ir.Value) -> None:
+def _write_type(info: onnx.ValueInfoProto, value: ir.Value, *, with_sizes: bool) -> None:
     if value.type is None:
         info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     else:
@@ -127,8 +133,12 @@ def _write_type(info: onnx.ValueInfoProto, value: ir.Value) -> None:
     if value.shape is not None and info.type.HasField("tensor_type"):
         shape = info.type.tensor_type.shape
         shape.SetInParent()
-        for _ in range(len(value.shape)):
-            shape.dim.add()
+        for axis, size in enumerate(value.shape):
+            written = shape.dim.add()
+            if with_sizes and isinstance(size, int):
+                written.dim_value = size
+            elif with_sizes:
+                written.dim_param = open_size(value.name or "", axis)
 
 
 def _write_initializer(graph: onnx.GraphProto, value: ir.Value, *, by_reference: bool) -> np.ndarray | None:

@@ -43,6 +43,7 @@ class Runtime:
         start: Makes a segment ready from its model and the names of its inputs and outputs.
         by_reference: Whether large arrays go beside the model; see ``build_model``.
         feeds_weights: Whether the largest of them are fed in each run; likewise.
+        takes_sizes: Whether the model says the sizes of the net's inputs; likewise.
         max_nodes: Most nodes in a segment, for a runtime whose start grows faster than they do.
     """
 
@@ -50,6 +51,7 @@ class Runtime:
     start: Callable[[SegmentModel, tuple[str, ...], tuple[str, ...]], Step]
     by_reference: bool = False
     feeds_weights: bool = False
+    takes_sizes: bool = False
     max_nodes: int | None = None
 
 
@@ -123,6 +125,7 @@ def _steps(
                     opsets,
                     by_reference=runtime.by_reference,
                     feeds_weights=runtime.feeds_weights,
+                    sized=graph.inputs if runtime.takes_sizes else (),
                 ),
                 tuple(value.name or "" for value in segment.inputs),
                 tuple(value.name or "" for value in segment.outputs),

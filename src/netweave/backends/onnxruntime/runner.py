@@ -53,12 +53,14 @@ def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> Runner:
 
 def runtime(graph: Graph, settings: RunSettings) -> Runtime:
     """Return ONNX Runtime as something that runs segments of a graph."""
+    own = SESSIONS[settings.purpose]
     return Runtime(
         takes=lambda node: node.domain != DOMAIN,
         start=partial(start, places=_places(graph), settings=settings),
         by_reference=True,
-        feeds_weights=SESSIONS[settings.purpose].feeds_weights,
-        max_nodes=SESSIONS[settings.purpose].max_nodes,
+        feeds_weights=own.feeds_weights,
+        takes_sizes=own.plans_memory,
+        max_nodes=own.max_nodes,
     )
 
 
