@@ -113,7 +113,7 @@ async function lead(nets: Net[], places: Places, say: Say): Promise<void> {
   const failed = nets.filter((net) => net.state !== "done");
   const [first, second] = [...places.ready(), ...nets];
   if (failed.length === 1 && nets.length === 1) {
-    say("bad", "This net cannot be read as it is; what is missing can be added below.");
+    say("bad", "This net cannot be read as it is; see below why, and add what is missing.");
     return places.show(failed[0] as Net);
   }
   if (!failed.length && first && second && places.ready().length + nets.length === 2) {
