@@ -156,8 +156,9 @@ def built(name: str) -> str:
     file = resources.files("netweave.viewer").joinpath("static", name)
     if not file.is_file():
         raise UsageError(
-            f"netweave/viewer/static/{name} is missing: the front end is not built, as in a checkout of the "
-            "sources; build it with tools/frontend (it needs Node 20), or install Netweave from a wheel"
+            f"netweave/viewer/static/{name} is missing: the front end is not built; run 'make frontend' in "
+            "the clone of the repository (it needs Node 20) and, if you installed Netweave from it, install "
+            "it again"
         )
     return file.read_text(encoding="utf-8")
 

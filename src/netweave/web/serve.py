@@ -78,7 +78,10 @@ def _check(options: Options, host: str, port: int) -> None:
     from importlib import resources
 
     if not resources.files("netweave").joinpath(STATIC).is_file():
-        raise UsageError("the front end is not built: 'make frontend' builds it (it needs Node 20)")
+        raise UsageError(
+            "the front end is not built; run 'make frontend' in the clone of the repository (it needs Node "
+            "20) and, if you installed Netweave from it, install it again"
+        )
     if host not in LOOPBACK and host != "::1" and not options.hosts:
         raise UsageError(
             f"{host} can be reached from other machines: set their host names for it in "
