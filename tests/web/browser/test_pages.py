@@ -80,6 +80,18 @@ def test_what_is_no_net_says_so_and_can_be_removed(page, tmp_path):
     playwright.expect(page.get_by_text("Waiting for the files of net A.")).to_be_visible()
 
 
+def test_the_list_names_a_file_as_it_is_called(page, tmp_path):
+    (tmp_path / "typo.prototxt").write_text("layer {{")
+    page.goto("/")
+    front(page).set_input_files(tmp_path / "typo.prototxt")
+    playwright.expect(side(page, "A")).to_contain_text("typo.prototxt:")
+    page.goto("/nets/")
+    error = page.locator(".card-row p").first
+    playwright.expect(error).to_contain_text("typo.prototxt:")
+    drawn = "p => [p, '::first-letter'].map((part, n) => getComputedStyle(p, n ? part : null).textTransform)"
+    assert error.evaluate(drawn) == ["none", "none"]
+
+
 def test_sizes_that_are_missing_are_asked_for_and_typed(page, bench, tmp_path):
     from netweave.web.samples import samples
 
