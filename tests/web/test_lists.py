@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from netweave.graph.wording import bytes_text
 from netweave.web.models import Comparison, Net, State
 
 
@@ -15,3 +18,15 @@ def test_errors_begin_with_the_name_of_the_file_and_sentences_with_a_capital(vis
     assert "<p>port.py: contains code</p>" in owner.open("/comparisons/").content.decode()
     Net.objects.update(state=State.FAILED, error="typo.prototxt: line 1")
     assert "<p>typo.prototxt: line 1</p>" in owner.open("/nets/").content.decode()
+
+
+def test_sizes_are_written_as_on_the_command_line(visitor, choose):
+    choose(max_total_mb=10, max_file_mb=2)
+    owner = visitor()
+    key = owner.make_net(**{"a.prototxt": b"#" * 102_450})
+    assert bytes_text(102_450) == "102 kB"
+    page = owner.open("/nets/").content.decode()
+    assert "102 kB of 10.5 MB taken" in page
+    assert "1 file, 102 kB ·" in page
+    assert re.search(r"a\.prototxt <span[^>]*>102 kB</span>", owner.open(f"/nets/{key}/").content.decode())
+    assert "at most 2.10 MB; all your files together, 10.5 MB" in owner.open("/help/").content.decode()

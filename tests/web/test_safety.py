@@ -295,7 +295,7 @@ def test_a_file_that_is_too_large_is_refused_also_when_it_does_not_say_so(visito
     net = owner.make_net()
     refused = owner.upload(net, "a.onnx", b"x" * (1 << 20 | 1))
     assert refused.status_code == 422
-    assert "larger than 1 MiB" in refused.json()["detail"]
+    assert "larger than 1.05 MB" in refused.json()["detail"]
     assert not File.objects.exists()
 
 
@@ -314,7 +314,7 @@ def test_all_files_of_one_user_have_a_limit(visitor, choose):
     net = owner.make_net(**{"a.onnx": b"x" * 700_000})
     refused = owner.upload(net, "b.onnx", b"x" * 700_000)
     assert refused.status_code == 422
-    assert "only 0 MB are left" in refused.json()["detail"]
+    assert "only 349 kB are left of your 1.05 MB" in refused.json()["detail"]
     assert visitor().make_net(**{"b.onnx": b"x" * 700_000})
 
 

@@ -14,15 +14,3 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   made.append(...children);
   return made;
 }
-
-export function sizeText(bytes: number): string {
-  if (bytes < 1000) return `${bytes} bytes`;
-  const units = ["kB", "MB", "GB"];
-  let size = bytes / 1000;
-  let unit = 0;
-  while (size >= 1000 && unit < units.length - 1) {
-    size /= 1000;
-    unit += 1;
-  }
-  return `${size < 10 ? size.toFixed(1) : Math.round(size)} ${units[unit]}`;
-}

@@ -1,7 +1,8 @@
 /** The front door: files of any nets, which the workbench sorts; one net opens, two are compared. */
 
 import { chosenFiles, droppedFiles, folderOf } from "./dropped.ts";
-import { element, sizeText } from "./element.ts";
+import { bytesText } from "../viewer/model/wording.ts";
+import { element } from "./element.ts";
 import { call, type Job, type Net, Refused, unfinished, upload } from "./http.ts";
 
 const POLL_MS = [150, 250, 400, 700, 1000];
@@ -80,7 +81,7 @@ async function bring(files: File[], list: HTMLElement, say: Say): Promise<Net[]>
       "li",
       {},
       element("span", { class: "name", text: file.name, title: file.name }),
-      element("span", { class: "size", text: sizeText(file.size) }),
+      element("span", { class: "size", text: bytesText(file.size) }),
       bar,
     );
     list.append(row);

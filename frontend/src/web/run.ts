@@ -1,6 +1,7 @@
 /** The page of training runs: their curves over each other, figures and checkpoints of the first, live. */
 
-import { element, sizeText } from "./element.ts";
+import { bytesText } from "../viewer/model/wording.ts";
+import { element } from "./element.ts";
 import { type Axis, Chart, type Curve, type Point } from "./chart.ts";
 import { call } from "./http.ts";
 
@@ -112,7 +113,7 @@ function showCheckpoints(section: HTMLElement, files: NonNullable<Answer["checkp
       {},
       cell(file.name),
       cell(iteration, true),
-      cell(sizeText(file.num_bytes), true),
+      cell(bytesText(file.num_bytes), true),
       cell(new Date(file.modified).toLocaleString()),
     );
   });

@@ -1,7 +1,8 @@
 /** One of the two places for files: what is dropped is uploaded and read, and the place says what it is. */
 
 import { chosenFiles, droppedFiles } from "./dropped.ts";
-import { element, sizeText } from "./element.ts";
+import { bytesText } from "../viewer/model/wording.ts";
+import { element } from "./element.ts";
 import { call, type Facts, type Net, Refused, unfinished, upload } from "./http.ts";
 
 const POLL_MS = [150, 250, 400, 700, 1000];
@@ -108,7 +109,7 @@ export class Side {
       "li",
       {},
       element("span", { class: "name", text: name, title: name }),
-      element("span", { class: "size", text: sizeText(bytes) }),
+      element("span", { class: "size", text: bytesText(bytes) }),
       ...(bar ? [bar] : []),
       remove,
     );

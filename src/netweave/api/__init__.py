@@ -43,6 +43,7 @@ from netweave.files.protections import protections
 from netweave.fixes import Mended
 from netweave.formats import format_text
 from netweave.graph import Graph
+from netweave.graph.wording import bytes_text
 from netweave.job import Job
 from netweave.parallel.devices import Context, cpu, device, gpu
 
@@ -65,6 +66,7 @@ __all__ = [
     "Verdict",
     "ZooNet",
     "bisect",
+    "bytes_text",
     "compare",
     "compare_all",
     "convert_and_verify",

@@ -53,7 +53,7 @@ def test_a_run_is_followed_without_reloading(page, writer, runs):
     expect(page.get_by_role("img", name="objective")).to_have_attribute(
         "aria-label", "objective: train 0.125 at iteration 7"
     )
-    expect(page.get_by_role("row", name="net_iter_7.caffemodel")).to_contain_text("4.0 kB")
+    expect(page.get_by_role("row", name="net_iter_7.caffemodel")).to_contain_text("4.00 kB")
     assert page.evaluate("window.before")
 
 

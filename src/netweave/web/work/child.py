@@ -297,6 +297,6 @@ def _without_folders(text: str, folder: Path) -> str:
 
 def _too_large(request: Request) -> str:
     return (
-        f"needs more than the {request.memory_bytes >> 20:,} MiB of memory that this workbench allows; "
+        f"needs more than the {api.bytes_text(request.memory_bytes)} of memory that this workbench allows; "
         "use the command line for it, on a machine that has more"
     )

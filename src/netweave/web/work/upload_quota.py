@@ -21,6 +21,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
+from netweave import api
 from netweave.web.models import File, Net, OwnInput, Upload, Workspace
 from netweave.web.work import storage
 
@@ -194,10 +195,10 @@ class KeepAlive:
 def too_large(name: str, limit: int, options: Options) -> str:
     """Return the message for a file that has no room."""
     if limit < options.max_file_mb << 20:
-        return (
-            f"{name}: only {limit / 1e6:,.0f} MB are left of your {options.max_total_mb:,} MiB; delete nets"
-        )
-    return f"{name}: is larger than {options.max_file_mb:,} MiB, the most that this workbench takes"
+        total = api.bytes_text(options.max_total_mb << 20)
+        return f"{name}: only {api.bytes_text(limit)} are left of your {total}; delete nets"
+    most = api.bytes_text(options.max_file_mb << 20)
+    return f"{name}: is larger than {most}, the most that this workbench takes"
 
 
 def taken_bytes(workspace: uuid.UUID) -> int:
