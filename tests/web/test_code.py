@@ -53,6 +53,7 @@ def test_one_button_allows_code_from_then_on(visitor, requests):
     second = owner.make_net(**{"other.py": SCRIPT})
     read(second)
     assert [request.code for request in requests] == [False, True, True]
+    assert requests[0].asks_for_code
 
 
 def test_a_page_of_another_site_cannot_press_the_button(visitor):
@@ -76,6 +77,7 @@ def test_where_others_come_it_is_the_operators_choice(visitor, choose, requests,
     assert not may_read_code(workspace), "what one allowed for oneself does not hold for others"
     read(key)
     assert not requests[-1].code
+    assert not requests[-1].asks_for_code
     choose(code=True)
     assert may_read_code(workspace)
 

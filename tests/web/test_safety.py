@@ -44,7 +44,7 @@ NET = b"""name: 'x' layer { name: 'd' type: 'Input' top: 'd' input_param { shape
 layer { name: 'r' type: 'ReLU' bottom: 'd' top: 'r' }"""
 
 
-def read(folder: Path, code: bool = False, entry: str = "", **files: bytes):
+def read(folder: Path, code: bool = False, entry: str = "", asks_for_code: bool = False, **files: bytes):
     """Read a net as a child does; return the last word and the facts."""
     (folder / "net").mkdir()
     for name, content in files.items():
@@ -56,6 +56,7 @@ def read(folder: Path, code: bool = False, entry: str = "", **files: bytes):
         entries=(entry,),
         settings={},
         code=code,
+        asks_for_code=asks_for_code,
         memory_bytes=1 << 33,
         unpacked_bytes=1 << 20,
     )
@@ -183,6 +184,15 @@ def test_code_is_refused_and_not_run(tmp_path, package, base, title):
     assert f"contains code ({title}), which is not allowed here" in last[1]
     assert facts is None
     assert not witness.exists()
+
+
+def test_where_a_button_allows_code_the_error_names_it(tmp_path):
+    last, _ = read(
+        tmp_path, asks_for_code=True, **{"port.py": b"import torch\nclass Net(torch.nn.Module): pass\n"}
+    )
+    text = "port.py: contains code (PyTorch), which you have not allowed yet: press Read files with code, "
+    assert last[:2] == ("failed", f"{text}or export the net to ONNX")
+    assert last[2]["needs_code"]
 
 
 @pytest.mark.slow

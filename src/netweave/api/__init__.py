@@ -41,13 +41,14 @@ from netweave.comparison import (
 from netweave.data.preprocessing import Preprocessing
 from netweave.files.protections import protections
 from netweave.fixes import Mended
-from netweave.formats import format_text
+from netweave.formats import CODE_NOT_ALLOWED, format_text
 from netweave.graph import Graph
 from netweave.graph.wording import bytes_text
 from netweave.job import Job
 from netweave.parallel.devices import Context, cpu, device, gpu
 
 __all__ = [
+    "CODE_NOT_ALLOWED",
     "OUTPUT_TOLERANCE",
     "AnchorResult",
     "CharacterModel",

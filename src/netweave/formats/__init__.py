@@ -8,6 +8,7 @@ in the row too (``jobs``), and read by a module ``job`` with ``is_job(path) -> b
 """
 
 from netweave.formats.table import (
+    CODE_NOT_ALLOWED,
     FORMATS,
     Format,
     find_format,
@@ -19,6 +20,7 @@ from netweave.formats.table import (
 )
 
 __all__ = [
+    "CODE_NOT_ALLOWED",
     "FORMATS",
     "Format",
     "find_format",

@@ -269,6 +269,10 @@ def find_written(path: Path, to: str | None = None) -> Format:
     raise UsageError(f"cannot write {str(path)!r}: unknown file name for a net, expected {known}")
 
 
+CODE_NOT_ALLOWED = "which is not allowed here; export the net to ONNX and use that file"
+"""How the message ends for code that the caller does not allow."""
+
+
 def read(source: Source) -> Graph:
     """Read a net.
 
@@ -278,8 +282,7 @@ def read(source: Source) -> Graph:
     row = find_format(source)
     if source.net.name.endswith(row.code) and not source.code:
         raise CodeError(
-            f"contains code ({row.title}), which is not allowed here; export the net to ONNX and use that "
-            "file",
+            f"contains code ({row.title}), {CODE_NOT_ALLOWED}",
             place=str(source.net),
         )
     with collector_at_rest():

@@ -107,6 +107,11 @@ class Options:
         """Whether the workbench is one person's, on their own machine (decision 0148)."""
         return not self.has_accounts and not self.hosts
 
+    @property
+    def asks_for_code(self) -> bool:
+        """Whether a button of the pages allows files that are code (decision 0181)."""
+        return self.is_personal and not self.code
+
 
 def default_data() -> Path:
     """Return the data folder of a user who names none."""

@@ -60,6 +60,8 @@ def test_one_button_allows_code_on_ones_own_machine(chromium, tmp_path):
         page.get_by_label("Files of one net or more", exact=True).set_input_files(script)
         side = page.get_by_role("region", name="Net A")
         expect(side).to_contain_text("contains code (PyTorch)", timeout=60_000)
+        expect(side).to_contain_text("press Read files with code, or export the net to ONNX")
+        expect(side).not_to_contain_text("not allowed here")
         side.get_by_role("button", name="Read files with code").press("Enter")
         expect(side).to_contain_text("Reading the net", timeout=60_000)
         expect(side).not_to_contain_text("Reading the net", timeout=120_000)

@@ -26,7 +26,7 @@ def workbench(request: HttpRequest) -> dict[str, Any]:
     """Return what every template may use."""
     options = settings.OPTIONS
     # on one's own machine a page may ask for the model class before code is allowed
-    return {"options": options, "asks_for_code": options.is_personal and not options.code}
+    return {"options": options, "asks_for_code": options.asks_for_code}
 
 
 def owned(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:

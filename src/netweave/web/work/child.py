@@ -37,6 +37,9 @@ MAX_FIXES = 100
 TIMED_PASSES = 3
 """Forward passes that the time of layers is the mean of, after one to warm up."""
 
+ALLOW_CODE = "which you have not allowed yet: press Read files with code, or export the net to ONNX"
+"""How a message about code ends where a button of the pages allows it."""
+
 MAX_OPEN_FILE_BYTES = 8 << 30
 
 NET, RESULT, DOCUMENT, FACTS = "net.json", "result.json", "document.json", "facts.json"
@@ -57,6 +60,7 @@ class Request:
         settings: Of the comparison (``web.choices``).
         own_input: The file of inputs to run on; None for drawn ones.
         code: Whether files that are code may be read.
+        asks_for_code: Whether a button of the pages allows them.
         memory_bytes: Memory that it may take.
         unpacked_bytes: What an uploaded archive may unpack to.
     """
@@ -68,6 +72,7 @@ class Request:
     settings: Mapping[str, Any]
     own_input: Path | None = None
     code: bool
+    asks_for_code: bool = False
     memory_bytes: int
     unpacked_bytes: int
 
@@ -98,11 +103,11 @@ def answer(request: Request, told: Connection) -> None:
         told.send(("done", ""))
     except NetweaveError as error:
         text = str(error).replace("--input-shape ", "")  # a page has a field for them, not an option
+        needs_code = isinstance(error, CodeError) and not request.code
+        if needs_code and request.asks_for_code:
+            text = text.replace(api.CODE_NOT_ALLOWED, ALLOW_CODE)
         open_inputs = error.open_inputs if isinstance(error, SourceError) else ()
-        facts = {
-            "open_inputs": list(open_inputs),
-            "needs_code": isinstance(error, CodeError) and not request.code,
-        }
+        facts = {"open_inputs": list(open_inputs), "needs_code": needs_code}
         told.send(("failed", _without_folders(text, request.folder), facts))
     except MemoryError:
         told.send(("failed", _too_large(request)))

@@ -155,6 +155,7 @@ def _run(
         settings=chosen,
         own_input=own_input,
         code=may_read_code(job.workspace),
+        asks_for_code=options.asks_for_code,
         memory_bytes=options.max_memory_mb << 20,
         unpacked_bytes=options.max_file_mb << 20,
     )
