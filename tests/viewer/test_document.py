@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,6 +45,17 @@ def test_groups_refer_to_the_nodes_and_layers_of_the_comparison(port, document):
         assert row["status"] == group.status.name
         if group.finding:
             assert document["findings"][row["finding"]]["cause"] == group.finding.cause
+
+
+def test_the_reason_beneath_a_fix_does_not_repeat_it(port):
+    """Of a fix by hand; beside all fixes, where it does not stand yet, it is told whole."""
+    group = next(group for group in port.groups if group.finding)
+    finding = replace(group.finding, fix="remove res3, which A has not", edits=(), latent=False)
+    document = comparison_document(replace(port, groups=(replace(group, finding=finding),)))
+    assert document["findings"][0]["fix"] == finding.fix
+    reason = "the fix is more than a setting; do it by hand"
+    assert document["findings"][0]["patch"]["why"] == reason
+    assert document["patch"]["why"] == f"{reason}: {finding.fix}"
 
 
 ENTRIES = st.one_of(st.none(), st.text(max_size=2), st.tuples(st.integers(0, 3)))

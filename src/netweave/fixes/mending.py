@@ -53,6 +53,12 @@ class Refusal:
     finding: Finding
     why: str
 
+    @property
+    def reason(self) -> str:
+        """Why not, without the text of the fix: for a place where that stands already."""
+        fix = self.finding.fix
+        return self.why.removesuffix(f": {fix}") if fix else self.why
+
 
 @dataclass(frozen=True, slots=True)
 class Mended:

@@ -74,7 +74,9 @@ def _patch_json(
 ) -> Json | None:
     """Return the change of B's text that fixes findings, or why there is none; None without one."""
     mended = mend(comparison, findings)
-    why = "; ".join(dict.fromkeys(short(refusal.why) for refusal in mended.refused))
+    # what is said of one finding stands beneath its fix
+    reasons = [refusal.why if findings is None else refusal.reason for refusal in mended.refused]
+    why = "; ".join(dict.fromkeys(map(short, reasons)))
     if not mended.after and not why:
         return None
     return {"diff": mended.diff, "why": why, "files": [Path(file).name for file in mended.after]}
