@@ -30,3 +30,15 @@ def test_sizes_are_written_as_on_the_command_line(visitor, choose):
     assert "1 file, 102 kB ·" in page
     assert re.search(r"a\.prototxt <span[^>]*>102 kB</span>", owner.open(f"/nets/{key}/").content.decode())
     assert "at most 2.10 MB; all your files together, 10.5 MB" in owner.open("/help/").content.decode()
+
+
+def test_a_drop_of_which_no_file_is_kept_is_not_listed(visitor):
+    owner = visitor()
+    net = owner.call("POST", "/nets", {}).json()["id"]
+    refused = owner.upload(net, "empty.onnx", b"")
+    assert (refused.status_code, refused.json()["detail"]) == (422, "empty.onnx: the file is empty")
+    page = owner.open("/nets/").content.decode()
+    assert "without a name" not in page
+    assert "No nets yet" in page
+    owner.upload(net, "a.prototxt", b"name: 'x'")
+    assert f"/nets/{net}/" in owner.open("/nets/").content.decode()

@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from netweave.web import nets
-from netweave.web.models import Net
+from netweave.web.models import Net, State
 from netweave.web.pages.shared import owned
 from netweave.web.work import storage, upload_quota
 
@@ -45,7 +45,8 @@ def _own(owner: Workspace | None, key: UUID) -> Net:
 def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show the visitor's nets, also those that were never compared, and what they take of the quota."""
     words = request.GET.get("q", "").strip()[:100]
-    found = Net.objects.filter(workspace=owner) if owner else Net.objects.none()
+    # without files it is no net yet: an upload was refused, or has just begun (``work.leftovers``)
+    found = Net.objects.filter(workspace=owner).exclude(state=State.EMPTY) if owner else Net.objects.none()
     for word in words.split():
         found = found.filter(name__icontains=word)
     rows = found.annotate(num_bytes=Sum("files__num_bytes"), num_files=Count("files")).order_by("-created")
