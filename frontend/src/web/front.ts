@@ -97,7 +97,18 @@ async function bring(files: File[], list: HTMLElement, say: Say): Promise<Net[]>
   for (const names of sorted)
     for (const name of names)
       rows.get(name)?.append(element("span", { class: "belongs", text: `→ ${names[0]}` }));
-  return [first, ...(await Promise.all((first.facts.split ?? []).map(settled)))];
+  return inGivenOrder([first, ...(await Promise.all((first.facts.split ?? []).map(settled)))], files);
+}
+
+/** Nets in the order in which the user gave their files: the workbench reads small files first. */
+export function inGivenOrder(nets: Net[], files: { name: string }[]): Net[] {
+  const given = files.map(({ name }) => name.normalize("NFC"));
+  const place = ({ files: own }: Net): number =>
+    Math.min(...own.map(({ name }) => given.indexOf(name)).map((at) => (at < 0 ? given.length : at)));
+  return nets
+    .map((net) => ({ net, at: place(net) }))
+    .sort((one, other) => one.at - other.at)
+    .map(({ net }) => net);
 }
 
 /** Returns a net once it is read, or cannot be. */
@@ -114,8 +125,14 @@ async function lead(nets: Net[], places: Places, say: Say): Promise<void> {
   const failed = nets.filter((net) => net.state !== "done");
   const [first, second] = [...places.ready(), ...nets];
   if (failed.length === 1 && nets.length === 1) {
-    say("bad", "This net cannot be read as it is; see below why, and add what is missing.");
-    return places.show(failed[0] as Net);
+    const net = failed[0] as Net;
+    // of other nets the reason says whether anything can be added
+    const isOpen = Boolean(net.facts.open_inputs?.length);
+    say(
+      "bad",
+      `This net cannot be read as it is; see below why${isOpen ? ", and add what is missing" : ""}.`,
+    );
+    return places.show(net);
   }
   if (!failed.length && first && second && places.ready().length + nets.length === 2) {
     const job = await call<Job>("POST", "/api/comparisons", { a: first.id, b: second.id });

@@ -42,6 +42,16 @@ def kept(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in chosen.items() if value not in (None, "", [], {}, False)}
 
 
+def swapped(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was chosen for the two nets the other way round; layers keep their names.
+
+    >>> swapped({"seed": 1, "input_shapes_a": {"data": [1, 2]}})
+    {'seed': 1, 'input_shapes_b': {'data': [1, 2]}}
+    """
+    other = {"input_shapes_a": "input_shapes_b", "input_shapes_b": "input_shapes_a"}
+    return {other.get(key, key): value for key, value in chosen.items()}
+
+
 def rows(comparison: Comparison) -> list[tuple[str, str]]:
     """Return what was chosen, as labels and texts; empty for a comparison with the usual settings."""
     found = [

@@ -113,6 +113,19 @@ def apply_fix(comparison: Comparison, finding: int | None) -> Comparison:
     return start(a, mended, chosen=comparison.settings, own_input=comparison.own_input)
 
 
+def swap(comparison: Comparison) -> Comparison:
+    """Compare the two nets of a comparison again, with the other one as the original.
+
+    Raises:
+        RefusedError: A net was deleted or cannot be read, or too many comparisons wait.
+        TooManyError: Too many comparisons were started in a minute.
+    """
+    a, b = comparison.net_a, comparison.net_b
+    if a is None or b is None:
+        raise RefusedError("a net of this comparison was deleted; upload it again")
+    return start(b, a, chosen=choices.swapped(comparison.settings), own_input=comparison.own_input)
+
+
 def rename(comparison: Comparison, name: str) -> None:
     """Give a comparison another name; an empty one leaves it."""
     comparison.name = name.strip()[:200] or comparison.name

@@ -15,6 +15,7 @@ urlpatterns = [
     path("comparisons/<uuid:key>/rename/", comparisons.rename, name="rename-comparison"),
     path("comparisons/<uuid:key>/delete/", comparisons.delete, name="delete-comparison"),
     path("comparisons/<uuid:key>/cancel/", comparisons.cancel, name="cancel-comparison"),
+    path("comparisons/<uuid:key>/swap/", comparisons.swap, name="swap-comparison"),
     path("comparisons/<uuid:key>/share/", comparisons.share, name="share-comparison"),
     path("shared/<str:secret>/", comparisons.shared, name="shared"),
     path("shared/<str:secret>/document", comparisons.shared_document, name="shared-document"),

@@ -259,6 +259,26 @@ def test_two_nets_in_one_drop_are_sorted_and_compared_and_the_rest_is_told(page,
     playwright.expect(page.locator(".card-row .name")).to_have_text(["det1-symbol.json", "det1.prototxt"])
 
 
+def test_of_two_nets_in_one_drop_the_first_is_the_original_until_they_are_swapped(page, tmp_path):
+    """Though the second is smaller, and read first."""
+    net = (
+        "name: 'x' input: 'd' input_shape { dim: 1 dim: 2 } "
+        "layer { name: 'r' type: 'ReLU' bottom: 'd' top: 'r' }"
+    )
+    (tmp_path / "original.prototxt").write_text(f"# as it was published\n{net}")
+    (tmp_path / "copy.prototxt").write_text(net)
+    page.goto("/")
+    front(page).set_input_files([tmp_path / "original.prototxt", tmp_path / "copy.prototxt"])
+    page.wait_for_url("**/comparisons/**")
+    page.wait_for_selector(VIEWER)
+    heading = page.locator(".heading h1")
+    playwright.expect(heading).to_have_text("original.prototxt against copy.prototxt")
+    page.locator("summary", has_text="Nets").click()
+    page.get_by_role("button", name="Swap A and B").click()
+    playwright.expect(heading).to_have_text("copy.prototxt against original.prototxt")
+    page.wait_for_selector(VIEWER)
+
+
 def test_a_net_that_was_never_compared_is_renamed_downloaded_and_deleted(page, tmp_path):
     (tmp_path / "模型.prototxt").write_text(
         "name: 'x' input: 'd' input_shape { dim: 1 dim: 2 } "

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from netweave.web import choices, comparisons, rerun
 from netweave.web.http.documents import document_response
 from netweave.web.models import Comparison, State
+from netweave.web.nets import RefusedError
 from netweave.web.options import LOOPBACK
 from netweave.web.pages.shared import owned
 from netweave.web.work import leases, storage
@@ -112,6 +113,19 @@ def cancel(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResp
     found = _own(owner, key)
     leases.cancel(found)
     return redirect("comparison", found.pk)
+
+
+@require_POST
+@owned
+def swap(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
+    """Compare again with the two nets in each other's place."""
+    found = _own(owner, key)
+    try:
+        made = comparisons.swap(found)
+    except RefusedError as error:
+        messages.error(request, str(error))
+        return redirect("comparison", found.pk)
+    return redirect("comparison", made.pk)
 
 
 @require_POST
