@@ -301,7 +301,7 @@ def test_a_net_that_was_never_compared_is_renamed_downloaded_and_deleted(page, t
     row.get_by_text("Delete").first.click()
     page.get_by_role("button", name="Delete it").click()
     playwright.expect(page.get_by_text("No nets yet")).to_be_visible()
-    playwright.expect(page.get_by_text("0 bytes of")).to_be_visible()
+    playwright.expect(page.get_by_text("0 B of 17.2 GB taken")).to_be_visible()
 
 
 def test_sizes_without_a_name_are_for_the_only_input_and_wrong_ones_are_explained(page, tmp_path):
