@@ -7,9 +7,10 @@ import { call, type Job, type Net, Refused, unfinished, upload } from "./http.ts
 
 const POLL_MS = [150, 250, 400, 700, 1000];
 
-/** Nets that stand in the two places below, and what takes a net that cannot be opened as it is. */
+/** The two places below: what stands there besides nets that came, and what takes one that cannot be opened. */
 export interface Places {
-  ready: () => Net[];
+  /** Nets that came, in the places that are free, with those that stand in the other ones; A's is first. */
+  filled: (nets: Net[]) => Net[];
   show: (net: Net) => void;
 }
 
@@ -123,7 +124,7 @@ async function settled(id: string): Promise<Net> {
 /** Goes on with the nets that came: to the one, to the comparison of two, or to the list. */
 async function lead(nets: Net[], places: Places, say: Say): Promise<void> {
   const failed = nets.filter((net) => net.state !== "done");
-  const [first, second] = [...places.ready(), ...nets];
+  const [first, second, ...more] = places.filled(nets);
   if (failed.length === 1 && nets.length === 1) {
     const net = failed[0] as Net;
     // of other nets the reason says whether anything can be added
@@ -134,7 +135,7 @@ async function lead(nets: Net[], places: Places, say: Say): Promise<void> {
     );
     return places.show(net);
   }
-  if (!failed.length && first && second && places.ready().length + nets.length === 2) {
+  if (!failed.length && first && second && !more.length) {
     const job = await call<Job>("POST", "/api/comparisons", { a: first.id, b: second.id });
     return location.assign(job.page);
   }

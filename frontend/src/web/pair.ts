@@ -63,7 +63,11 @@ export function startPair(form: HTMLFormElement): void {
   const front = document.querySelector<HTMLElement>("#front");
   if (front)
     startFront(front, {
-      ready: () => sides.flatMap((side) => (side.ready && side.net ? [side.net] : [])),
+      filled: (nets) => {
+        const free = [...nets];
+        const placed = sides.flatMap((side) => (side.ready && side.net ? [side.net] : free.splice(0, 1)));
+        return [...placed, ...free];
+      },
       show: (net) => sides.find((side) => !side.net)?.show(net),
     });
 

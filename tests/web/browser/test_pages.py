@@ -279,6 +279,22 @@ def test_of_two_nets_in_one_drop_the_first_is_the_original_until_they_are_swappe
     page.wait_for_selector(VIEWER)
 
 
+def test_a_net_that_is_dropped_is_the_original_of_one_that_stands_on_the_right(page, tmp_path):
+    net = (
+        "name: 'x' input: 'd' input_shape { dim: 1 dim: 2 } "
+        "layer { name: 'r' type: 'ReLU' bottom: 'd' top: 'r' }"
+    )
+    for name in ("port.prototxt", "original.prototxt"):
+        (tmp_path / name).write_text(net)
+    page.goto("/")
+    drop(page, "B", tmp_path / "port.prototxt")
+    playwright.expect(side(page, "B")).to_contain_text("Caffe net, recognised")
+    front(page).set_input_files(tmp_path / "original.prototxt")
+    page.wait_for_url("**/comparisons/**")
+    playwright.expect(page.locator(".heading h1")).to_have_text("original.prototxt against port.prototxt")
+    page.wait_for_selector(VIEWER)
+
+
 def test_a_net_that_was_never_compared_is_renamed_downloaded_and_deleted(page, tmp_path):
     (tmp_path / "模型.prototxt").write_text(
         "name: 'x' input: 'd' input_shape { dim: 1 dim: 2 } "
