@@ -32,6 +32,27 @@ def imports_package(head: bytes, *packages: str) -> bool:
     return re.search(rb"^[ \t]*(import|from)[ \t]+(" + names + rb")\b", head, re.MULTILINE) is not None
 
 
+_LOADER = re.compile(
+    rb'^WEIGHTS = Path\(__file__\)\.with_suffix\("(\.\w+)"\)$'
+    rb".*?^def load\(path=WEIGHTS\):$.*?^    net = (\w+)\(\)$",
+    re.MULTILINE | re.DOTALL,
+)
+"""How code that Netweave writes loads its weights, and what it calls to construct the net."""
+
+
+def weights_of_written(net: Path) -> tuple[Path, str] | None:
+    """Return the weights of code that Netweave wrote, if they lie beside it, and what constructs the net.
+
+    Other code gets None: a file of arrays beside it may belong to something else, and its names need not fit.
+    """
+    with net.open("rb") as file:
+        found = _LOADER.search(file.read(MAX_CODE_BYTES))
+    if found is None:
+        return None
+    weights = net.with_suffix(found[1].decode())
+    return (weights, found[2].decode()) if is_file(weights) else None
+
+
 def files_in_arguments(source: Source) -> dict[str, Path]:
     """Return the files that the arguments of a factory name, by the texts that name them.
 

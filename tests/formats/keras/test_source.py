@@ -203,6 +203,19 @@ def test_a_port_is_read_again_and_proven_equal(tmp_path):
 
 @pytest.mark.slow
 @needs_keras
+def test_a_port_has_the_weights_beside_it(tmp_path):
+    net = residuals(tmp_path, 8, 8)
+    netweave.save(net, tmp_path / "port.py", to="keras", random_weights=True)
+    found = netweave.compare(netweave.load(tmp_path / "port.py:load"), tmp_path / "port.py")
+    assert found.equal
+    assert found.b.files == (str(tmp_path / "port.py"), str(tmp_path / "port.npz"))
+    (tmp_path / "port.npz").unlink()
+    with pytest.raises(UsageError, match=r"\(build, load\), expected one: name it"):
+        netweave.load(tmp_path / "port.py")
+
+
+@pytest.mark.slow
+@needs_keras
 def test_code_that_fails_is_told_by_its_line(tmp_path):
     (tmp_path / "bad.py").write_text(
         "import keras\n\n\ndef build():\n    return keras.Input((0, -1)) + nothing\n"

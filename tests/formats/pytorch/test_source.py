@@ -15,6 +15,7 @@ import netweave
 from netweave import api
 from netweave.errors import UnsupportedError, UsageError
 from netweave.files.source_code.naming import class_name, identifier
+from netweave.graph.stored import stored_arrays
 from tests.formats.darknet.test_layers import NETS, written
 from tests.hostile.nets import nets
 
@@ -227,6 +228,27 @@ def test_the_source_needs_torch_alone_and_passes_ruff(tmp_path):
     subprocess.run(
         [sys.executable, "-m", "ruff", "check", "--isolated", "written.py"], cwd=tmp_path, check=True
     )
+
+
+@pytest.mark.parametrize("name", ["written.py", "written.py:Written", "written.py:load"])
+def test_a_port_has_the_weights_beside_it(name, tmp_path):
+    net = prototxt(tmp_path, blocks(4, 4, 4))
+    netweave.save(net, tmp_path / "written.py", random_weights=True)
+    port = netweave.load(tmp_path / name)
+    assert port.files == (str(tmp_path / "written.py"), str(tmp_path / "written.safetensors"))
+    held = imported(tmp_path / "written.py").load().state_dict()
+    assert not port.initial
+    for key, array in stored_arrays(port).items():
+        np.testing.assert_array_equal(array, held[key].numpy())
+
+
+def test_other_code_takes_no_weights_that_are_not_named(tmp_path):
+    netweave.save(prototxt(tmp_path, blocks(4, 4)), tmp_path / "written.py", random_weights=True)
+    source = (tmp_path / "written.py").read_text()
+    (tmp_path / "written.py").write_text(source[: source.index("WEIGHTS =")])
+    port = netweave.load(f"{tmp_path / 'written.py'}:Written")
+    assert port.files == (str(tmp_path / "written.py"),)
+    assert any("no weights were named" in note for note in port.notes)
 
 
 @pytest.mark.slow

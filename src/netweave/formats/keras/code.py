@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
-from netweave.files.code_reader import MAX_CODE_BYTES, imports_package, run_reader
+from netweave.files.code_reader import MAX_CODE_BYTES, imports_package, run_reader, weights_of_written
 from netweave.graph import LayerTable, Origin
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ def is_code(path: Path) -> bool:
 def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
     """Read the model that a file makes.
 
+    Of the two functions of a port that Netweave wrote, the one that loads its weights is called, if these lie
+    beside it under its name and no function is named.
+
     Args:
         source: The file; its weights, if they are in another one, lie beside it.
         read: Reads a model that is saved.
@@ -50,6 +53,8 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
             "or save the model with model.save, and give Netweave that file",
             place=place,
         )
+    if source.entry is None and weights_of_written(source.net) is not None:
+        source = replace(source, entry="load")
     beside = [
         path
         for suffix in (".npz", ".weights.h5", ".h5")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UnsupportedError, UsageError
-from netweave.files.code_reader import run_reader
+from netweave.files.code_reader import run_reader, weights_of_written
 from netweave.files.json_text import read_json
 from netweave.files.model_imports import Imports, imports_of
 from netweave.formats.pytorch.exported import Tables, read_exported
@@ -30,6 +30,9 @@ CHILD = Path(__file__).with_name("child.py")
 def read(source: Source) -> Graph:
     """Read a model's code with its weights, an exported program or TorchScript, in a child process.
 
+    Code that Netweave wrote gets the weights that lie beside it under its name, unless others are named.
+    Other code gets only weights that are named.
+
     Raises:
         SourceError: The files cannot be read, their code fails, or may not run.
         UsageError: Sizes or the factory are missing, or something is named that is not there.
@@ -43,6 +46,8 @@ def read(source: Source) -> Graph:
     if source.weights is not None and kind not in {Kind.CODE, Kind.FOLDER}:
         raise UsageError(f"{place} contains its weights; do not give {str(source.weights)!r}")
     _need_torch(place)
+    if source.weights is None and kind is Kind.CODE:
+        source = _with_own_weights(source)
     files = [source.net, *([source.weights] if source.weights else [])]
     imports = _imports(source) if kind is Kind.CODE else Imports("", (), (), ())
     beside = imports.places(source.net.resolve(), place)
@@ -69,6 +74,14 @@ def read(source: Source) -> Graph:
         graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
         graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
     return graph
+
+
+def _with_own_weights(source: Source) -> Source:
+    """Return the source with the weights beside it, if it is code that Netweave wrote and no part of it."""
+    written = weights_of_written(source.net)
+    if written is None or source.entry not in {None, "load", written[1]}:
+        return source
+    return replace(source, weights=written[0], entry=source.entry or written[1])
 
 
 def _imports(source: Source) -> Imports:
