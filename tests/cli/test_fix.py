@@ -44,9 +44,12 @@ def test_a_patch_is_printed_and_applies(pair, capsys):
 def test_a_copy_is_written_and_compared(pair, capsys, command):
     before = (pair / NAMES[1]).read_bytes()
     assert main([command[0], *NAMES, command[1], "mended-symbol.json"]) == 0
-    assert "= identical" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "= identical" in shown
     assert (pair / NAMES[1]).read_bytes() == before
-    assert main(["compare", NAMES[0], "mended-symbol.json,leaves-0000.params"]) == 0
+    again = next(line for line in shown.splitlines() if "compared again as" in line).split()[-1]
+    assert again == "mended-symbol.json,leaves-0000.params"
+    assert main(["compare", NAMES[0], again]) == 0
 
 
 def test_nothing_is_overwritten_unasked(pair, capsys):
@@ -56,6 +59,22 @@ def test_nothing_is_overwritten_unasked(pair, capsys):
     assert (pair / NAMES[1]).read_bytes() == before
     assert main(["fix", *NAMES, "-o", NAMES[1], "--overwrite"]) == 0
     assert main(["compare", *NAMES]) == 0
+
+
+@pytest.mark.parametrize("command", [["fix", "-o"], ["compare", "--fix"]])
+def test_a_file_that_exists_is_told_before_the_nets_are_read(pair, capsys, command):
+    (pair / "mended.py").write_text("kept")
+    assert main([command[0], "missing.prototxt", NAMES[1], command[1], "mended.py"]) == 2
+    assert "mended.py exists; give another name, or overwrite it (--overwrite" in capsys.readouterr().err
+    assert (pair / "mended.py").read_text() == "kept"
+
+
+def test_compare_overwrites_when_asked(pair, capsys):
+    (pair / "mended-symbol.json").write_text("old")
+    assert main(["compare", *NAMES, "--overwrite"]) == 2
+    assert "--fix FILE" in capsys.readouterr().err
+    assert main(["compare", *NAMES, "--fix", "mended-symbol.json", "--overwrite"]) == 0
+    assert "pooling_convention" in (pair / "mended-symbol.json").read_text()
 
 
 def test_a_finding_is_chosen_by_its_number(pair, capsys):

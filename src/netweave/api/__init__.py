@@ -9,7 +9,7 @@ from netweave.api.anchors import AnchorResult, find_anchors
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
-from netweave.api.fixing import FixedPort, fix_port, mend
+from netweave.api.fixing import FixedPort, check_target, fix_port, mend
 from netweave.api.gains import gain_of
 from netweave.api.images import image_input
 from netweave.api.inspecting import load_for_inspection
@@ -68,6 +68,7 @@ __all__ = [
     "ZooNet",
     "bisect",
     "bytes_text",
+    "check_target",
     "compare",
     "compare_all",
     "convert_and_verify",

@@ -27,12 +27,14 @@ class FixedPort:
         mended: The changes, and the fixes that could not be applied.
         comparison: The first net against the mended one; None if that cannot be read or compared.
         problem: Why it cannot; empty if it can.
+        name: How the mended net is given, ``FILE`` or ``FILE,WEIGHTS``: its weights stay where they were.
     """
 
     file: Path
     mended: Mended
     comparison: Comparison | None
     problem: str = ""
+    name: str = ""
 
 
 def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> Mended:
@@ -43,6 +45,18 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
         findings: Those of its findings whose fixes are applied; all that have an effect by default.
     """
     return fixes.mend(comparison, findings)
+
+
+def check_target(target: str | Path, *, overwrite: bool = False) -> Path:
+    """Return the file that a mended net is written to.
+
+    Raises:
+        UsageError: It exists, and is not to be replaced.
+    """
+    target = Path(target)
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} exists; give another name, or overwrite it (--overwrite, overwrite=True)")
+    return target
 
 
 def fix_port(
@@ -74,9 +88,7 @@ def fix_port(
         UsageError: No fix can be applied, the fixes change several files, or the file exists or cannot be
             written.
     """
-    target = Path(target)
-    if target.exists() and not overwrite:
-        raise UsageError(f"{target} exists; give another name, or say that it is to be overwritten")
+    target = check_target(target, overwrite=overwrite)
     mended = fixes.mend(comparison, findings)
     if not mended.after:
         reasons = "; ".join(refusal.why for refusal in mended.refused) or "nothing is to be fixed"
@@ -91,17 +103,12 @@ def fix_port(
         target.write_bytes(text.encode())
     except OSError as error:
         raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    name = _renamed(b, file, target, comparison.b.files)
     try:
-        again = compare(
-            a,
-            _renamed(b, file, target, comparison.b.files),
-            memory=memory,
-            input_shapes=input_shapes,
-            **options,
-        )
+        again = compare(a, name, memory=memory, input_shapes=input_shapes, **options)
     except NetweaveError as error:
-        return FixedPort(target, mended, None, str(error))
-    return FixedPort(target, mended, again)
+        return FixedPort(target, mended, None, str(error), name)
+    return FixedPort(target, mended, again, name=name)
 
 
 def _renamed(net: str, file: str, target: Path, files: Sequence[str]) -> str:

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from netweave.cli.options import Command, everything_option, html_option, json_option, reads_nets
+from netweave.cli.options import (
+    Command,
+    everything_option,
+    html_option,
+    json_option,
+    overwrite_option,
+    reads_nets,
+)
 from netweave.errors import UsageError
 
 
@@ -55,6 +62,7 @@ from netweave.errors import UsageError
     metavar="FILE",
     help="Also write B with the proposed fixes applied to FILE, and compare A with it; see 'netweave fix'.",
 )
+@overwrite_option
 @click.option(
     "--memory",
     metavar="SIZE",
@@ -76,6 +84,7 @@ def compare(
     preprocess_b: str | None,
     tolerance: float | None,
     fix_file: str | None,
+    overwrite: bool,
     memory: str | None,
     profile: bool,
     json_file: str | None,
@@ -97,12 +106,7 @@ def compare(
     from netweave.cli.fix_view import show_fixed
     from netweave.cli.profile_view import show_profile
 
-    if len(nets) < 2:
-        raise UsageError("two nets or more are compared: netweave compare A B")
-    if fix_file and len(nets) > 2:
-        raise UsageError("--fix mends the second of two nets; of more, compare two at a time")
-    if html_file and len(nets) > 2:
-        raise UsageError("--html shows two nets; of more, compare two at a time")
+    _check_call(nets, fix_file, html_file, overwrite=overwrite)
     with working("comparing") as status:
         matrix = api.compare_all(
             nets,
@@ -131,9 +135,29 @@ def compare(
     seconds = matrix.seconds
     if fix_file:
         start = time.perf_counter()
-        fixed = api.fix_port(nets[0], nets[1], comparison, fix_file, memory=memory, **reading)
+        fixed = api.fix_port(
+            nets[0], nets[1], comparison, fix_file, overwrite=overwrite, memory=memory, **reading
+        )
         status_of_all = show_fixed(fixed)
         seconds["apply fixes, compare again"] = time.perf_counter() - start
     if profile:
         show_profile(output_console() if json_file != "-" else PlainConsole(stderr=True), seconds)
     return status_of_all
+
+
+def _check_call(
+    nets: tuple[str, ...], fix_file: str | None, html_file: str | None, *, overwrite: bool
+) -> None:
+    """Refuse what cannot be done, before anything is read."""
+    from netweave import api
+
+    if len(nets) < 2:
+        raise UsageError("two nets or more are compared: netweave compare A B")
+    if fix_file and len(nets) > 2:
+        raise UsageError("--fix mends the second of two nets; of more, compare two at a time")
+    if html_file and len(nets) > 2:
+        raise UsageError("--html shows two nets; of more, compare two at a time")
+    if fix_file:
+        api.check_target(fix_file, overwrite=overwrite)
+    elif overwrite:
+        raise UsageError("--overwrite is about the file of --fix, which is not given: --fix FILE")

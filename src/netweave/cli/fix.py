@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from netweave.cli.options import Command, reads_nets
+from netweave.cli.options import Command, overwrite_option, reads_nets
 from netweave.errors import UsageError
 
 
@@ -24,7 +24,7 @@ from netweave.errors import UsageError
 @click.option(
     "--output", "-o", metavar="FILE", help="Write the mended text of B to FILE, and compare A with it."
 )
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists, also if it is B itself.")
+@overwrite_option
 @click.option(
     "--only",
     "numbers",
@@ -55,6 +55,8 @@ def fix(
     from netweave.cli.console import working
     from netweave.cli.fix_view import show_fixed, show_patch
 
+    if output is not None:
+        api.check_target(output, overwrite=overwrite)
     with working("comparing") as status:
         comparison = api.compare(a, b, progress=status.update, **reading)
         findings = _chosen(comparison, numbers)

@@ -32,6 +32,8 @@ def show_fixed(fixed: FixedPort) -> int:
     _show_refused(fixed.mended)
     applied = len(fixed.mended.applied)
     click.echo(f"{fixed.file}: written with {applied} fix{'' if applied == 1 else 'es'} applied")
+    if "," in fixed.name:
+        click.echo(f"its weights stay where they are; it is compared again as {fixed.name}")
     if fixed.comparison is None:
         click.echo(f"it cannot be compared: {fixed.problem}", err=True)
         return COULD_NOT_READ

@@ -115,6 +115,11 @@ html_option = click.option(
 )
 
 
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace FILE if it exists, also if it is B itself."
+)
+
+
 everything_option = click.option(
     "--all", "everything", is_flag=True, help="Show every layer, not only those near differences."
 )
