@@ -40,16 +40,17 @@ _LOADER = re.compile(
 """How code that Netweave writes loads its weights, and what it calls to construct the net."""
 
 
-def weights_of_written(net: Path) -> tuple[Path, str] | None:
-    """Return the weights of code that Netweave wrote, if they lie beside it, and what constructs the net.
+def weights_of_written(source: Source) -> tuple[Path, str] | None:
+    """Return the weights of code that Netweave wrote, and what constructs the net.
 
-    Other code gets None: a file of arrays beside it may belong to something else, and its names need not fit.
+    The weights are those that the caller names, or those beside the code under its name. Other code gets None:
+    a file of arrays beside it may belong to something else, and its names need not fit.
     """
-    with net.open("rb") as file:
+    with source.net.open("rb") as file:
         found = _LOADER.search(file.read(MAX_CODE_BYTES))
     if found is None:
         return None
-    weights = net.with_suffix(found[1].decode())
+    weights = source.weights or source.net.with_suffix(found[1].decode())
     return (weights, found[2].decode()) if is_file(weights) else None
 
 

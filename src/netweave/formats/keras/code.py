@@ -35,8 +35,8 @@ def is_code(path: Path) -> bool:
 def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
     """Read the model that a file makes.
 
-    Of the two functions of a port that Netweave wrote, the one that loads its weights is called, if these lie
-    beside it under its name and no function is named.
+    Of the two functions of a port that Netweave wrote, the one that loads its weights is called, if no
+    function is named: those that the caller names, or those that lie beside it under its name.
 
     Args:
         source: The file; its weights, if they are in another one, lie beside it.
@@ -53,8 +53,9 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
             "or save the model with model.save, and give Netweave that file",
             place=place,
         )
-    if source.entry is None and weights_of_written(source.net) is not None:
-        source = replace(source, entry="load")
+    written = weights_of_written(source)
+    if source.entry is None and written is not None:
+        source = replace(source, weights=written[0], entry="load", arguments=repr(str(written[0].resolve())))
     beside = [
         path
         for suffix in (".npz", ".weights.h5", ".h5")
@@ -63,7 +64,8 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
     with run_reader(source, CHILD, ["net.keras", "lines.json"], readable=beside) as (saved, lines):
         graph = read(Source(saved, input_shapes=source.input_shapes))
         layers = _at_lines(graph, lines, place=place)
-    return replace(graph, files=(place, *map(str, beside)), layers=layers)
+    used = dict.fromkeys(map(str, [*([source.weights] if source.weights else []), *beside]))
+    return replace(graph, files=(place, *used), layers=layers)
 
 
 def _at_lines(graph: Graph, written: Path, *, place: str) -> LayerTable:

@@ -46,7 +46,7 @@ def read(source: Source) -> Graph:
     if source.weights is not None and kind not in {Kind.CODE, Kind.FOLDER}:
         raise UsageError(f"{place} contains its weights; do not give {str(source.weights)!r}")
     _need_torch(place)
-    if source.weights is None and kind is Kind.CODE:
+    if kind is Kind.CODE:
         source = _with_own_weights(source)
     files = [source.net, *([source.weights] if source.weights else [])]
     imports = _imports(source) if kind is Kind.CODE else Imports("", (), (), ())
@@ -78,7 +78,7 @@ def read(source: Source) -> Graph:
 
 def _with_own_weights(source: Source) -> Source:
     """Return the source with the weights beside it, if it is code that Netweave wrote and no part of it."""
-    written = weights_of_written(source.net)
+    written = weights_of_written(source)
     if written is None or source.entry not in {None, "load", written[1]}:
         return source
     return replace(source, weights=written[0], entry=source.entry or written[1])
