@@ -41,14 +41,18 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """Element types by their names in a header."""
 
 
-def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+def read_safetensors(path: Path, *, place: str | None = None) -> dict[str, np.ndarray]:
     """Return the arrays of a file by name, in the order of their bytes.
+
+    Args:
+        path: The file.
+        place: What errors call it; its path by default.
 
     Raises:
         ReadError: The file is damaged.
         UnsupportedError: An array has a type that is not read.
     """
-    content, place = read_bytes(path), str(path)
+    content, place = read_bytes(path), place or str(path)
     length = int.from_bytes(content[:8], "little")
     if not 0 < length <= min(MAX_HEADER, len(content) - 8):
         raise ReadError(f"its header would have {length:,} bytes; was it copied whole?", place=place)

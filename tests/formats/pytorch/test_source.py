@@ -13,7 +13,7 @@ import pytest
 
 import netweave
 from netweave import api
-from netweave.errors import UnsupportedError, UsageError
+from netweave.errors import SourceError, UnsupportedError, UsageError
 from netweave.files.source_code.naming import class_name, identifier
 from netweave.graph.stored import stored_arrays
 from tests.formats.darknet.test_layers import NETS, written
@@ -240,6 +240,23 @@ def test_a_port_has_the_weights_beside_it(name, tmp_path):
     assert not port.initial
     for key, array in stored_arrays(port).items():
         np.testing.assert_array_equal(array, held[key].numpy())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("bad.pt", b"PK\5\6" + bytes(18), r"^bad\.pt: is not a PyTorch archive"),
+        ("bad.safetensors", b"\xff" * 16, r"^bad\.safetensors: its header would have"),
+    ],
+)
+def test_weights_that_cannot_be_read_are_told_by_the_name_that_was_given(
+    name, content, message, tmp_path, monkeypatch
+):
+    netweave.save(prototxt(tmp_path, blocks(4, 4)), tmp_path / "written.py", random_weights=True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=message):
+        netweave.load(f"written.py,{name}")
 
 
 def test_other_code_takes_no_weights_that_are_not_named(tmp_path):

@@ -108,7 +108,7 @@ def load_weights(module: torch.nn.Module, weights: Path, place: str, notes: list
         WeightError: They are not those of the module.
     """
     own = module.state_dict()
-    match = match_names(read_state(weights), {name: value.shape for name, value in own.items()})
+    match = match_names(read_state(weights, place=place), {name: value.shape for name, value in own.items()})
     if match.note:
         notes.append(f"{place}: {match.note}")
     tensors = {name: _tensor(array) for name, array in match.arrays.items() if not match.note or name in own}

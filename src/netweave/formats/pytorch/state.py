@@ -73,16 +73,20 @@ def is_legacy(head: bytes) -> bool:
     return head.startswith(LEGACY_HEAD)
 
 
-def read_state(path: Path) -> dict[str, np.ndarray]:
+def read_state(path: Path, *, place: str | None = None) -> dict[str, np.ndarray]:
     """Return the arrays of a state dict by name, in the file's order.
+
+    Args:
+        path: The file.
+        place: What errors call it; its path by default.
 
     Raises:
         ReadError: The file is damaged.
         UnsupportedError: It holds something else than arrays by name.
     """
-    place = str(path)
+    place = place or str(path)
     if path.suffix == ".safetensors":
-        return read_safetensors(path)
+        return read_safetensors(path, place=place)
     content = read_bytes(path)
     file = _legacy(content, place) if is_legacy(content) else _archive(content, place)
     items = _named(file.root)
