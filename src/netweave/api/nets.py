@@ -18,7 +18,7 @@ from netweave.api.arguments import (
 from netweave.backends import Purpose, RunSettings, prepare
 from netweave.comparison import compare as compare_graphs
 from netweave.comparison.execution.sizes import sizes_to_run
-from netweave.errors import SourceError, UsageError
+from netweave.errors import SourceError, UnsupportedError, UsageError
 from netweave.files import OutputFiles, Source
 from netweave.files.net_names import NetName, check_root, find_module, parse_net_name
 from netweave.files.settings_file import read_settings
@@ -303,7 +303,13 @@ def convert_and_verify(
         trust=True,  # our writer made the code; only identifiers and comments come from the source
     )
     net = graph if against is None else against
-    return compare_graphs(as_loaded(net), as_loaded(read(source)), one_size=files.one_size, progress=progress)
+    try:
+        written = read(source)
+    except UnsupportedError as error:  # of a framework that is not installed
+        raise UnsupportedError(
+            f"is written, but could not be read back and compared: {error.message}", place=error.place
+        ) from error
+    return compare_graphs(as_loaded(net), as_loaded(written), one_size=files.one_size, progress=progress)
 
 
 def _with_checkpoint(graph: Graph, file: Path) -> Graph:

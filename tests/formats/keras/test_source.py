@@ -206,10 +206,12 @@ def test_a_port_is_read_again_and_proven_equal(tmp_path):
 def test_a_port_has_the_weights_beside_it(tmp_path):
     net = residuals(tmp_path, 8, 8)
     netweave.save(net, tmp_path / "port.py", to="keras", random_weights=True)
-    found = netweave.compare(netweave.load(tmp_path / "port.py:load"), tmp_path / "port.py")
+    loaded = netweave.load(tmp_path / "port.py:load")
+    found = netweave.compare(loaded, tmp_path / "port.py")
     assert found.equal
     assert found.b.files == (str(tmp_path / "port.py"), str(tmp_path / "port.npz"))
-    (tmp_path / "port.npz").unlink()
+    (tmp_path / "port.npz").rename(tmp_path / "moved.npz")
+    assert netweave.compare(loaded, f"{tmp_path / 'port.py'},{tmp_path / 'moved.npz'}").equal
     with pytest.raises(UsageError, match=r"\(build, load\), expected one: name it"):
         netweave.load(tmp_path / "port.py")
 
@@ -263,6 +265,16 @@ def test_code_cannot_write_the_lines_of_layers_itself(tmp_path):
     (tmp_path / "net.py").write_text(code)
     with pytest.raises(ReadError, match=r"net\.py: its code wrote to lines\.json"):
         netweave.load(tmp_path / "net.py")
+
+
+def test_without_keras_the_files_are_written_and_the_error_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("netweave.formats.keras.code.find_spec", lambda name: None)
+    net = residuals(tmp_path, 8)
+    message = r"port\.py: is written, but could not be read back and compared: needs Keras on PyTorch"
+    with pytest.raises(UnsupportedError, match=message):
+        api.convert_and_verify(net, tmp_path / "port.py", to="keras", random_weights=True)
+    assert (tmp_path / "port.py").is_file()
+    assert (tmp_path / "port.npz").is_file()
 
 
 def test_a_framework_that_has_no_such_files_is_refused(tmp_path):
