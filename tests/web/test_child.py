@@ -8,7 +8,7 @@ import multiprocessing
 import pytest
 
 import netweave
-from netweave.formats.table import _describe
+from netweave.files.no_net import refusal
 from netweave.web.samples import samples
 from netweave.web.work import child
 from tests.web.test_safety import NET, Pipe, read
@@ -28,16 +28,6 @@ def request_in(folder) -> child.Request:
     )
 
 
-class Source:
-    """A file of which only the first bytes matter."""
-
-    def __init__(self, head: bytes) -> None:
-        self._head = head
-
-    def head(self, count: int) -> bytes:
-        return self._head[:count]
-
-
 @pytest.mark.parametrize(
     ("head", "said"),
     [
@@ -49,7 +39,7 @@ class Source:
     ],
 )
 def test_the_first_bytes_of_what_is_no_net_are_shown_as_people_read_them(head, said):
-    assert _describe(Source(head)) == said
+    assert said in refusal("notes", head, foreign=None, known="nets")
 
 
 def test_a_file_of_text_is_described_without_marks_of_a_programming_language(tmp_path):

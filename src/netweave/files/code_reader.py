@@ -43,8 +43,8 @@ _LOADER = re.compile(
 def weights_of_written(source: Source) -> tuple[Path, str] | None:
     """Return the weights of code that Netweave wrote, and what constructs the net.
 
-    The weights are those that the caller names, or those beside the code under its name. Other code gets None:
-    a file of arrays beside it may belong to something else, and its names need not fit.
+    The weights are those that the caller names, or those beside the code under its name. Other code gets
+    None: a file of arrays beside it may belong to something else, and its names need not fit.
     """
     with source.net.open("rb") as file:
         found = _LOADER.search(file.read(MAX_CODE_BYTES))

@@ -20,6 +20,10 @@ MAX_BYTES = 8 << 30
 """A larger file is refused before it is read."""
 
 
+POINTER = b"version https://git-lfs."
+"""How a pointer of git-lfs begins (its specification: the version is the first line)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The files of a net and the caller's wishes.
@@ -87,7 +91,7 @@ def read_bytes(path: Path) -> bytes:
     """Return a file's content.
 
     Raises:
-        ReadError: The file is missing, empty, a folder, too large, or cannot be read.
+        ReadError: The file is missing, empty, a folder, a git-lfs pointer, too large, or cannot be read.
     """
     num_bytes = check_file(path)
     if num_bytes > MAX_BYTES:
@@ -98,7 +102,21 @@ def read_bytes(path: Path) -> bytes:
         raise unreadable(str(path), error) from error
     if not content:
         raise ReadError("the file is empty; was it copied or downloaded whole?", place=str(path))
+    refuse_pointer(content, str(path))
     return content
+
+
+def refuse_pointer(head: bytes, place: str) -> None:
+    """Refuse a pointer of git-lfs, which stands in a repository for a large file.
+
+    Raises:
+        ReadError: The file begins as one does.
+    """
+    if head.startswith(POINTER):
+        raise ReadError(
+            "is a git-lfs pointer, not the file itself: run 'git lfs pull' in its repository, or download it",
+            place=place,
+        )
 
 
 def is_file(path: Path) -> bool:

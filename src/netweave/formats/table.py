@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from netweave.errors import CodeError, ReadError, UsageError
 from netweave.files.border import reading
 from netweave.files.checksums import CHANGED, is_as_written
-from netweave.files.source import Source, is_file, is_folder
+from netweave.files.no_net import refusal
+from netweave.files.source import Source, is_file, is_folder, refuse_pointer
 from netweave.graph.collection import collector_at_rest
 from netweave.job.urls import checked_job, checked_probe
 
@@ -219,13 +220,15 @@ def find_format(source: Source) -> Format:
     """
     if is_folder(source.net):
         return _find_folder(source)
-    is_foreign = _foreign(source.head(8)) is not None
+    head = source.head(64)
+    refuse_pointer(head, str(source.net))
+    is_foreign = _foreign(head) is not None
     for row in FORMATS:
         if (row.archives or not is_foreign) and row.match(source):
             return row
     known = "; ".join(f"{row.title}: {row.files}" for row in FORMATS)
     raise ReadError(
-        f"not a net that Netweave knows ({_describe(source)}). It reads {known}", place=str(source.net)
+        refusal(source.net.name, head, foreign=_foreign(head), known=known), place=str(source.net)
     )
 
 
@@ -309,18 +312,6 @@ def read_job(path: Path, options: JobOptions) -> Job:
     """
     unmarked = next(row for row in FORMATS if row.name == UNMARKED)
     return (find_job_format(path) or unmarked).read_job(path, options)
-
-
-def _describe(source: Source) -> str:
-    head = source.head(8)
-    return _foreign(head) or (f"it starts with {_shown(head)}" if head else "the file is empty")
-
-
-def _shown(head: bytes) -> str:
-    """Return first bytes as text if they are text, else as hexadecimal numbers."""
-    text = head.decode("utf-8", errors="replace").rstrip("\ufffd")  # the last character may be cut
-    is_text = text and all(c.isspace() or (c.isprintable() and c != "\ufffd") for c in text)
-    return repr(text) if is_text else f"the bytes {head.hex(' ')}"
 
 
 def find_run_writer(suffix: str) -> Format:
