@@ -77,7 +77,7 @@ def test_a_front_end_that_is_not_built_is_said_at_once(netweave, front_end, tmp_
     file = tmp_path / "page.html"
     done = netweave("compare", "no.prototxt", "nothing.json", "--html", str(file))
     assert done.status == 2
-    assert re.search(r"viewer\.js is missing.*build it with tools/frontend", done.err, re.DOTALL)
+    assert re.search(r"viewer\.js is missing.*run .make frontend.", done.err, re.DOTALL)
     assert not file.exists()
 
 

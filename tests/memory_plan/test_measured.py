@@ -1,5 +1,7 @@
 """A plan says what torch's allocator then gives out."""
 
+import gc
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -107,3 +109,17 @@ def test_in_place_and_sharing_only_ever_save(training, steps):
     assert shared.peak <= share(shared.buffers).num_bytes
     assert shared.total <= plain.total
     assert shared.peak <= plain.peak
+
+
+def test_what_earlier_work_left_in_cycles_does_not_count_as_given_back():
+    def leave() -> None:
+        kept = [torch.zeros(1 << 18)]
+        kept.append(kept)
+
+    gc.disable()
+    try:
+        record_allocations(leave)
+        found = record_allocations(lambda: (gc.collect(), torch.zeros(1 << 16)))
+    finally:
+        gc.enable()
+    assert found.peak == 4 << 16

@@ -105,5 +105,5 @@ def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
 
 def test_a_front_end_that_is_not_built_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("netweave.web.serve.STATIC", "viewer/static/not-there.js")
-    with pytest.raises(UsageError, match="the front end is not built: 'make frontend'"):
+    with pytest.raises(UsageError, match="the front end is not built; run 'make frontend'"):
         start(tmp_path)

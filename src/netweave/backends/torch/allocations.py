@@ -7,6 +7,7 @@ does not.
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from netweave.backends.torch.dtypes import to_tensor
 from netweave.backends.torch.net import TorchNet
+from netweave.graph.collection import collector_at_rest
 from netweave.memory_plan import cheapest
 
 if TYPE_CHECKING:
@@ -74,7 +76,11 @@ class Allocations:
 
 def record_allocations(run: Callable[[], Any]) -> Allocations:
     """Run something and return what the allocator gave out and took back."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as record:
+    gc.collect()  # tensors of earlier work, left in cycles, would be given back while this runs
+    with (
+        collector_at_rest(),
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as record,
+    ):
         run()
     found: list[Allocation] = []
     todo = list(record.profiler.kineto_results.experimental_event_tree())
