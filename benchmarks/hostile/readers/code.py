@@ -89,7 +89,7 @@ def _answers() -> list[Seed]:
     def read(folder: Path) -> object:
         with reading("model.py"):
             found = Tables.parse(read_json(folder / "tables.json"), place="model.py")
-            return read_exported(folder / "net.onnx", found, files={"model.py": "model.py"})
+            return read_exported(folder / "net.onnx", found, place="model.py", files={})
 
     return [
         Seed(files, "net.onnx", mutate_wire, read),
