@@ -7,17 +7,13 @@ import type {
   ComparisonDocument,
   Cost,
   Document,
-  Evidence,
   Group,
   Layer,
   Net,
   Node,
   Parameter,
-  Real,
   Size,
   Statistics,
-  Status,
-  TensorValues,
   WeightDifference,
 } from "./document.ts";
 import { pause } from "../pause.ts";
@@ -47,19 +43,7 @@ type StatisticsRow = {
 
 type WeightRow = Omit<WeightDifference, "keys"> & { group: number; keys: [number, number] };
 
-interface GroupRow {
-  nodes: [number[], number[]];
-  layers: [number[], number[]];
-  sides: [boolean, boolean];
-  status: Status;
-  evidence: Evidence;
-  error: Real;
-  isolated_error: Real;
-  rounding_error: Real;
-  mapping: string;
-  finding: number | null;
-  values: TensorValues | null;
-}
+type GroupRow = Required<Omit<Group, "weights">>;
 
 export interface StoredNet extends Omit<Net, "layers" | "nodes" | "values" | "parameters"> {
   layers: Table<LayerRow> & { columns: { cost: CostTable; seconds?: Column<number | null> } };
