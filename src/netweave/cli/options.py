@@ -116,7 +116,9 @@ html_option = click.option(
 
 
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace FILE if it exists, also if it is B itself."
+    "--overwrite",
+    is_flag=True,
+    help="Replace the file of the mended net if it exists, also if it is B itself.",
 )
 
 

@@ -52,6 +52,7 @@ def _is_at(graph: Graph, pools: Sequence[ir.Node], sizes: Mapping[str, tuple[int
     if any((known_shape(value) or ())[1:] != sizes[str(value.name)][1:] for value in graph.inputs):
         return False
     shapes = [known_shape(node.inputs[0]) for node in pools]
+    # ``specialise`` makes plain attributes of a rule (SAME, rounding up), which only then can be judged
     has_rule = any(node.domain or node.attributes.get("auto_pad") is not None for node in pools)
     return not has_rule and all(shape is not None and None not in shape[1:] for shape in shapes)
 
