@@ -30,7 +30,9 @@ ONE_HOT = np.eye(4, dtype=np.float32)[:3]
         ("x", np.full((3, 4), np.nan, np.float32), "not finite"),
         ("x", np.concatenate([NOISE, np.full((1, 4), np.inf, np.float32)]), ""),
         ("x", np.zeros((3, 0), np.float32), "empty"),
-        ("x", np.zeros((3, 4), np.int64), ""),  # indices
+        ("x", np.zeros((3, 4), np.int64), "constant"),
+        ("x", np.ones((3, 4), bool), "constant"),
+        ("x", np.array([[0, 1], [0, 1]]), ""),  # places of one sample may be those of another
         ("x", ONE_HOT, ""),  # no bound of the operator that makes it
         ("softmax", ONE_HOT, "saturated"),
         ("softmax", np.abs(NOISE) / 4, ""),

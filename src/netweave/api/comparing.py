@@ -75,6 +75,7 @@ def compare(
     preprocess_a: Preprocessing | str | None = None,
     preprocess_b: Preprocessing | str | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
+    strict: bool = False,
     seed: int = 0,
     num_samples: int | None = None,
     keep_values: bool = False,
@@ -99,6 +100,8 @@ def compare(
             settings such as ``resize=256,crop=224,order=bgr,mean=104;117;123,scale=1``.
         preprocess_b: The same for B.
         tolerance: Largest relative error of an output treated as equal, > 0.
+        strict: Say *not decidable* instead of *equal* where a setting differs without effect on the inputs
+            tried, or something was not exercised: see ``Comparison.is_strictly_equal``.
         seed: What inputs are drawn by, >= 0; another seed draws others.
         num_samples: Samples that are drawn where the nets leave the batch open, >= 1. The first is noise, the
             second a smooth image, the third noise of the size of pixels, and further ones are noise. By
@@ -136,10 +139,11 @@ def compare(
         keep_values=keep_values,
         memory=memory,
         progress=progress,
-        on_verdict=on_verdict if shown is None else None,
+        on_verdict=on_verdict if shown is None and not strict else None,
     )
     compared = replace(compared, seconds={READING: reading, **compared.seconds})
-    return compared if shown is None else shown.added_to(compared, *graphs, tolerance=tolerance)
+    compared = compared if shown is None else shown.added_to(compared, *graphs, tolerance=tolerance)
+    return compared.strictly() if strict else compared
 
 
 def compare_all(
@@ -153,6 +157,7 @@ def compare_all(
     preprocess_a: Preprocessing | str | None = None,
     preprocess_b: Preprocessing | str | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
+    strict: bool = False,
     keep_values: bool = False,
     memory: int | str | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -171,6 +176,7 @@ def compare_all(
         preprocess_a: How the first net is given it.
         preprocess_b: How the second one is.
         tolerance: Largest relative error of an output treated as equal, > 0.
+        strict: As for ``compare``.
         keep_values: As for ``compare``.
         memory: As for ``compare``.
         input_shapes: Input sizes by name, for all nets.
@@ -215,7 +221,8 @@ def compare_all(
         )
         if (i, j) == (0, 1):
             compared = replace(compared, seconds={READING: reading, **compared.seconds})
-        pairs[i, j] = compared if shown is None else shown.added_to(compared, a, b, tolerance=tolerance)
+        compared = compared if shown is None else shown.added_to(compared, a, b, tolerance=tolerance)
+        pairs[i, j] = compared.strictly() if strict else compared
     return Matrix(tuple(name for name, _ in named), pairs)
 
 

@@ -57,6 +57,12 @@ from netweave.errors import UsageError
     help="Largest error of an output, relative to its rms, that counts as none (0.001).",
 )
 @click.option(
+    "--strict",
+    is_flag=True,
+    help="Do not call nets equal (exit status 3 instead of 0) that differ in a setting without effect on the "
+    "inputs tried, or in something that these did not exercise.",
+)
+@click.option(
     "--fix",
     "fix_file",
     metavar="FILE",
@@ -83,6 +89,7 @@ def compare(
     preprocess_a: str | None,
     preprocess_b: str | None,
     tolerance: float | None,
+    strict: bool,
     fix_file: str | None,
     overwrite: bool,
     memory: str | None,
@@ -117,6 +124,7 @@ def compare(
             preprocess_a=preprocess_a,
             preprocess_b=preprocess_b,
             tolerance=tolerance or api.OUTPUT_TOLERANCE,
+            strict=strict,
             keep_values=bool(html_file),
             memory=memory,
             progress=status.update,

@@ -96,6 +96,8 @@ def _facts(comparison: Comparison) -> Table:
             grid.add_row(label, Text("\n").join(map(mapping_text, mappings)))
     if comparison.probes:
         grid.add_row("run on", _listed(comparison.probes))
+    if comparison.coverage is not None:
+        grid.add_row("exercised", Text(str(comparison.coverage)))
     for note in (*comparison.notes, *_reading_notes(comparison)):
         grid.add_row("note", Text(note, style="yellow"))
     return grid

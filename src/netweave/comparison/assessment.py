@@ -7,12 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netweave.comparison.explain.agreement import review
+from netweave.comparison.explain.coverage import measure_coverage
 from netweave.comparison.explain.judge import Judge
 from netweave.comparison.explain.latent import all_folded
 from netweave.comparison.explain.values import with_values
 from netweave.comparison.input_choice import extend
 from netweave.comparison.missing_weights import by_structure
 from netweave.comparison.result.comparison import EQUAL_VERDICTS, Comparison
+from netweave.comparison.result.coverage import Coverage
 from netweave.comparison.result.verdict import decide
 from netweave.comparison.result.verdicts import Verdict
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from netweave.comparison.explain.agreement import Agreement
     from netweave.comparison.prepare import PreparedPair
     from netweave.comparison.result.comparison import Group, TensorMapping
+    from netweave.comparison.result.coverage import Unexercised
     from netweave.comparison.result.output_pair import OutputPair
     from netweave.comparison.stage_log import StageLog
 
@@ -44,6 +47,7 @@ class Assessment:
         outputs: All outputs, each with its largest error on any probe.
         agreement: What the agreement of the outputs is worth; None if they do not agree.
         probes: What the nets were run on, in words.
+        coverage: What the first probe exercised in A; None if the outputs do not agree.
         unlike_inputs: Which inputs both nets have, in words, if B was not run for that; else empty.
         groups_with_values: Returns the groups with their values, while what the nets computed is there; None
             if values are not wanted, or are kept already.
@@ -57,6 +61,7 @@ class Assessment:
     outputs: Sequence[OutputPair]
     agreement: Agreement | None
     probes: tuple[str, ...]
+    coverage: Coverage | None = None
     unlike_inputs: str = ""
     groups_with_values: Callable[[], Sequence[Group]] | None = None
 
@@ -70,21 +75,33 @@ class Assessment:
         """Whether some layer differs, though it may have no effect."""
         return any(group.finding for group in self.groups)
 
-    def on_another_probe(self, run: PairRun) -> Assessment | None:
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether some layers differ only on values that the inputs do not reach."""
+        return self.agreement is not None and self.agreement.is_out_of_reach
+
+    def on_another_probe(self, run: PairRun, *, scale: float = 1.0) -> Assessment | None:
         """Return the assessment with another run under the same candidate; None if the outputs differ there.
 
         Args:
             run: The run, of which only the outputs are needed.
+            scale: Factor on the usual size of its inputs. On unusual ones, only finite outputs count.
         """
         known = {pair.a: pair.b for pair in self.outputs if pair.mapping is not None}
         outputs = {(pair.a, pair.b): pair for pair in run.outputs(known, tolerance=self.tolerance)}
         if not all(pair.agrees(self.tolerance) for pair in outputs.values()):
-            return None
+            is_finite = all(pair.error not in {None, float("inf")} for pair in outputs.values())
+            return None if is_finite or scale == 1 else self
         return replace(
             self,
             outputs=[_worse(pair, outputs.get((pair.a, pair.b))) for pair in self.outputs],
             probes=tuple(dict.fromkeys((*self.probes, run.text))),
         )
+
+    def missing(self, *missed: Unexercised) -> Assessment:
+        """Return the assessment with more that was not exercised."""
+        coverage = self.coverage or Coverage(0)
+        return replace(self, coverage=replace(coverage, not_exercised=(*missed, *coverage.not_exercised)))
 
     def with_values(self, log: StageLog) -> Assessment:
         """Return the assessment with the values of its groups, where they are wanted.
@@ -115,6 +132,7 @@ class Assessment:
             probes=self.probes,
             notes=tuple(log.notes),
             seconds=log.seconds,
+            coverage=self.coverage,
         )
 
     def _decided(self) -> tuple[Verdict, str]:
@@ -128,6 +146,7 @@ class Assessment:
             unfilled=self.pair.completion.num_unfilled,
             joined=self._joined_in_words(),
             unlike_inputs=self.unlike_inputs,
+            untried=self.coverage.differing if self.coverage is not None else (),
         )
 
     def _joined_in_words(self) -> list[str]:
@@ -161,10 +180,14 @@ def assess(
         _note_folded(run.alignment, log)
     outputs = run.outputs(tolerance=tolerance)
     agreement: Agreement | None = None
+    coverage: Coverage | None = None
     if outputs and all(output.agrees(tolerance) for output in outputs):
         with log.stage("review"):
-            agreement = review(judge, groups, run.whole_variation(), tolerance=tolerance)
+            variation = run.whole_variation()
+            agreement = review(judge, groups, variation, tolerance=tolerance)
             groups = agreement.groups
+        with log.stage("measure coverage"):
+            coverage = measure_coverage(run.a, variation)
         for name, flaw in (agreement.flaws or {}).items():
             log.note(
                 f"output {name!r} is {flaw} on the inputs tried; the verdict depends on the layers before it"
@@ -178,6 +201,7 @@ def assess(
         outputs,
         agreement,
         probes=(run.text,),
+        coverage=coverage,
         groups_with_values=partial(with_values, run.alignment, judge.drafts, groups) if keep_values else None,
     )
 

@@ -18,6 +18,7 @@ from netweave.comparison.align.structure import Extension
 from netweave.comparison.align.weights import match_weights
 from netweave.comparison.execution import probes
 from netweave.comparison.execution.input_candidates import InputCandidate, input_candidates
+from netweave.comparison.execution.input_domains import pair_domains
 from netweave.comparison.execution.input_mapping import InputMapping, pair_inputs
 from netweave.comparison.execution.sizes import Sizes, declared_sizes, sizes_text
 from netweave.comparison.explain.findings import where
@@ -200,7 +201,8 @@ def _probe(
     a: Side, b: Side, mappings: Sequence[InputMapping], probe: Mapping[str, np.ndarray] | None
 ) -> probes.Probe:
     if probe is None:
-        return probes.draw(a.graph, declared_sizes(a.graph, b.graph, mappings), seed=0)
+        sizes = declared_sizes(a.graph, b.graph, mappings)
+        return probes.draw(a.graph, sizes, seed=0, domains=pair_domains(a.graph, b.graph, mappings))
     check_probe(probe, [mapping.a for mapping in mappings])
     return probes.given(probe)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.assessment import Assessment, assess
 from netweave.comparison.execution import probes
+from netweave.comparison.execution.input_domains import pair_domains
 from netweave.comparison.execution.pair_run import PairRunner
 from netweave.comparison.execution.sizes import (
     Resizer,
@@ -19,10 +20,13 @@ from netweave.comparison.execution.sizes import (
     declared_sizes,
     oblong,
     size_key,
+    sizes_beyond,
     sizes_text,
 )
 from netweave.comparison.input_choice import run_best
 from netweave.comparison.prepare import NotComparableError
+from netweave.comparison.result.coverage import Unexercised
+from netweave.comparison.taken_out import taken_out
 from netweave.errors import RunError, UsageError
 from netweave.graph.costs import node_costs
 from netweave.graph.summary import value_summary
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.comparison.execution.input_candidates import InputCandidate
+    from netweave.comparison.execution.input_domains import Domain
     from netweave.comparison.execution.pair_run import PairRun
     from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.prepare import PreparedPair
@@ -42,6 +47,8 @@ if TYPE_CHECKING:
 FURTHER_SEEDS = range(1, 5)
 """More inputs are drawn by these before a difference is said to be without effect."""
 
+UNUSUAL_SCALES = (1000.0, 0.001)
+"""Factors on the usual size of inputs, for layers that decide by values that the usual ones do not reach."""
 
 COSTLY_MULTIPLY_ADDS = 50_000_000_000
 """A net that takes more for all usual samples is run on fewer: on two cores, that is a second and more."""
@@ -119,11 +126,25 @@ class _Search:
     log: StageLog
     store: ValueStore
     resizer: Resizer = field(default_factory=Resizer)
+    domains: Mapping[str, Domain] = field(default_factory=dict)
     failures: dict[SizeKey, RunError] = field(default_factory=dict)
     """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
 
     def run(self) -> Assessment:
+        assessment = self._searched()
+        if not assessment.is_equal:
+            return assessment
+        missed = list(taken_out(self.pair.a, self.pair.b, assessment.candidate.mappings))
+        missed += [
+            Unexercised(f"input {name!r}", "", f"it sets a size, and was {domain.low} or {domain.high} alone")
+            for name, domain in self.domains.items()
+            if domain.kind == "size"
+        ]
+        return assessment.missing(*missed) if missed else assessment
+
+    def _searched(self) -> Assessment:
         sizes = self._sizes()
+        self.domains = self._domains()
         assessment: Assessment | None = None
         for size in map(dict, dict.fromkeys(map(size_key, sizes))):
             if assessment is None:
@@ -138,6 +159,8 @@ class _Search:
             raise next(iter(self.failures.values()))
         if assessment is None:
             return self._without_b(sizes[-1])
+        if self.settings.probe is None and not self.settings.one_size and assessment.is_equal:
+            assessment = self._at_constant_sizes(assessment)
         if self.settings.probe is None and assessment.is_equal and assessment.has_findings:
             return self._on_more_inputs(assessment.with_values(self.log), sizes)
         return assessment
@@ -155,22 +178,42 @@ class _Search:
         return [{name: probe[name].shape for name in names}]
 
     def _assess(
-        self, sizes: Sizes, candidates: Sequence[InputCandidate], *, seed: int = 0
+        self,
+        sizes: Sizes,
+        candidates: Sequence[InputCandidate],
+        *,
+        seed: int = 0,
+        scale: float = 1.0,
     ) -> Assessment | None:
         """Run and assess the pair at one size; None if it does not run there."""
         probe, tolerance = self.settings.probe, self.settings.tolerance
         with self.log.stage("run"):
             drawn_by = self.settings.seed + seed
-            runner = self._runner(sizes, probe=probe, seed=drawn_by)
+            runner = self._runner(sizes, probe=probe, seed=drawn_by, scale=scale)
         try:
             run = run_best(runner, candidates, self.pair.seeds, tolerance=tolerance, log=self.log)
         except RunError as error:
+            if probe is None and self._narrow():
+                return self._assess(sizes, candidates, seed=seed)
             self.failures[size_key(sizes)] = error
             self.log.note(f"not compared at {sizes_text(sizes)}: one of the nets cannot be run at this size")
             return None
         if run is None:
             return None
         return self._judged(run)
+
+    def _domains(self, *, is_narrow: bool = False) -> dict[str, Domain]:
+        a, b, mappings = self.pair.a.graph, self.pair.b.graph, self.pair.candidates[0].mappings
+        return pair_domains(a, b, mappings, is_narrow=is_narrow)
+
+    def _narrow(self) -> bool:
+        """Draw integers from 0 and 1 alone from now on; return whether that makes a difference."""
+        narrow = self._domains(is_narrow=True)
+        if narrow == self.domains:
+            return False
+        self.domains = narrow
+        self.log.note("integer inputs were drawn from 0 and 1 alone: the nets do not run on others")
+        return True
 
     def _runner(
         self,
@@ -179,23 +222,38 @@ class _Search:
         tapped: bool = True,
         probe: Mapping[str, np.ndarray] | None = None,
         seed: int = 0,
+        scale: float = 1.0,
     ) -> PairRunner:
         a, b = self.pair.a, self.pair.b
-        return PairRunner(a, b, sizes, self.resizer, self.store, tapped=tapped, probe=probe, seed=seed)
+        return PairRunner(
+            a,
+            b,
+            sizes,
+            self.resizer,
+            self.store,
+            tapped=tapped,
+            probe=probe,
+            domains=self.domains,
+            seed=seed,
+            scale=scale,
+        )
 
     def _judged(self, run: PairRun) -> Assessment:
         keeps = self.settings.keep_values
         return assess(run, self.pair, tolerance=self.settings.tolerance, log=self.log, keep_values=keeps)
 
-    def _confirm(self, assessment: Assessment, sizes: Sizes, *, seed: int = 0) -> Assessment | None:
+    def _confirm(
+        self, assessment: Assessment, sizes: Sizes, *, seed: int = 0, scale: float = 1.0
+    ) -> Assessment | None:
         """Return an assessment with one more probe, of which only the outputs are looked at.
 
         The same if the nets do not take the size; None if the outputs differ there.
         """
         with self.log.stage("check another size"):
             drawn_by = self.settings.seed + seed
-            run = self._runner(sizes, tapped=False, seed=drawn_by).run(assessment.candidate)
-            return assessment if run is None else assessment.on_another_probe(run)
+            runner = self._runner(sizes, tapped=False, seed=drawn_by, scale=scale)
+            run = runner.run(assessment.candidate)
+            return assessment if run is None else assessment.on_another_probe(run, scale=scale)
 
     def _on_more_inputs(self, assessment: Assessment, sizes: Sequence[Sizes]) -> Assessment:
         """Draw more inputs, on which a difference that had no effect so far may have one."""
@@ -204,7 +262,34 @@ class _Search:
             for size in taken:
                 if self._confirm(assessment, size, seed=seed) is None:
                     return self._assess(size, [assessment.candidate], seed=seed) or assessment
+        return self._at_other_scales(assessment, taken[-1]) if assessment.is_out_of_reach else assessment
+
+    def _at_other_scales(self, assessment: Assessment, size: Sizes) -> Assessment:
+        """Draw inputs of other sizes than usual, which reach what only some layers decide by."""
+        for scale in UNUSUAL_SCALES:
+            if self._confirm(assessment, size, scale=scale) is None:
+                return self._assess(size, [assessment.candidate], scale=scale) or assessment
         return assessment
+
+    def _at_constant_sizes(self, assessment: Assessment) -> Assessment:
+        """Compare beyond each constant size that only one net has: windows, buffers, tables of positions."""
+        a, b, mappings = self.pair.a.graph, self.pair.b.graph, assessment.candidate.mappings
+        for size in sizes_beyond(a, b, mappings):
+            taken = self._takes(size, assessment.candidate)
+            if taken == (True, True):
+                if self._confirm(assessment, size) is None:
+                    return self._assess(size, [assessment.candidate]) or assessment
+            elif any(taken):
+                takes, refuses = ("A", "B") if taken[0] else ("B", "A")
+                reason = f"{takes} takes it, {refuses} does not"
+                missed = Unexercised(f"size {sizes_text(size)}", "", reason, differs=True)
+                assessment = assessment.missing(missed)
+        return assessment
+
+    def _takes(self, sizes: Sizes, candidate: InputCandidate) -> tuple[bool, bool]:
+        """Return whether A and whether B runs at a size."""
+        runner = self._runner(sizes, tapped=False)
+        return runner.takes(candidate)
 
     def _without_b(self, sizes: Sizes) -> Assessment:
         """Assess with A alone run: B takes no size that A takes, but its layers can be tested one by one."""

@@ -58,7 +58,10 @@ def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
         "inputs": [_mapping_json(mapping) for mapping in comparison.inputs],
         "outputs": [_mapping_json(mapping) for mapping in comparison.outputs],
         "probes": list(comparison.probes),
-        "notes": [short(note) for note in comparison.notes],
+        "notes": [
+            *map(short, comparison.notes),
+            *([str(comparison.coverage)] if comparison.coverage else []),
+        ],
         "groups": _group_table(comparison.groups, places, numbers),
         "weights": _weight_table(comparison, places),
         "findings": [

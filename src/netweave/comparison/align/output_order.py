@@ -7,6 +7,7 @@ BGR may give BGR.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,9 @@ def in_order(alignment: Alignment, change: LayoutChange) -> LayoutChange:
 def counterpart(alignment: Alignment, name_a: str, free_b: Sequence[str]) -> str | None:
     """Return which output of B is taken for one of A.
 
-    By values, where names or places do not contradict: an output that stands in another place and has the
-    name of another output of A is not the one that A has under this name.
+    By name where both nets give their outputs the same names and somebody chose these. Otherwise by values,
+    where names or places do not contradict: an output that stands in another place and has the name of
+    another output of A is not the one that A has under this name.
 
     Args:
         alignment: Pairs of signals.
@@ -47,15 +49,28 @@ def counterpart(alignment: Alignment, name_a: str, free_b: Sequence[str]) -> str
     """
     by_name = name_a if name_a in free_b else None
     by_value = _by_value(alignment, name_a, free_b)
-    if by_value is None or by_value == by_name:
+    if by_value is None or by_value == by_name or _names_decide(alignment):
         return by_name
     is_named = by_name is not None and by_value in output_names(alignment.a.signals)
     return by_name if is_named and not _stand_alike(alignment, name_a, by_value) else by_value
 
 
 def is_moved(alignment: Alignment, name_a: str, name_b: str) -> bool:
-    """Whether an output stands in another place and under another name."""
-    return name_a != name_b and not _stand_alike(alignment, name_a, name_b)
+    """Whether an output stands in another place."""
+    return not _stand_alike(alignment, name_a, name_b)
+
+
+_GENERATED = re.compile(
+    r"(output|out|identity|tensor|value|val|var|node|partitionedcall|statefulpartitionedcall|[a-z])?[\W\d_]*",
+    re.IGNORECASE,
+)
+"""Names of outputs that an exporter makes up: a number, and perhaps a word for any value."""
+
+
+def _names_decide(alignment: Alignment) -> bool:
+    """Whether the outputs of both nets have the same names, and somebody chose these."""
+    names_a, names_b = (output_names(side.signals) for side in alignment.sides)
+    return set(names_a) == set(names_b) and not any(map(_GENERATED.fullmatch, names_a))
 
 
 def output_names(signals: Signals) -> list[str]:

@@ -16,6 +16,7 @@ from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
 from netweave.comparison.result.comparison import Evidence, TensorMapping
 from netweave.comparison.result.output_pair import OutputPair
 from netweave.comparison.values import HeldValues
+from netweave.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.comparison.execution.input_candidates import InputCandidate
+    from netweave.comparison.execution.input_domains import Domain
     from netweave.comparison.execution.sizes import Resizer, Sizes
     from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.side import Side
@@ -154,7 +156,9 @@ class PairRunner:
         store: Holds what they compute.
         tapped: Whether every signal is wanted, and not the outputs alone.
         probe: A's inputs of these sizes; drawn if there are none.
+        domains: Values that A's inputs can take, by name, so that B takes them as well.
         seed: Seed of the draw.
+        scale: Factor on the usual size of floating-point inputs that are drawn.
     """
 
     def __init__(
@@ -167,7 +171,9 @@ class PairRunner:
         *,
         tapped: bool = True,
         probe: Mapping[str, np.ndarray] | None = None,
+        domains: Mapping[str, Domain] | None = None,
         seed: int = 0,
+        scale: float = 1.0,
     ) -> None:
         self._b = b
         self._sizes = sizes
@@ -176,7 +182,9 @@ class PairRunner:
         self._a = self._resized(a, sizes)
         self._tapped = tapped
         self._given = probe
+        self._domains = domains
         self._seed = seed
+        self._scale = scale
         self._probe: probes.Probe | None = None
 
     def run(self, candidate: InputCandidate, *, without_b: bool = False) -> PairRun | None:
@@ -205,6 +213,19 @@ class PairRunner:
             alignment.pair_signals(SignalPair(mapping.a, mapping.b, Evidence.VALUES, mapping, 0.0))
         return PairRun(candidate, alignment, probe.text, self._store, self._variation)
 
+    def takes(self, candidate: InputCandidate) -> tuple[bool, bool]:
+        """Return whether A and whether B runs at this size, under a candidate."""
+        sizes_b = {mapping.b: mapping.sizes_of_b(self._sizes[mapping.a]) for mapping in candidate.mappings}
+        b = self._resized(self._b, sizes_b)
+        try:
+            is_run = self._a is not None and self._run_a(self._a) is not None
+        except RunError:
+            is_run = False
+        try:
+            return is_run, b is not None and (not is_run or self.run(candidate) is not None)
+        except RunError:
+            return is_run, False
+
     def _resized(self, side: Side, sizes: Sizes) -> Side | None:
         with self._store.clock.time("infer shapes"):
             return self._resizer.resized(side, sizes)
@@ -212,7 +233,7 @@ class PairRunner:
     def _run_a(self, a: Side) -> probes.Probe:
         if self._probe is None:
             probe = (
-                probes.draw(a.graph, self._sizes, seed=self._seed)
+                probes.draw(a.graph, self._sizes, seed=self._seed, domains=self._domains, scale=self._scale)
                 if self._given is None
                 else probes.given({name: x for name, x in self._given.items() if name in self._sizes})
             )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.backends import prepare
+from netweave.comparison.execution.draws import draw_array
+from netweave.comparison.execution.input_domains import domain_of
 from netweave.errors import RunError, ShapeError, UsageError
 from netweave.graph import BATCH, DOMAIN, infer_shapes, known_shape
 from netweave.passes.crops import absorb_crops
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from netweave.comparison.execution.input_domains import Domain
     from netweave.graph import Graph
 
 NUM_SAMPLES = 3
@@ -119,18 +122,30 @@ def has_rules(graph: Graph) -> bool:
     return False
 
 
-def draw(graph: Graph, sizes: Mapping[str, Sequence[int]], *, seed: int) -> Probe:
+def draw(
+    graph: Graph,
+    sizes: Mapping[str, Sequence[int]],
+    *,
+    seed: int,
+    domains: Mapping[str, Domain] | None = None,
+    scale: float = 1.0,
+) -> Probe:
     """Draw the inputs of a net.
 
     Args:
         graph: The net.
         sizes: Input sizes by name, the batch among them.
         seed: Seed of the draw.
+        domains: Values that the inputs can take, by name; None for what this net alone says of them.
+        scale: Factor on the usual size of floating-point inputs.
     """
     generator = np.random.default_rng(seed)
     inputs = {}
     for value in graph.inputs:
-        inputs[str(value.name)] = _draw_one(value, tuple(sizes[str(value.name)]), generator)
+        name = str(value.name)
+        domain = domain_of(value) if domains is None else domains[name]
+        dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
+        inputs[name] = draw_array(domain, dtype, tuple(sizes[name]), generator, scale=scale)
     return given(inputs)
 
 
@@ -152,43 +167,6 @@ def check_finite(inputs: Mapping[str, np.ndarray]) -> None:
                 f"the probe's {name!r} contains {count:,} values that are NaN or infinite, expected finite "
                 "ones"
             )
-
-
-def _draw_one(value: ir.Value, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
-    dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
-    if dtype.kind == "b":
-        return generator.integers(0, 2, shape).astype(dtype)
-    if dtype.kind in "iu":
-        return generator.integers(0, _num_rows(value), shape).astype(dtype)
-    x = generator.standard_normal(shape)
-    if shape and shape[0] > 1:
-        x[1] = _smooth(shape[1:], generator)
-    if shape and shape[0] > 2:
-        x[2] *= 64.0
-    return x.astype(dtype)
-
-
-def _smooth(shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
-    """Return a positive picture of a few waves with a little noise, different along every axis."""
-    x = np.zeros(shape)
-    for _ in range(4):
-        phase = generator.uniform(0, 2 * np.pi)
-        wave = np.full(shape, phase)
-        for axis, size in enumerate(shape):
-            ramp = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-            wave = wave + ramp * (2 * np.pi * generator.uniform(0.2, 1.5) / max(size, 2))
-        x = x + np.sin(wave)
-    return 0.5 + 0.1 * x + 0.05 * generator.random(shape)
-
-
-def _num_rows(value: ir.Value) -> int:
-    """Rows of the table that an integer input looks things up in; 2 if none is found."""
-    for node in value.consumers():
-        table = node.inputs[0]
-        if node.op_type == "Gather" and table is not None and table.shape is not None:
-            rows = table.shape[0]
-            return rows if isinstance(rows, int) else 2
-    return 2
 
 
 def inputs_of(graph: Graph, probe: Probe) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.comparison.execution import probes
@@ -144,6 +145,83 @@ def oblong(sizes: Sizes) -> Sizes:
         name: (*size[:2], size[2] + 5, size[3] + 12) if len(size) == 4 else size
         for name, size in sizes.items()
     }
+
+
+LARGEST_CONSTANT_SIZE = 4096
+"""Constants beyond it are no sizes that a comparison reaches."""
+
+LARGEST_INPUT = 1 << 22
+"""Elements of an input that is made larger than usual to reach beyond a constant size."""
+
+SIZE_STEP = 3
+"""How far beyond a constant size is compared."""
+
+
+def constant_sizes(graph: Graph) -> set[int]:
+    """Return the numbers of a net that may be sizes of its inputs: ends of slices, rows of tables, bounds.
+
+    Args:
+        graph: A net.
+    """
+    found: set[int] = set()
+    for node in graph.nodes:
+        for index in SIZES_OF.get(node.op_type, ()):
+            value = node.inputs[index] if index < len(node.inputs) else None
+            array = value.const_value.numpy() if value is not None and value.const_value is not None else None
+            if array is None:
+                continue
+            if index == 0:
+                found |= set(array.shape)
+            elif array.dtype.kind in "iu":
+                found |= {int(size) for size in array.reshape(-1)[:64]}
+    return {size for size in found if 2 <= size <= LARGEST_CONSTANT_SIZE}
+
+
+SIZES_OF = {
+    "Slice": (0, 1, 2),
+    "Gather": (0,),
+    "Clip": (1, 2),
+    "Min": (1,),
+    "Max": (1,),
+    "Less": (1,),
+    "LessOrEqual": (1,),
+    "Greater": (1,),
+    "GreaterOrEqual": (1,),
+    "Mod": (1,),
+    "Range": (1,),
+    "Expand": (1,),
+    "Reshape": (1,),
+    "Resize": (3,),
+    "TopK": (1,),
+}
+"""Inputs of operators whose numbers may be sizes; of the first input, its own sizes are."""
+
+
+def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[Sizes]:
+    """Return sizes of A's inputs beyond the least and the largest constant size that only one net has.
+
+    Args:
+        a: The first net.
+        b: The second net.
+        mappings: How A's inputs become B's.
+    """
+    sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
+    pairs = {m.a: (sizes_a[m.a], m.sizes_of_a(sizes_b[m.b])) for m in mappings}
+    known: OpenSizes = {}
+    for name, (own, other) in pairs.items():
+        other = other if len(own) == len(other) else (None,) * len(own)
+        both = [x if x is not None else y for x, y in zip(own, other, strict=True)]
+        both[:1] = [1 if x is None else x for x in both[:1]]
+        known[name] = tuple(both)
+    if not any(None in sizes for sizes in known.values()):
+        return []
+    found = []
+    for constant in sorted(constant_sizes(a) ^ constant_sizes(b)):
+        size = constant + SIZE_STEP
+        sizes = _filled(known, size, {2: (size, size + 7)})
+        if all(prod(each) <= LARGEST_INPUT for each in sizes.values()):
+            found.append(sizes)
+    return [found[i] for i in sorted({0, len(found) - 1})] if found else []
 
 
 def _batch(firsts: Sequence[tuple[int | None, int | None]], num_samples: int) -> int:

@@ -54,10 +54,13 @@ class Variation:
 
     def _find_flaw(self, name: str) -> str:
         tensors = [run[name] for run in self._runs if name in run]
-        if not tensors or tensors[0].dtype.kind != "f":
+        if not tensors or tensors[0].dtype.kind not in "fiub":
             return ""
         if not tensors[0].size:
             return "empty"
+        if tensors[0].dtype.kind != "f":
+            first = tensors[0].flat[0]
+            return "constant" if all((x == first).all() for x in tensors) else ""
         samples = [row.reshape(-1) for x in tensors for row in (x if x.ndim > 1 else x[None])]
         finite = [row for row in samples if np.isfinite(row).all()]
         if not finite:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from netweave.backends import prepare
 from netweave.comparison.execution.variation import Variation
+from netweave.comparison.explain.exercise import SCALES, aimed_inputs, needs_aim, operators_in_words
 from netweave.comparison.explain.isolated import IsolatedTester
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.metric import LOCAL_TOLERANCE
@@ -25,6 +24,9 @@ from netweave.errors import NetweaveError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+
+    from netweave.comparison.align.alignment import Alignment
     from netweave.comparison.align.groups import Draft
     from netweave.comparison.explain.isolated import IsolatedTest
     from netweave.comparison.explain.judge import Judge
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
 
 MAX_DRAWN = 200
 """Groups beyond this many are not tested on drawn inputs, and count as untested: each takes three runs."""
-
-SCALES = (1.0, 1.0, 64.0)
-"""Of the drawn inputs: twice the usual scale, then one that reaches bounds such as that of a ReLU6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,7 @@ class Agreement:
         reason: Why agreeing outputs say nothing, in words.
         flaws: Outputs that depend too little on the input to say anything, each with the reason.
         untested: Layers that could not be tested, since they make the same values whatever they read.
+        is_out_of_reach: Some layers differ only on values that the inputs do not reach.
     """
 
     groups: Sequence[Group]
@@ -54,6 +54,7 @@ class Agreement:
     reason: str = ""
     flaws: Mapping[str, str] | None = None
     untested: Sequence[str] = ()
+    is_out_of_reach: bool = False
 
 
 def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, tolerance: float) -> Agreement:
@@ -79,17 +80,21 @@ def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, toler
     tester = _DrawnInputTester(judge, variation, decides=is_blind or judge.completion.weights_copied)
     differing: list[Group] = []
     untested: list[Group] = []
+    is_out_of_reach = False
     candidates = tester.candidates(groups)
     untested += [groups[index] for index in candidates[MAX_DRAWN:]]
     for index in candidates[:MAX_DRAWN]:
-        group, is_tested = tester.test(index, groups[index])
+        before = groups[index]
+        group, is_tested = tester.test(index, before)
         groups[index] = group
         if group.status is Status.DIFFERENT:
             differing.append(group)
+        is_out_of_reach |= group.status is Status.LATENT and needs_aim(judge.alignment, judge.drafts[index])
         if not is_tested:
             untested.append(group)
     if not is_blind:
-        return Agreement(groups, differing, "on other inputs these layers do not", flaws)
+        reason = "on other inputs these layers do not"
+        return Agreement(groups, differing, reason, flaws, is_out_of_reach=is_out_of_reach)
     names = ", ".join(f"{name!r} is {flaw}" for name, flaw in flaws.items())
     return Agreement(groups, differing, f"output {names} on the inputs tried", flaws, _layers(untested))
 
@@ -166,7 +171,11 @@ class _DrawnInputTester:
             for index, (draft, group) in enumerate(zip(self._judge.drafts, groups, strict=True))
             if draft.is_pair
             and group.status is not Status.DIFFERENT
-            and (self._is_blind(draft) or (self._judge.completion.weights_copied and _differ(draft)))
+            and (
+                self._is_blind(draft)
+                or needs_aim(self._judge.alignment, draft)
+                or (self._judge.completion.weights_copied and _differ(draft))
+            )
         ]
 
     def _is_blind(self, draft: Draft) -> bool:
@@ -181,8 +190,11 @@ class _DrawnInputTester:
         if worst is None or worst.error is None or worst.error <= LOCAL_TOLERANCE:
             return group, says_something
         finding = self._judge.explain(draft, worst)
-        if finding.mismatch is None:
+        if finding.mismatch is None and not needs_aim(self._judge.alignment, draft):
             return group, False
+        if finding.mismatch is None:
+            cause = f"the layers differ on values that the inputs do not reach: {operators_in_words(draft)}"
+            finding = replace(finding, cause=cause)
         status = Status.DIFFERENT if self._decides else Status.LATENT
         finding = replace(finding, latent=not self._decides)
         return replace(group, status=status, isolated_error=worst.error, finding=finding), True
@@ -194,7 +206,7 @@ class _DrawnInputTester:
         tests: list[IsolatedTest] = []
         for seed, scale in enumerate(SCALES):
             try:
-                tensors = _on_drawn(alignment.a, draft, seed=seed, scale=scale)
+                tensors = _on_drawn(alignment, draft, seed=seed, scale=scale)
             except NetweaveError:
                 return [], False
             tests += IsolatedTester(alignment.with_tensors_of_a(tensors)).run([draft])
@@ -213,22 +225,17 @@ def _differ(draft: Draft) -> bool:
     )
 
 
-def _on_drawn(a: Side, draft: Draft, *, seed: int, scale: float) -> dict[str, np.ndarray]:
-    """Run A's nodes of a group on noise; return what they read and make, by signal."""
-    generator = np.random.default_rng(seed)
+def _on_drawn(alignment: Alignment, draft: Draft, *, seed: int, scale: float) -> dict[str, np.ndarray]:
+    """Run A's nodes of a group on inputs aimed at what it decides by; return what they read and make."""
+    a = alignment.a
     names = [name_a for name_a, _ in draft.outputs]
     builder = SubgraphBuilder(a.signals)
     read = a.signals.reads_from_outside(draft.nodes_a)
     shapes = {name: shape for name in read if (shape := a.tensors.shape_of(name)) is not None}
     fed = builder.add(draft.nodes_a, names, shapes, prefix="")
-    feeds = {name: _drawn_like(a.tensors[name], generator, scale) for name in fed if name in a.tensors}
+    feeds = aimed_inputs(alignment, draft, fed, seed=seed, scale=scale)
     computed = prepare(builder.finish()).run(feeds)
     return {**feeds, **{name: computed[name] for name in names}}
-
-
-def _drawn_like(x: np.ndarray, generator: np.random.Generator, scale: float) -> np.ndarray:
-    """Return noise in the place of a tensor; indices and conditions stay as they are."""
-    return (generator.standard_normal(x.shape) * scale).astype(x.dtype) if x.dtype.kind == "f" else x
 
 
 def _layers(groups: Sequence[Group]) -> list[str]:

@@ -142,8 +142,10 @@ class Judge:
             return replace(group, status=Status.DIFFERENT, isolated_error=joined.error, finding=joined)
         if test.is_equal:
             propagates = error is None or error > LOCAL_TOLERANCE
-            status = Status.PROPAGATED if propagates else Status.EQUAL
-            return replace(group, status=status, evidence=Evidence.VALUES, finding=self._latent(draft))
+            finding = self._latent(draft)
+            agrees = Status.LATENT if finding else Status.EQUAL
+            status = Status.PROPAGATED if propagates else agrees
+            return replace(group, status=status, evidence=Evidence.VALUES, finding=finding)
         if self.completion.num_unfilled:
             explainer = Explainer(self.alignment, self.completion)
             if explainer.agrees_when_filled(draft, test):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import warnings
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.result.verdicts import Verdict
 
 if TYPE_CHECKING:
+    from netweave.comparison.result.coverage import Coverage
     from netweave.comparison.result.record import NetRecord
     from netweave.comparison.result.tensor_values import TensorValues
     from netweave.graph import Graph
@@ -240,6 +241,7 @@ class Comparison:
         outputs: How A's outputs become B's.
         error: Largest difference of an output over all probes, relative to its rms.
         precision: What rounding costs, where one net is rounded to fewer bits than the other; None otherwise.
+        coverage: What the inputs exercised, where the outputs agree; None otherwise.
         probes: What the nets were run on, in words (``data 1x3x24x31, noise``).
         notes: What else the reader should know, one sentence each.
         seconds: Time of each stage, by name; they do not overlap. The nets' reading is ``READING``.
@@ -257,11 +259,29 @@ class Comparison:
     notes: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     precision: Precision | None = None
+    coverage: Coverage | None = None
 
     @property
     def equal(self) -> bool:
         """Whether the nets compute the same with their own weights, also under a stated mapping."""
         return self.verdict in EQUAL_VERDICTS
+
+    @property
+    def is_strictly_equal(self) -> bool:
+        """Whether the nets are equal, and differ in nothing that has no effect here or was not exercised.
+
+        A setting that both nets state alike, as the upper bound of the same Clip, need not be exercised.
+        """
+        inputs = [each for each in self.coverage.not_exercised if not each.layer] if self.coverage else []
+        latent = self.verdict is Verdict.LATENT or any(finding.latent for finding in self.findings)
+        return self.equal and not latent and not inputs
+
+    def strictly(self) -> Comparison:
+        """Return the comparison with *not decidable* for nets that are equal, but not strictly so."""
+        if not self.equal or self.is_strictly_equal:
+            return self
+        sentence = f"not decidable (strict): {self.sentence}"
+        return replace(self, verdict=Verdict.UNDECIDED, sentence=sentence)
 
     @property
     def same_structure(self) -> bool:

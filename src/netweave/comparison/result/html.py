@@ -51,7 +51,8 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
         for label, side in (("input", comparison.inputs), ("output", comparison.outputs))
         for mapping in side
     ]
-    return mappings + [("note", note) for note in comparison.notes]
+    exercised = [("exercised", str(comparison.coverage))] if comparison.coverage is not None else []
+    return mappings + exercised + [("note", note) for note in comparison.notes]
 
 
 def _explanation(finding: Finding) -> list[tuple[str, str]]:

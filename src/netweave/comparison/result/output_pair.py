@@ -20,7 +20,7 @@ class OutputPair:
         b: Name of B's output; empty if only A has it.
         error: Difference relative to the rms; None if they cannot be compared.
         mapping: How A's becomes B's.
-        moved: Whether it stands in another place among B's outputs, under another name.
+        moved: Whether it stands in another place among B's outputs.
     """
 
     a: str

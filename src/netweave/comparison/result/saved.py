@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from netweave.comparison.result.comparison import Comparison
+from netweave.comparison.result.coverage import Coverage
 from netweave.comparison.result.record import NetRecord
 from netweave.comparison.result.report import VERSION, comparison_to_json
 from netweave.comparison.result.tensor_values import TensorValues
@@ -21,7 +22,7 @@ from netweave.files import read_bytes
 from netweave.files.json_text import parse_json
 from netweave.graph import Graph, Layer, LayerTable, Origin
 
-NAMES = {"Graph": Graph, "NetRecord": NetRecord, "TensorValues": TensorValues}
+NAMES = {"Coverage": Coverage, "Graph": Graph, "NetRecord": NetRecord, "TensorValues": TensorValues}
 """What the annotations of a comparison name and its module does not import."""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.names import list_names
 from netweave.comparison.result.comparison import Finding, Group, Status, TensorMapping
+from netweave.comparison.result.coverage import MAX_SHOWN
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph.wording import ratio_text
 
@@ -14,10 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.comparison.explain.agreement import Agreement
+    from netweave.comparison.result.coverage import Unexercised
     from netweave.comparison.result.output_pair import OutputPair
 
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
 """What alone makes two nets different: what propagates an earlier difference, or has no effect, does not."""
+
+
+WITHOUT_EFFECT = EFFECTIVE | {Status.LATENT, Status.UNKNOWN}
+"""What keeps nets whose outputs agree from being identical: differences, and layers not compared."""
 
 
 def decide(
@@ -31,6 +37,7 @@ def decide(
     unfilled: int = 0,
     joined: Sequence[str] = (),
     unlike_inputs: str = "",
+    untried: Sequence[Unexercised] = (),
 ) -> tuple[Verdict, str]:
     """Return the verdict and its sentence.
 
@@ -45,11 +52,14 @@ def decide(
         unfilled: Number of arrays without values of their own that no values were found for.
         joined: How outputs of one net are joined in the other, in words.
         unlike_inputs: Which inputs both nets have, in words, if there is no size that both can be run on.
+        untried: What the nets differ in and the inputs did not exercise.
     """
     apart = [pair for pair in outputs if not pair.agrees(tolerance)]
     if outputs and not apart:
         doubt = _doubtful(agreement, outputs) if agreement is not None else None
-        return doubt or _equal(inputs, outputs, groups, joined, weights_compared=weights_compared)
+        return doubt or _equal(
+            inputs, outputs, groups, joined, weights_compared=weights_compared, untried=untried
+        )
     effective = [group for group in groups if group.status in EFFECTIVE]
     if apart and all(not pair.a for pair in apart) and len(apart) < len(outputs):
         return Verdict.DIFFERENT, _more_outputs(inputs, outputs, apart)
@@ -118,17 +128,20 @@ def _equal(
     joined: Sequence[str],
     *,
     weights_compared: bool,
+    untried: Sequence[Unexercised],
 ) -> tuple[Verdict, str]:
     agree = _agreement(outputs)
-    latent = sum(group.status in {Status.LATENT, *EFFECTIVE} for group in groups)
+    latent = sum(group.status in WITHOUT_EFFECT for group in groups)
     tail = f"; {latent} difference{'s' * (latent > 1)} without effect here" if latent else ""
+    if untried:
+        tail += f"; not exercised: {'; '.join(map(str, untried[:MAX_SHOWN]))}"
     mapped = _mapped_in_words(inputs, outputs, joined)
     if not weights_compared:
         under = f"{mapped}; " if mapped else ""
         copied = "with weights copied from one net to the other"
         return Verdict.STRUCTURE, f"{Verdict.STRUCTURE.value}: {under}{copied}, {agree}{tail}"
     if not mapped:
-        if latent:
+        if latent or untried:
             return Verdict.LATENT, f"equal for these weights and inputs: {agree}{tail}"
         return Verdict.IDENTICAL, f"identical: {agree}"
     return Verdict.EQUAL, f"equal under a mapping: {mapped}; {agree}{tail}"
@@ -144,7 +157,7 @@ def _mapped_in_words(
         [pair for pair in outputs if pair.mapping is not None and pair.mapping.text]
     )
     moved = [] if joined else [pair for pair in outputs if pair.moved]  # parts stand as they are joined
-    places = ", ".join(f"{pair.b!r} for {pair.a!r}" for pair in moved)
+    places = ", ".join(repr(pair.b) if pair.a == pair.b else f"{pair.b!r} for {pair.a!r}" for pair in moved)
     parts = [f"given {given}"] if given else []
     parts += [f"B returns {changed_outputs}"] if changed_outputs else []
     parts += joined

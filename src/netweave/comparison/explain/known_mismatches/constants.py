@@ -37,6 +37,15 @@ ROLES = {
 }
 
 
+OF_VALUES = frozenset(
+    {
+        "Add", "Clip", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min",
+        "Mod", "Mul", "NonMaxSuppression", "OneHot", "Sub", "Where",
+    }
+)  # fmt: skip
+"""Operators whose integers are values; those of others are sizes and places, which follow the layout."""
+
+
 def constant_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose A's arrays, in B's layout, where B's differ."""
     for node_a, node_b in case.pairs():
@@ -73,7 +82,7 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
         array_b = _numpy(value_b)
         if array_b is not None and node_b.op_type == "Pad" and index == 1:
             yield from _amounts(case, node_a, node_b, array_a, array_b)
-        if array_b is None or array_b.dtype.kind != "f":
+        if array_b is None or (array_b.dtype.kind != "f" and node_b.op_type not in OF_VALUES):
             continue
         is_slope = node_b.op_type == "PRelu"
         if is_slope and array_a.size != array_b.size:

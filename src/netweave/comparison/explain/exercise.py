@@ -1,0 +1,150 @@
+"""Layers that are written differently in both nets, and the inputs that can tell them apart.
+
+Ordinary inputs show every difference of a convolution or a sum. They do not show one of a layer that decides
+by a threshold, saturates, overflows or looks up a table: such a layer is tested alone, on inputs that are
+aimed at what it decides by.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.comparison.execution.draws import draw_array
+from netweave.comparison.execution.input_domains import Domain, domain_of
+from netweave.comparison.execution.value_ranges import range_of
+from netweave.comparison.explain.coverage import ruled_settings
+from netweave.comparison.explain.known_mismatches.attributes import differences
+from netweave.comparison.metric import differing
+from netweave.comparison.signals import constants_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.comparison.align.alignment import Alignment
+    from netweave.comparison.align.groups import Draft
+
+SCALES = (1.0, 64.0, 1000.0, 0.001)
+"""Of the inputs that layers are tested on: the usual one, that of pixels, a thousand times more and less."""
+
+SHOWN_BY_NOISE = frozenset(
+    {
+        "Abs", "Add", "Attention", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose",
+        "DepthToSpace", "Div", "Einsum", "Erf", "Expand", "Flatten", "GRU", "Gelu", "Gemm",
+        "GlobalAveragePool", "GlobalMaxPool", "GroupNormalization", "Identity", "InstanceNormalization",
+        "LRN", "LSTM", "LayerNormalization", "LeakyRelu", "LogSoftmax", "LpNormalization", "MatMul",
+        "MaxPool", "Mean", "MeanVarianceNormalization", "Mul", "Neg", "PRelu", "Pad", "Pow",
+        "RMSNormalization", "RNN", "Reciprocal", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin",
+        "ReduceSum", "Relu", "Reshape", "Resize", "RotaryEmbedding", "Sigmoid", "Softmax", "Softsign",
+        "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Swish", "Tanh", "Tile", "Transpose",
+        "Unsqueeze", "Upsample",
+    }
+)  # fmt: skip
+"""Operators every setting of which shows on noise of both signs: linear, smooth, or bent at zero alone."""
+
+SMALL = 64
+"""Elements of a constant that is held against the other net's exactly, as it stands."""
+
+
+def is_written_alike(draft: Draft) -> bool:
+    """Whether the layers of a group have the same operators, settings and small constants in both nets."""
+    return len(draft.nodes_a) == len(draft.nodes_b) and all(
+        (a.domain, a.op_type) == (b.domain, b.op_type)
+        and not differences(a, b)
+        and not differences(b, a)
+        and _has_same_constants(a, b)
+        for a, b in zip(draft.nodes_a, draft.nodes_b, strict=True)
+    )
+
+
+def needs_aim(alignment: Alignment, draft: Draft) -> bool:
+    """Whether the layers of a group are written differently, and the inputs may not have told them apart."""
+    if is_written_alike(draft):
+        return False
+    rows = [(side, node) for side in alignment.sides for node in draft.nodes_of(side)]
+    if not SHOWN_BY_NOISE.issuperset(node.op_type for _, node in rows):
+        return True
+    return any(setting.reason for side, node in rows for setting in ruled_settings(side, node))
+
+
+def operators_in_words(draft: Draft) -> str:
+    """Return what the layers of a group compute in both nets."""
+    a, b = (", then ".join(node.op_type for node in nodes) for nodes in (draft.nodes_a, draft.nodes_b))
+    return f"both compute {a}, with other constants" if a == b else f"A computes {a}, B computes {b}"
+
+
+def aimed_inputs(
+    alignment: Alignment, draft: Draft, names: Sequence[str], *, seed: int, scale: float
+) -> dict[str, np.ndarray]:
+    """Return inputs of A's layers of a group, drawn from what the layers of both nets decide by.
+
+    Args:
+        alignment: Both nets, run.
+        draft: The group.
+        names: Signals that A's layers read.
+        seed: What they are drawn by.
+        scale: Factor on the usual size of floating-point numbers.
+    """
+    generator = np.random.default_rng(seed)
+    domains = _domains(alignment, draft)
+    drawn = {}
+    for name in names:
+        if name not in alignment.a.tensors:
+            continue
+        x = alignment.a.tensors[name]
+        domain = domains.get(name, Domain(kind="size"))
+        # what sets a size stays as it is: the layer might not run with another
+        keeps = domain.kind == "size" or x.dtype.kind not in "fiub"
+        drawn[name] = x if keeps else draw_array(domain, x.dtype, x.shape, generator, scale=scale)
+        if not keeps and x.dtype.kind != "b":
+            low, high = range_of(alignment.a.graph.find([name])[name])
+            drawn[name] = np.clip(drawn[name], low, high).astype(x.dtype)
+    return drawn
+
+
+def _domains(alignment: Alignment, draft: Draft) -> dict[str, Domain]:
+    """Return the values that A's layers of a group can read, by signal, as far as B's can read them too."""
+    own = {side.name: {id(node) for node in draft.nodes_of(side)} for side in alignment.sides}
+    a, b = alignment.sides
+    free_b = b.signals.reads_from_outside(draft.nodes_b)
+    domains = {}
+    for name in a.signals.reads_from_outside(draft.nodes_a):
+        value = next(iter(a.graph.find([name]).values()), None)
+        if value is None:
+            continue
+        domain = domain_of(value, lambda node: _is_within(node, own["A"]))
+        pair = a.pairs.get(name)
+        partner = pair.b if pair is not None and pair.b in free_b else free_b[0] if len(free_b) == 1 else None
+        value_b = None if partner is None else b.graph.find([partner]).get(partner)
+        if value_b is not None:
+            domain = domain.merged(domain_of(value_b, lambda node: _is_within(node, own["B"])))
+        domains[name] = domain
+    return domains
+
+
+def _is_within(node: ir.Node, own: set[int]) -> bool:
+    from netweave.comparison.signals import is_view
+
+    return id(node) in own or is_view(node)
+
+
+def _has_same_constants(a: ir.Node, b: ir.Node) -> bool:
+    """Whether two nodes have equal small constants; large ones are weights, compared elsewhere."""
+    arrays_a, arrays_b = constants_of(a), constants_of(b)
+    if arrays_a.keys() != arrays_b.keys():
+        return False
+    for index, value in arrays_a.items():
+        x, y = (
+            None if each.const_value is None else each.const_value.numpy()
+            for each in (value, arrays_b[index])
+        )
+        if x is None or y is None or max(x.size, y.size) > SMALL:
+            continue
+        if x.shape != y.shape or x.dtype != y.dtype:
+            return False
+        if not np.array_equal(x, y) and (x.dtype.kind != "f" or differing(x, y).any()):
+            return False
+    return True
