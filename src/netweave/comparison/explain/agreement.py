@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
 from netweave.comparison.execution.variation import Variation
-from netweave.comparison.explain.exercise import SCALES, aimed_inputs, needs_aim, operators_in_words
+from netweave.comparison.explain.exercise import (
+    SCALES,
+    aimed_inputs,
+    is_same,
+    needs_aim,
+    operators_in_words,
+)
 from netweave.comparison.explain.isolated import IsolatedTester
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.metric import LOCAL_TOLERANCE
@@ -171,6 +177,7 @@ class _DrawnInputTester:
             for index, (draft, group) in enumerate(zip(self._judge.drafts, groups, strict=True))
             if draft.is_pair
             and group.status is not Status.DIFFERENT
+            and not is_same(self._judge.alignment, draft)
             and (
                 self._is_blind(draft)
                 or needs_aim(self._judge.alignment, draft)

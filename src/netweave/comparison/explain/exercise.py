@@ -49,15 +49,37 @@ SMALL = 64
 """Elements of a constant that is held against the other net's exactly, as it stands."""
 
 
-def is_written_alike(draft: Draft) -> bool:
-    """Whether the layers of a group have the same operators, settings and small constants in both nets."""
+def is_written_alike(draft: Draft, *, largest: int | None = SMALL) -> bool:
+    """Whether the layers of a group have the same operators, settings and constants in both nets.
+
+    Args:
+        draft: The group.
+        largest: Elements of the largest constant that is looked at; None for all.
+    """
     return len(draft.nodes_a) == len(draft.nodes_b) and all(
         (a.domain, a.op_type) == (b.domain, b.op_type)
         and not differences(a, b)
         and not differences(b, a)
-        and _has_same_constants(a, b)
+        and _has_same_constants(a, b, largest)
         for a, b in zip(draft.nodes_a, draft.nodes_b, strict=True)
     )
+
+
+def is_same(alignment: Alignment, draft: Draft) -> bool:
+    """Whether the layers of a group are the same in both nets: written alike, with equal weights and inputs.
+
+    Nothing needs to be run to know that these compute the same. Weights of zeros are none: behind them nobody
+    can tell which layer reads which.
+    """
+    a, b = alignment.sides
+    if not is_written_alike(draft, largest=None) or any(map(_has_weights_of_zeros, draft.nodes_a)):
+        return False
+    for node_a, node_b in zip(draft.nodes_a, draft.nodes_b, strict=True):
+        read_a, read_b = a.signals.inputs_of(node_a), b.signals.inputs_of(node_b)
+        sources = [pair.a if (pair := b.pairs.get(name)) is not None else None for name in read_b]
+        if sources != read_a:
+            return False
+    return True
 
 
 def needs_aim(alignment: Alignment, draft: Draft) -> bool:
@@ -131,8 +153,13 @@ def _is_within(node: ir.Node, own: set[int]) -> bool:
     return id(node) in own or is_view(node)
 
 
-def _has_same_constants(a: ir.Node, b: ir.Node) -> bool:
-    """Whether two nodes have equal small constants; large ones are weights, compared elsewhere."""
+def _has_weights_of_zeros(node: ir.Node) -> bool:
+    arrays = [value.const_value.numpy() for value in constants_of(node).values() if value.const_value]
+    return any(x.size > 1 and x.dtype.kind == "f" and not x.any() for x in arrays)
+
+
+def _has_same_constants(a: ir.Node, b: ir.Node, largest: int | None) -> bool:
+    """Whether two nodes have equal constants of a size."""
     arrays_a, arrays_b = constants_of(a), constants_of(b)
     if arrays_a.keys() != arrays_b.keys():
         return False
@@ -141,7 +168,7 @@ def _has_same_constants(a: ir.Node, b: ir.Node) -> bool:
             None if each.const_value is None else each.const_value.numpy()
             for each in (value, arrays_b[index])
         )
-        if x is None or y is None or max(x.size, y.size) > SMALL:
+        if x is None or y is None or (largest is not None and max(x.size, y.size) > largest):
             continue
         if x.shape != y.shape or x.dtype != y.dtype:
             return False

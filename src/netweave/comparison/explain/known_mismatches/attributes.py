@@ -13,6 +13,7 @@ from netweave.comparison.explain.wording import in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.graph import DOMAIN, attributes_of, default_attributes, find_operator, known_shape
 from netweave.graph.ops.pooling import PoolWindows
+from netweave.graph.subgraph_text import subgraph_text
 from netweave.passes.specialise import PADDING_RULE_PROP
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ IGNORED = frozenset({"auto_pad", "storage_order", "momentum", "training_mode", "
 ELSEWHERE = frozenset({"Gemm", "Transpose", "Resize", "RotaryEmbedding"})
 """Operators whose attributes are the layout of their weights or values, or have mismatches of their own."""
 
+SUBGRAPHS = frozenset({"body", "else_branch", "then_branch"})
+"""Settings that are graphs: the branches of If, the bodies of Loop and Scan."""
+
 RESIZE_MODES = {"nearest_mode": "nearest", "cubic_coeff_a": "cubic", "exclude_outside": "cubic"}
 """Settings of Resize that one mode alone has."""
 
@@ -109,10 +113,10 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
             yield Proposal(
                 mismatch=mismatch_key(node_b.op_type, name),
                 cause=_cause(node_a, name, value_a, value_b),
-                fix=setting(case.b.graph.format, node_a, name, value_a),
+                fix="" if name in SUBGRAPHS else setting(case.b.graph.format, node_a, name, value_a),
                 node_a=node_a,
                 node_b=node_b,
-                change=set_attribute(node_b.name, name, value_a),
+                change=keep_as_it_is if name in SUBGRAPHS else set_attribute(node_b.name, name, value_a),
             )
 
 
@@ -226,7 +230,16 @@ def canonical(node: ir.Node) -> dict[str, Any]:
     if node.op_type in {"Softmax", "LogSoftmax", "Concat", "Flatten", "Gather"} and values.get("axis", 0) < 0:
         shape = known_shape(node.outputs[0])
         values["axis"] = values["axis"] + len(shape) if shape else values["axis"]
-    return {name: tuple(v) if isinstance(v, (list, tuple)) else v for name, v in values.items()}
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as a value that can be held against another net's: a branch by what it computes."""
+    import onnx_ir as ir
+
+    if isinstance(value, ir.Graph):
+        return subgraph_text(value)
+    return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
 def _kernel(node: ir.Node) -> tuple[int, ...] | None:
@@ -276,6 +289,10 @@ def _lrn_alpha(a: float, b: float, num_values: int) -> str:
     if _same(a * num_values, b):
         return "B does not divide alpha by the window's size"
     return "B divides alpha by the window's size once more" if _same(a / num_values, b) else ""
+
+
+def keep_as_it_is(graph: Graph) -> None:
+    """Change nothing: a branch reads values of its own net, so that the other net cannot be given it."""
 
 
 def set_attribute(node: str | None, name: str, value: Any) -> Callable[[Graph], None]:

@@ -1,0 +1,58 @@
+"""Branches and loop bodies as text: what they compute, whatever their values are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHOWN = 8
+"""Elements of a constant that are written out; of a larger one, its sum and shape are."""
+
+
+def subgraph_text(graph: ir.Graph) -> str:
+    """Return what a branch or a body computes, as text that is equal for equal graphs.
+
+    Values are numbered in the order in which they are read; those of the graph around are ``outer``.
+
+    Args:
+        graph: The branch or body.
+    """
+    names: dict[int, str] = {id(value): f"in{i}" for i, value in enumerate(graph.inputs)}
+    own = {id(value) for node in graph for value in node.outputs}
+    lines = [_node_text(node, names, own) for node in graph]
+    results = ", ".join(_value_text(value, names, own) for value in graph.outputs)
+    return f"{'; '.join(lines)} -> {results}"
+
+
+def _node_text(node: ir.Node, names: dict[int, str], own: set[int]) -> str:
+    read = ", ".join(_value_text(value, names, own) for value in node.inputs)
+    settings = "".join(f", {text}" for text in _settings(node))
+    for value in node.outputs:
+        names[id(value)] = f"v{len(names)}"
+    return f"{node.op_type}({read}{settings})"
+
+
+def _settings(node: ir.Node) -> Iterator[str]:
+    for name, attribute in sorted(node.attributes.items()):
+        value = attribute.value
+        if isinstance(value, ir.TensorProtocol):
+            yield f"{name}={_array_text(value)}"
+        else:
+            yield f"{name}={subgraph_text(value) if isinstance(value, ir.Graph) else value}"
+
+
+def _value_text(value: ir.Value | None, names: dict[int, str], own: set[int]) -> str:
+    if value is None:
+        return "-"
+    if value.const_value is not None and id(value) not in own:
+        return _array_text(value.const_value)
+    return names.setdefault(id(value), f"outer{len(names)}")
+
+
+def _array_text(tensor: ir.TensorProtocol) -> str:
+    x = tensor.numpy()
+    return str(x.tolist()) if x.size <= SHOWN else f"array of {x.shape} with the sum {x.sum():.9g}"
