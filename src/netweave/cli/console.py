@@ -8,12 +8,11 @@ import os
 import re
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 
-from netweave.errors import UsageError
+from netweave.files.atomic import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,7 +107,7 @@ def write_json(value: Mapping[str, Any], file: str) -> None:
         file: Name of the file; ``-`` for standard output.
 
     Raises:
-        UsageError: The file cannot be written.
+        WriteError: The file cannot be written; the old one is untouched.
     """
     try:
         text = _indented(value) + "\n"
@@ -117,10 +116,7 @@ def write_json(value: Mapping[str, Any], file: str) -> None:
     if file == "-":
         sys.stdout.write(text)
         return
-    try:
-        Path(file).write_text(text, encoding="ascii")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+    write_file(file, text)
 
 
 _one_line = json.JSONEncoder(allow_nan=False).encode
