@@ -36,7 +36,7 @@ _LAST_WORD = re.compile(
 )
 
 
-def _tensor(name: str, array: np.ndarray, file: str) -> ir.Tensor:
+def _tensor(name: str, array: np.ndarray, file: str) -> ir.TensorProtocol:
     """Return an array as a tensor, whose bytes are in this machine's order."""
     try:
         return ir.Tensor(np.asarray(array, array.dtype.newbyteorder("="), order="C"), name=name)
