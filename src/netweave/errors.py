@@ -2,6 +2,7 @@
 
     NetweaveError
     ├── UsageError            a call with wrong arguments
+    ├── WriteError            a file that cannot be written: no room, no permission, no folder
     ├── SourceError           a problem in a file or in the net in it (has a place)
     │   ├── ReadError         missing, truncated, of another type, or not parseable
     │   ├── UnsupportedError  well-formed, but holds something that Netweave does not read
@@ -33,6 +34,7 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "WeightError",
+    "WriteError",
 ]
 
 
@@ -73,6 +75,10 @@ class UsageError(NetweaveError):
     def __init__(self, message: str, *, unknown_inputs: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.unknown_inputs = unknown_inputs
+
+
+class WriteError(NetweaveError):
+    """A file cannot be written: its disk is full, or its folder missing; the old file is untouched."""
 
 
 class SourceError(NetweaveError):

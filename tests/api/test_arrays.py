@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from netweave import api
-from netweave.errors import ReadError, UsageError
+from netweave.errors import ReadError, UsageError, WriteError
 from netweave.graph import GraphBuilder
 
 
@@ -55,7 +55,7 @@ def test_missing_file_and_wrong_suffix(tmp_path):
         api.load_arrays(tmp_path / "none.npz", [])
     with pytest.raises(UsageError, match=r"unknown suffix, expected .npz, .npy, .h5"):
         api.save_arrays(tmp_path / "x.png", {"a": np.ones(1)})
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(WriteError, match="cannot be written"):
         api.save_arrays(tmp_path / "no" / "x.npz", {"a": np.ones(1)})
 
 

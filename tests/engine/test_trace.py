@@ -10,7 +10,7 @@ import pytest
 
 from netweave.engine import Future, ThreadedEngine, Trace, Variable
 from netweave.engine import trace as trace_module
-from netweave.errors import UsageError
+from netweave.errors import WriteError
 
 
 def events_of(path):
@@ -65,5 +65,5 @@ def test_a_trace_that_was_not_closed_can_be_mended(tmp_path, monkeypatch):
 
 
 def test_a_trace_needs_a_place(tmp_path):
-    with pytest.raises(UsageError, match="cannot be written: No such file or directory"):
+    with pytest.raises(WriteError, match="cannot be written: No such file or directory"):
         Trace(tmp_path / "missing" / "trace.json")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from netweave.errors import ReadError
 from netweave.files.model_imports import imports_of
 
 if TYPE_CHECKING:
@@ -98,12 +99,36 @@ def test_files_that_are_no_python_import_nothing(text, tmp_path):
 
 def test_nothing_is_looked_at_outside_the_folders_that_are_given(tmp_path):
     lay(tmp_path, {"other/secret": "", "box/top": "", "box/__init__": "", "box/nets/__init__": ""})
-    lay(tmp_path, {"box/nets/net": "import other.secret, linked\nfrom .. import top\nfrom ... import other"})
-    (tmp_path / "box" / "nets" / "linked.py").symlink_to(tmp_path / "other" / "secret.py")
+    lay(tmp_path, {"box/nets/net": "import other.secret\nfrom .. import top\nfrom ... import other"})
     net = tmp_path / "box" / "nets" / "net.py"
     assert imports_of(net, levels=1).files == ()
     assert names(tmp_path, imports_of(net, levels=2).files) == ["box/__init__.py", "box/top.py"]
     assert "other/secret.py" in names(tmp_path, imports_of(net).files)
+
+
+@pytest.mark.parametrize("linked", ["helper.py", "helper"])
+def test_a_link_out_of_the_folder_is_refused_and_not_quoted(tmp_path, linked):
+    lay(tmp_path, {"mine/secret": "password", "mine/__init__": "", "box/net": "import helper"})
+    (tmp_path / "box" / linked).symlink_to(tmp_path / "mine" / ("secret.py" if "." in linked else ""))
+    with pytest.raises(
+        ReadError, match=r"box/helper.*\.py: is a link out of the folder of the model"
+    ) as error:
+        imports_of(tmp_path / "box" / "net.py")
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("mark", ["repo/setup.py", None])
+def test_a_link_inside_a_repository_is_followed(tmp_path, mark):
+    lay(tmp_path, {"repo/common/parts": "", "repo/nets/net": "import parts"})
+    (tmp_path / "repo" / "nets" / "parts.py").symlink_to("../common/parts.py")
+    if mark is None:
+        with pytest.raises(ReadError, match="is a link out of the folder"):
+            imports_of(tmp_path / "repo" / "nets" / "net.py")
+        return
+    (tmp_path / mark).write_text("")
+    assert names(tmp_path, imports_of(tmp_path / "repo" / "nets" / "net.py").files) == [
+        "repo/common/parts.py"
+    ]
 
 
 def test_a_root_that_is_named_goes_before_everything(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("torch")
 
 import netweave.mxnet as mx
-from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.errors import ReadError, UnsupportedError, UsageError, WriteError
 from netweave.formats.mxnet.params import encode_record
 from netweave.formats.mxnet.states import encode_states, read_states
 from tests.oracles import mxnet_checkpoints as cases
@@ -226,7 +226,7 @@ def test_every_cut_of_a_file_is_one_typed_error(tmp_path):
 
 def test_a_folder_that_is_missing_is_named(tmp_path):
     module = cases.bound(mx, mx.mod.Module(cases.net(mx)), "sgd", 0)
-    with pytest.raises(UsageError, match=r"missing.net.states: cannot be written: No such file"):
+    with pytest.raises(WriteError, match=r"missing.net.states: cannot be written: No such file"):
         module.save_optimizer_states(str(tmp_path / "missing" / "net.states"))
 
 

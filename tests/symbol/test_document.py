@@ -114,8 +114,8 @@ X = variable("x")
         ({"nodes": [X | {"attrs": {"a": 1}}], "heads": [[0, 0]]}, r"attrs\['a'\] is 1, expected a text"),
         ({"nodes": [X, X], "heads": [[0, 0]]}, "two variables are named 'x'"),
         (
-            {"nodes": [variable("x" * 401)], "heads": [[0, 0]]},
-            "'name' has 401 characters, expected at most 400",
+            {"nodes": [variable("x" * 10_001)], "heads": [[0, 0]]},
+            "'name' has 10,001 characters, expected at most 10,000",
         ),
         ({"nodes": [variable("")], "heads": [[0, 0]]}, "a variable has no name"),
         (

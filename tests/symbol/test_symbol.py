@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from netweave import symbol as sym
-from netweave.errors import ReadError, ShapeError, UsageError
+from netweave.errors import ReadError, ShapeError, UsageError, WriteError
 from netweave.symbol.vertex import VARIABLE, sorted_vertices
 from tests.symbol.programs import PROGRAMS
 
@@ -185,7 +185,7 @@ WRONG = {
         UsageError,
         "unknown variable 'b'",
     ),
-    "file": (lambda: sym.relu(sym.Variable("a")).save("/no/such/folder/x"), UsageError, "cannot be written"),
+    "file": (lambda: sym.relu(sym.Variable("a")).save("/no/such/folder/x"), WriteError, "cannot be written"),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from netweave.errors import ReadError, RunError
+from netweave.errors import ReadError, WriteError
 from netweave.training.checkpoint_file import (
     Checkpoint,
     Origin,
@@ -134,7 +134,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunError, match=r"a\.checkpoint: cannot be written: No space left on device"):
+    with pytest.raises(WriteError, match=r"a\.checkpoint: cannot be written: No space left on device"):
         write_checkpoint(path, Checkpoint({}, {}))
     assert read_checkpoint(path).state == CHECKPOINT.state
     assert [file.name for file in tmp_path.iterdir()] == ["a.checkpoint"]

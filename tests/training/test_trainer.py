@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 
 from netweave.engine import SerialEngine, ThreadedEngine
-from netweave.errors import NetweaveError, RunError, UsageError
+from netweave.errors import NetweaveError, RunError, UsageError, WriteError
 from netweave.formats.caffe.solver import read_solver
 from netweave.training import Ended, Evaluated, Saved, Shown, Updated, latest, read_checkpoint
 from netweave.training.checkpoint_file import kept
@@ -222,7 +222,7 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
 
 def test_a_checkpoint_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "kept").write_text("in the way")
-    with pytest.raises(RunError, match="cannot be written"):
+    with pytest.raises(WriteError, match="cannot be written"):
         train(job_of(tmp_path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -10,6 +11,7 @@ import numpy as np
 
 from netweave.errors import ReadError, UsageError
 from netweave.files import Source, read_bytes
+from netweave.files.atomic import replacing_file
 from netweave.files.npy import MAGIC, parse_npy, read_npz
 from netweave.passes.fitting import likely_size, open_shapes
 
@@ -59,8 +61,9 @@ def save_arrays(file: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     In text, each row holds one entry of the first axis, separated by spaces or commas.
 
     Raises:
-        UsageError: The suffix is unknown, the format holds only one array and there are more, the file cannot
-            be written, or h5py is not installed.
+        UsageError: The suffix is unknown, the format holds only one array and there are more, or h5py is not
+            installed.
+        WriteError: The file cannot be written; the old one is untouched.
     """
     suffix = Path(file).suffix
     if suffix not in _WRITERS:
@@ -69,11 +72,8 @@ def save_arrays(file: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
         raise UsageError(
             f"{file}: an {suffix} holds one array, but there are {len(arrays)}; write an .npz or .h5"
         )
-    try:
-        with Path(file).open("wb") as stream:
-            _WRITERS[suffix](stream, arrays)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+    with replacing_file(Path(file)) as new, new.open("wb") as stream:
+        _WRITERS[suffix](stream, arrays)
 
 
 def _write_text(stream: BinaryIO, arrays: Mapping[str, np.ndarray], between: str) -> None:
@@ -87,9 +87,11 @@ def _write_hdf5(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
         import h5py
     except ImportError as error:
         raise UsageError("HDF5 needs h5py; install it with: pip install 'netweave[hdf5]'") from error
-    with h5py.File(stream, "w") as file:
+    content = io.BytesIO()  # HDF5 does not survive a disk that fills up
+    with h5py.File(content, "w") as file:
         for name, array in arrays.items():
             file[name] = array
+    stream.write(content.getbuffer())
 
 
 def _write_archive(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:

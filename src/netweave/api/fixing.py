@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from netweave import fixes
 from netweave.api.comparing import compare
 from netweave.errors import NetweaveError, UsageError
+from netweave.files.atomic import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,8 +86,8 @@ def fix_port(
         options: As for ``load``.
 
     Raises:
-        UsageError: No fix can be applied, the fixes change several files, or the file exists or cannot be
-            written.
+        UsageError: No fix can be applied, the fixes change several files, or the file exists.
+        WriteError: The file cannot be written.
     """
     target = check_target(target, overwrite=overwrite)
     mended = fixes.mend(comparison, findings)
@@ -99,10 +100,7 @@ def fix_port(
             f"the fixes change several files ({names}); apply the patch that 'netweave fix' prints"
         )
     ((file, text),) = mended.after.items()
-    try:
-        target.write_bytes(text.encode())
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    write_file(target, text)
     name = _renamed(b, file, target, comparison.b.files)
     try:
         again = compare(a, name, memory=memory, input_shapes=input_shapes, **options)

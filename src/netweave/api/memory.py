@@ -10,6 +10,7 @@ from netweave.api.nets import to_inference
 from netweave.api.running import need_torch
 from netweave.api.timing import label_inputs, load_for_timing
 from netweave.errors import UsageError
+from netweave.files.atomic import replacing_file
 from netweave.graph import Graph
 from netweave.graph.wording import bytes_text
 from netweave.memory_plan import parse_bytes, prepare, report, tile_to_fit
@@ -136,10 +137,8 @@ def save_memory_picture(found: MemoryReport, path: str | Path) -> None:
             axes.legend(loc="upper left", fontsize=8)
     label = "step: forward, then (behind the dotted line) backward" if found.training else "step"
     figure.supxlabel(label, fontsize=10)
-    try:
-        figure.savefig(file)
-    except OSError as error:
-        raise UsageError(f"cannot write {str(file)!r}: {error.strerror or error}") from error
+    with replacing_file(file) as new:
+        figure.savefig(new)
 
 
 def _draw(axes: Axes, plan: MemoryPlan) -> None:

@@ -69,7 +69,8 @@ def pack(
 
     Raises:
         UsageError: The kind is unknown, the target exists, or the source is ambiguous.
-        SourceError: A record cannot be read or written; nothing is left behind.
+        SourceError: A record cannot be read; nothing is left behind.
+        WriteError: The target cannot be written; nothing is left behind.
     """
     place = Path(target)
     with _opened(source, read_as, Named(labels, root, tuple(shape), "gray" if gray else None)) as records:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.errors import UsageError
+from netweave.files.atomic import write_file
 from netweave.graph import Graph
 from netweave.viewer import comparison_page, net_page
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from netweave.comparison import Comparison
 
 
@@ -21,10 +22,7 @@ def save_page(shown: Graph | Comparison, file: str | Path) -> None:
         file: The file.
 
     Raises:
-        UsageError: The file cannot be written, or this is a source checkout whose front end is not built.
+        UsageError: This is a source checkout whose front end is not built.
+        WriteError: The file cannot be written; the old one is untouched.
     """
-    page = net_page(shown) if isinstance(shown, Graph) else comparison_page(shown)
-    try:
-        Path(file).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+    write_file(file, net_page(shown) if isinstance(shown, Graph) else comparison_page(shown))

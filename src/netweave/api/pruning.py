@@ -87,8 +87,8 @@ def prune(
 
     Raises:
         SourceError: A file cannot be read, or files do not fit together.
-        UsageError: The net is not Darknet's, nothing can be pruned, or not as much; or ``out`` cannot be
-            written.
+        UsageError: The net is not Darknet's, nothing can be pruned, or not as much.
+        WriteError: ``out`` cannot be written.
     """
     path, out = Path(net), Path(out)
     for name, value in (("keep", keep), ("least", least)):

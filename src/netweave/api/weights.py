@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from netweave import comparison
 from netweave.api.nets import load
 from netweave.errors import UsageError
+from netweave.files.atomic import write_file
 from netweave.graph import Graph, complete_arrays
-from netweave.training.checkpoint_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def save_weights(graph: Graph, path: str | Path, *, random_weights: bool = False
 
     Raises:
         UsageError: The suffix is unknown, weights are missing, or the net belongs to another framework.
-        RunError: The file cannot be written.
+        WriteError: The file cannot be written; the old one is untouched.
     """
     file = Path(path)
     ending = _ending(file)
@@ -48,7 +48,7 @@ def save_weights(graph: Graph, path: str | Path, *, random_weights: bool = False
         raise UsageError(
             f"{graph.name}: has no weights to write; give their file, or write random ones (--random-weights)"
         )
-    write_whole(file, encode(graph))
+    write_file(file, encode(graph))
 
 
 def transfer_weights(net: Any, port: Any) -> Graph:

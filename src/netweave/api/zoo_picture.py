@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
+from netweave.files.atomic import replacing_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,10 +72,8 @@ def save_zoo_picture(nets: Sequence[ZooNet], path: str | Path) -> None:
     figure.colorbar(drawn, label="year", format="%d")
     figure.draw_without_rendering()  # so that places in points are known
     _add_titles(axes, [(net.title, x, top1) for (net, top1), x in zip(shown, billions, strict=True)])
-    try:
-        figure.savefig(file)
-    except OSError as error:
-        raise UsageError(f"cannot write {str(file)!r}: {error.strerror or error}") from error
+    with replacing_file(file) as new:
+        figure.savefig(new)
 
 
 def _add_titles(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:

@@ -158,7 +158,7 @@ def _wrong_call(error: click.ClickException) -> str:
 
 
 def _complain(message: str) -> None:
-    from netweave.cli.console import printable
+    from netweave.graph.printable import printable
 
     line = printable(" ".join(message.splitlines()))
     click.echo(f"{click.style('netweave:', fg='red', bold=True)} {line}", err=True)

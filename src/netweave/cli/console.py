@@ -8,12 +8,12 @@ import os
 import re
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 
-from netweave.errors import UsageError
+from netweave.files.atomic import write_file
+from netweave.graph.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 2000
 """Columns where no terminal sets them: a row of a table stays one line, whole, for grep."""
-
-
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that a terminal obeys: escape sequences begin with one; the last two ranges turn text around."""
-
-
-def printable(text: str) -> str:
-    """Return text without characters that a terminal obeys: names from files may hold them."""
-    return CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
-
-
-def printable_text(text: str) -> str:
-    """Return text of several lines without characters that a terminal obeys, but for newlines and tabs."""
-    return CONTROLS.sub(lambda match: match[0] if match[0] in "\n\t" else repr(match[0])[1:-1], text)
 
 
 class PlainConsole(Console):
@@ -108,7 +94,7 @@ def write_json(value: Mapping[str, Any], file: str) -> None:
         file: Name of the file; ``-`` for standard output.
 
     Raises:
-        UsageError: The file cannot be written.
+        WriteError: The file cannot be written; the old one is untouched.
     """
     try:
         text = _indented(value) + "\n"
@@ -117,10 +103,7 @@ def write_json(value: Mapping[str, Any], file: str) -> None:
     if file == "-":
         sys.stdout.write(text)
         return
-    try:
-        Path(file).write_text(text, encoding="ascii")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+    write_file(file, text)
 
 
 _one_line = json.JSONEncoder(allow_nan=False).encode

@@ -53,7 +53,7 @@ def sample(job: str, checkpoint: str, length: int, start: str, temperature: floa
     step2000-worker0.
     """
     from netweave.api import stream_sample
-    from netweave.cli.console import printable_text
+    from netweave.graph.printable import printable_text
 
     characters = stream_sample(
         job, checkpoint, length=length, start=start, temperature=temperature, seed=seed

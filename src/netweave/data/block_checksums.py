@@ -40,11 +40,6 @@ def write_checksums(path: Path) -> None:
     checksums_of(path).write_bytes(content)
 
 
-def move_checksums(path: Path, target: Path) -> None:
-    """Move the checksums of a file to where its own new place is."""
-    checksums_of(path).rename(checksums_of(target))
-
-
 def _encode(sums: np.ndarray, num_bytes: int) -> bytes:
     body = sums.tobytes()
     head = f"netweave crc32 of blocks of {BLOCK_BYTES} bytes, {num_bytes} bytes, {zlib.crc32(body):08x}\n"

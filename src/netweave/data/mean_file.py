@@ -8,6 +8,7 @@ import numpy as np
 
 from netweave.data.kvfile import frame, record_class
 from netweave.errors import ShapeError, UsageError
+from netweave.files.atomic import write_file, writing
 from netweave.formats.caffe.schema import caffe_schema
 
 if TYPE_CHECKING:
@@ -58,7 +59,11 @@ class MeanImage:
         self._count += 1
 
     def write(self) -> None:
-        """Write the file."""
+        """Write the file.
+
+        Raises:
+            WriteError: It cannot be written.
+        """
         assert self._sum is not None
         means = (self._sum / self._count).astype("<f4")
         planes = means.transpose(2, 0, 1) if means.ndim == 3 else means
@@ -73,5 +78,6 @@ class MeanImage:
             record.shape.extend(planes.shape)
             record.data.append(planes.tobytes())
             content = frame(b"mean", record.SerializeToString())
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_bytes(content)
+        with writing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(self._path, content)

@@ -51,7 +51,8 @@ def pack(
 
     Raises:
         UsageError: There is no such kind, or the target is there already.
-        SourceError: A record cannot be read or written; nothing is left behind.
+        SourceError: A record cannot be read; nothing is left behind.
+        WriteError: The target cannot be written; nothing is left behind.
     """
     means = MeanImage(mean) if mean else None
     order = Order(num_records=len(source), batch_size=1, shuffle=shuffle, seed=seed, groups=source.groups)
@@ -63,6 +64,7 @@ def pack(
             if means:
                 means.add(item)
             writer.write(item.as_file(suffix, quality) if encode else item)
+        writer.finish()
         if means:
             means.write()
         return writer.count

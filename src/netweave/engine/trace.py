@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import UsageError
+from netweave.files.atomic import writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ class Trace:
         path: The file; overwritten.
 
     Raises:
-        UsageError: The file cannot be written.
+        WriteError: The file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,10 +38,8 @@ class Trace:
         self._events: list[str] = []
         self._threads: dict[str, int] = {}
         self._process = os.getpid()
-        try:
+        with writing(path):
             self._file: TextIO = path.open("w", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"the trace {str(path)!r} cannot be written: {error.strerror}") from error
         self._file.write("[\n")
         self._emit({"ph": "M", "name": "process_name", "args": {"name": "netweave"}})
 
@@ -76,8 +74,8 @@ class Trace:
         """Write what is left and close the file; a second call does nothing."""
         with self._lock:
             if not self._file.closed:
-                self._flush(last=True)
-                self._file.close()
+                with writing(self.path), self._file:
+                    self._flush(last=True)
 
     def _thread(self, name: str) -> int:
         number = self._threads.get(name)
@@ -92,5 +90,6 @@ class Trace:
     def _flush(self, *, last: bool = False) -> None:
         text = ",\n".join(self._events)
         self._events.clear()
-        self._file.write(text + ("\n]\n" if last else ",\n"))
-        self._file.flush()
+        with writing(self.path):
+            self._file.write(text + ("\n]\n" if last else ",\n"))
+            self._file.flush()

@@ -27,6 +27,8 @@ T = TypeVar("T")
 # An unterminated string matches to the end of the text, so that one pass over hostile text stays linear.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
 _KIND_NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
 
 
@@ -90,13 +92,14 @@ def read_json(path: Path) -> Any:
     return parse_json(read_bytes(path), file=str(path))
 
 
-def parse_json(content: bytes, *, file: str, allow_nan: bool = False) -> Any:
+def parse_json(content: bytes, *, file: str, allow_nan: bool = False, unique_keys: bool = False) -> Any:
     """Return the value of a JSON text, every object as a ``JsonObject``.
 
     Args:
         content: The text in UTF-8.
         file: Its name, for messages and places.
         allow_nan: Whether NaN and Infinity are numbers, as in what Python writes.
+        unique_keys: Refuse an object that has a key twice; without, the last one counts.
 
     Raises:
         ReadError: It is no JSON, or is beyond the limits above.
@@ -109,17 +112,28 @@ def parse_json(content: bytes, *, file: str, allow_nan: bool = False) -> Any:
     lines = _closing_lines(text, file)
 
     def make(items: list[tuple[str, Any]]) -> JsonObject:
-        return JsonObject(items, file=file, line=next(lines))
+        made = JsonObject(items, file=file, line=next(lines))
+        if unique_keys and len(made) < len(items):
+            keys = [key for key, _ in items]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ReadError(f"has the key {twice!r:.200} twice, expected it once", place=made.place)
+        return made
 
     def refuse(name: str) -> Any:
         raise ReadError(f"{name} is not a JSON number", place=file)
 
     try:
-        return json.loads(text, object_pairs_hook=make, parse_constant=float if allow_nan else refuse)
+        value = json.loads(text, object_pairs_hook=make, parse_constant=float if allow_nan else refuse)
     except json.JSONDecodeError as error:
         raise ReadError(f"is not valid JSON: {error.msg}", place=f"{file}:{error.lineno}") from error
     except ValueError as error:
         raise ReadError(f"is not readable JSON: {error}", place=file) from error
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ReadError("holds half of a surrogate pair, which is no character", place=file) from error
+    return value
 
 
 def _check_length(num_bytes: int, file: str) -> None:

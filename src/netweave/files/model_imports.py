@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.errors import ReadError
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -94,7 +96,8 @@ def imports_of(
     within = list(path.parents)[: _levels(path) if levels is None else levels]
     if root is not None:
         within = [*(folder for folder in path.parents if folder.is_relative_to(root))]
-    seen = _Seen(within, frozenset(known) | sys.stdlib_module_names, root, elsewhere)
+    repository = min(_top(path) or 0, len(within) - 1) if root is None else len(within) - 1
+    seen = _Seen(within, frozenset(known) | sys.stdlib_module_names, root, elsewhere, repository)
     seen.follow(path)
     if root is not None:
         package = list(path.parent.relative_to(root).parts)
@@ -113,10 +116,16 @@ def imports_of(
 
 def _levels(path: Path) -> int:
     """Return how many folders there are up to the top of a repository, at least ``LEVELS``."""
-    for count, folder in enumerate(list(path.parents)[:MAX_LEVELS], 1):
+    top = _top(path)
+    return LEVELS if top is None else max(top + 1, LEVELS)
+
+
+def _top(path: Path) -> int | None:
+    """Return which folder around a file, counted from its own, is the top of a repository."""
+    for number, folder in enumerate(list(path.parents)[:MAX_LEVELS]):
         if any((folder / mark).exists() for mark in TOP_MARKS):
-            return max(count, LEVELS)
-    return LEVELS
+            return number
+    return None
 
 
 def _template(module: str, folders: Sequence[Path]) -> str:
@@ -151,6 +160,7 @@ class _Seen:
         known: Modules that are never looked for.
         root: The folder that all imports start from, if that is known.
         elsewhere: A folder that is no parent of the file, and that the caller names for its imports.
+        repository: Which of the folders is the top of the repository, or the root; 0 where there is none.
         files: Files of modules.
         folders: Folders of modules but the file's own.
         first: Those of them that have to be looked in before the file's own.
@@ -162,6 +172,7 @@ class _Seen:
     known: frozenset[str]
     root: Path | None = None
     elsewhere: Path | None = None
+    repository: int = 0
     files: set[Path] = field(default_factory=set)
     folders: list[Path] = field(default_factory=list)
     first: list[Path] = field(default_factory=list)
@@ -173,15 +184,33 @@ class _Seen:
         self.add([path])
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Add files, and what they import."""
+        """Add files, and what they import.
+
+        Raises:
+            ReadError: One is a link out of the repository.
+        """
         waiting = list(paths)
         while waiting and len(self.files) < MAX_FILES:
-            each = waiting.pop()
+            named = waiting.pop()
+            each = named.resolve()
             if each in self.files:
                 continue
+            self._refuse_link(named, each)
             self.files.add(each)
             for row in _rows(each):
                 waiting += filter(self._is_within, self._found(each, row))
+
+    def _refuse_link(self, named: Path, file: Path) -> None:
+        """Refuse a file that a link leads to from elsewhere: a text of this machine, which would be quoted.
+
+        Links inside a repository, and inside the folder of the model where there is none, are followed.
+        """
+        tops = [self.within[self.repository], *([self.elsewhere] if self.elsewhere else [])]
+        if file != named and not any(file.is_relative_to(top) for top in tops):
+            raise ReadError(
+                "is a link out of the folder of the model and is therefore not read; copy the file there",
+                place=str(named),
+            )
 
     def _is_within(self, path: Path) -> bool:
         tops = [self.within[-1], *([self.elsewhere] if self.elsewhere else [])]
@@ -284,13 +313,13 @@ def _files_of(folder: Path, row: _Row) -> Iterator[Path]:
 def _file(place: Path) -> Iterator[Path]:
     for path in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
         if path.is_file():
-            yield path.resolve()
+            yield path
 
 
 def _initial(folder: Path) -> Iterator[Path]:
     """Give what Python runs of a package before a module in it."""
     while (folder / "__init__.py").is_file():
-        yield (folder / "__init__.py").resolve()
+        yield folder / "__init__.py"
         folder = folder.parent
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
+from netweave.files.atomic import Replacement
 from netweave.files.checksums import write_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from netweave.graph import Graph
 
@@ -60,16 +59,10 @@ def replacing_files(path: Path) -> Iterator[Path]:
     The files beside it get checksums (``checksums``).
 
     Raises:
-        UsageError: They cannot be written; the old files are untouched.
+        WriteError: They cannot be written; the old files are untouched.
     """
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            yield Path(folder)
-            for file in sorted(Path(folder).iterdir()):
-                if file.name != path.name:  # weights in a file of their own, whose formats have no checksum
-                    write_checksum(file)
-            # the net last: whoever sees the new net finds the new weights beside it
-            for file in sorted(Path(folder).iterdir(), key=lambda file: file.name == path.name):
-                os.replace(file, path.parent / file.name)  # noqa: PTH105
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    with Replacement(path) as new:
+        yield new.folder
+        for file in sorted(new.folder.iterdir()):
+            if file.name != path.name:  # weights in a file of their own, whose formats have no checksum
+                write_checksum(file)

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
     from netweave.files.protobuf import Field, Schema
 
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ESCAPES = {chr(code): f"\\{code:03o}" for code in (*range(32), 127)} | {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+}
 
 
 def format_text(schema: Schema, name: str, values: Mapping[str, Any]) -> str:

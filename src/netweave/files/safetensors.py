@@ -6,6 +6,7 @@ gaps, little-endian, row-major.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from netweave.files.source import read_bytes
 from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MAX_HEADER = 16 << 20
@@ -56,13 +58,42 @@ def read_safetensors(path: Path, *, place: str | None = None) -> dict[str, np.nd
     length = int.from_bytes(content[:8], "little")
     if not 0 < length <= min(MAX_HEADER, len(content) - 8):
         raise ReadError(f"its header would have {length:,} bytes; was it copied whole?", place=place)
-    header = parse_json(content[8 : 8 + length], file=f"{place}: its header")
-    if not isinstance(header, dict):
+    header = parse_json(content[8 : 8 + length], file=f"{place}: its header", unique_keys=True)
+    if not isinstance(header, dict) or content.startswith(BOM_UTF8, 8):
         raise ReadError("its header is not a JSON object", place=place)
     data = memoryview(content)[8 + length :]
     rows = [(name, row) for name, row in header.items() if name != "__metadata__"]
-    found = {name: _array(row, data, f"{place}: {name!r}") for name, row in rows}
-    return dict(sorted(found.items(), key=lambda item: int(header[item[0]]["data_offsets"][0])))
+    found = {name: _array(row, data, f"{place}: {name!r:.200}") for name, row in rows}
+    _check_metadata(header.get("__metadata__"), f"{place}: __metadata__")
+    spans = sorted((tuple(row["data_offsets"]), name) for name, row in rows)
+    _check_spans(spans, len(data), place)
+    return {name: found[name] for _, name in spans}
+
+
+def _check_metadata(metadata: Any, place: str) -> None:
+    if metadata is None:
+        return
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise ReadError("expected an object whose values are texts", place=place)
+
+
+def _check_spans(spans: Sequence[tuple[tuple[int, ...], str]], num_bytes: int, place: str) -> None:
+    """Check that the arrays fill the bytes behind the header, each byte being of one array."""
+    last, before = 0, "the header"
+    for (begin, end), name in spans:
+        if begin != last:
+            fault = "overlaps" if begin < last else "leaves a gap behind"
+            raise ReadError(
+                f"begins at byte {begin:,} and {fault} {before:.200}, which ends at {last:,}; "
+                "the file is damaged",
+                place=f"{place}: {name!r:.200}",
+            )
+        last, before = end, repr(name)
+    if last != num_bytes:
+        raise ReadError(
+            f"has {num_bytes - last:,} bytes behind the last array, expected none; the file is damaged",
+            place=place,
+        )
 
 
 def _array(row: Any, data: memoryview, place: str) -> np.ndarray:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
+from netweave.files.atomic import finish_moves
 from netweave.files.border import reason_of
 
 if TYPE_CHECKING:
@@ -147,6 +149,8 @@ def check_file(path: Path) -> int:
         ReadError: It is one, or missing.
     """
     try:
+        with suppress(PermissionError):  # in a folder that may only be read, they wait for the next writer
+            finish_moves(path)
         found = path.stat()
     except (OSError, ValueError) as error:
         raise unreadable(str(path), error) from error

@@ -175,7 +175,7 @@ def _infer(node: ir.Node, context: ShapeContext) -> None:
     try:
         check_inputs(node)
         _check_size_list(node)
-        if not _joined_long(node, context):
+        if not _joined_long(node, context) and not _joined_many(node, context):
             infer(context, node)
         _check_axes(node)
         check_outputs(node)
@@ -223,6 +223,36 @@ def _joined_long(node: ir.Node, context: ShapeContext) -> bool:
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else context.new_symbolic_dim()
     context.set_shape_and_dtype(node.outputs[0], ir.Shape([total]), first.dtype)
+    return True
+
+
+def _joined_many(node: ir.Node, context: ShapeContext) -> bool:
+    """Infer a concatenation of many values whose sizes are open along its axis.
+
+    The inference would write down a sum with a term for each, and copy it as often.
+    """
+    axis = node.attributes.get("axis")
+    if node.op_type != "Concat" or node.domain or axis is None or len(node.inputs) <= MAX_SUM:
+        return False
+    shapes = [value.shape for value in node.inputs if value is not None and value.shape is not None]
+    first, number = shapes[0] if shapes else None, axis.as_int()
+    if first is None or len(shapes) < len(node.inputs) or not -len(first) <= number < len(first):
+        return False
+    if any(len(shape) != len(first) for shape in shapes) or all(isinstance(s[number], int) for s in shapes):
+        return False
+    number %= len(first)
+    dims: list[Dim] = []
+    for place, along in enumerate(zip(*(shape.dims for shape in shapes), strict=True)):
+        sizes = {dim for dim in along if isinstance(dim, int)}
+        if place == number:
+            dims.append(context.new_symbolic_dim())
+        elif len(sizes) > 1:
+            raise ValueError(
+                f"axis {place} has the sizes {sorted(sizes)[:5]}, expected one size for all inputs"
+            )
+        else:
+            dims.append(next(iter(sizes), along[0]))
+    context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), node.inputs[0].dtype)  # type: ignore[union-attr]  # all have shapes
     return True
 
 
@@ -285,3 +315,7 @@ def _rule(op_type: str) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
             context.set_shape_and_dtype(output, ir.Shape(named), dtype or ir.DataType.FLOAT)
 
     return infer
+
+
+MAX_SUM = 256
+"""Terms of an open size that a concatenation makes; the sum of more of them is a symbol of its own."""

@@ -36,6 +36,15 @@ _LAST_WORD = re.compile(
 )
 
 
+def _tensor(name: str, array: np.ndarray, file: str) -> ir.TensorProtocol:
+    """Return an array as a tensor, whose bytes are in this machine's order."""
+    try:
+        return ir.Tensor(np.asarray(array, array.dtype.newbyteorder("="), order="C"), name=name)
+    except TypeError:
+        message = f"{name!r:.200} holds {array.dtype}, expected numbers of at most 64 bits"
+        raise ReadError(message, place=file) from None
+
+
 def graph_of_weights(arrays: Mapping[str, np.ndarray], *, format_name: str, file: str) -> Graph:
     """Return stored arrays as a graph without nodes: one layer for all arrays of a name but its last word.
 
@@ -64,7 +73,7 @@ def graph_of_weights(arrays: Mapping[str, np.ndarray], *, format_name: str, file
         settings.setdefault(layer, {})[name[len(layer) + 1 :] or role] = list(array.shape)
         parameters[name] = Parameter(name, array.shape, role=role, trainable=role not in {"mean", "variance"})
         members.setdefault(layer, []).append(name)
-        tensor = ir.Tensor(np.asarray(array, order="C"), name=name)
+        tensor = _tensor(name, array, file)
         value = ir.Value(
             name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.files.atomic import replacing_file, write_file
 from netweave.files.source import Source
 from netweave.formats.keras.config import parse_model
 from netweave.formats.keras.opening import ARRAYS, CONFIG, open_model, open_weights
@@ -37,18 +38,19 @@ def save_model(model: Any, filepath: Any, *, overwrite: bool = True, include_opt
 
     Raises:
         UsageError: The name has another ending, the file is there, or h5py is not installed.
+        WriteError: The file cannot be written; the old one is untouched.
     """
     path = _writable(filepath, (".keras", ".h5"), overwrite=overwrite)
     if path.name.endswith(".weights.h5"):
         raise UsageError(f"{path}: a name with this ending is for save_weights")
     if path.suffix == ".h5":
-        path.write_bytes(_legacy_file(model))
+        write_file(path, _legacy_file(model))
         return
     compiled = _compile_config(model) if include_optimizer else None
     settings = {**model.to_json(), "compile_config": compiled}
     settings["build_config"] = {"input_shape": to_json(list(model.inputs[0].shape))}
     about = {"keras_version": VERSION, "date_saved": datetime.now(UTC).strftime("%Y-%m-%d@%H:%M:%S")}
-    with zipfile.ZipFile(path, "w") as archive:
+    with replacing_file(path) as new, zipfile.ZipFile(new, "w") as archive:
         archive.writestr("metadata.json", json.dumps(about))
         archive.writestr(CONFIG, json.dumps({**settings, "registered_name": settings["class_name"]}))
         archive.writestr(ARRAYS, _weights_file(model, model.optimizer_variables() if compiled else ()))
@@ -59,8 +61,9 @@ def save_weights(model: Any, filepath: Any, *, overwrite: bool = True) -> None:
 
     Raises:
         UsageError: The name has another ending, the file is there, or h5py is not installed.
+        WriteError: The file cannot be written; the old one is untouched.
     """
-    _writable(filepath, (".weights.h5",), overwrite=overwrite).write_bytes(_weights_file(model))
+    write_file(_writable(filepath, (".weights.h5",), overwrite=overwrite), _weights_file(model))
 
 
 def load_weights(model: Any, filepath: Any) -> None:

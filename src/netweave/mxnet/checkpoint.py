@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.files.atomic import Replacement
 from netweave.mxnet import ndarray as nd
 from netweave.symbol import load as load_symbol
 
@@ -29,13 +30,15 @@ def save_checkpoint(
     """Write ``PREFIX-symbol.json`` and ``PREFIX-0001.params``, which MXNet reads.
 
     Raises:
-        UsageError: A file cannot be written.
+        WriteError: The files cannot be written; the old ones are untouched.
     """
-    if symbol is not None:
-        symbol.save(f"{prefix}-symbol.json")
+    weights = Path(f"{prefix}-{epoch:04d}.params")
     arrays = {f"arg:{name}": array for name, array in arg_params.items()}
     arrays |= {f"aux:{name}": array for name, array in aux_params.items()}
-    nd.save(f"{prefix}-{epoch:04d}.params", arrays)
+    with Replacement(weights) as new:
+        if symbol is not None:
+            symbol.save(new.folder / f"{Path(prefix).name}-symbol.json")
+        nd.save(str(new.folder / weights.name), arrays)
     logging.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.files.atomic import write_file
 from netweave.formats.mxnet.states import encode_states, read_states
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def write_states(updater: Updater, fname: str) -> None:
     """Write what an optimizer keeps.
 
     Raises:
-        UsageError: The file cannot be written, or a state is no array and no tuple of arrays.
+        UsageError: A state is no array and no tuple of arrays.
+        WriteError: The file cannot be written; the old one is untouched.
     """
     optimizer = updater.optimizer
     states = {index: _as_numpy(state) for index, state in updater.states.items()}
@@ -39,10 +41,7 @@ def write_states(updater: Updater, fname: str) -> None:
         "states": {index: arrays for index, arrays in left_out.items() if arrays},
     }
     content = encode_states({**states, OWN: own})
-    try:
-        Path(fname).write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{fname}: cannot be written: {error.strerror or error}") from error
+    write_file(fname, content)
 
 
 def read_into(updater: Updater, fname: str, weights: Mapping[int, NDArray]) -> None:

@@ -13,6 +13,7 @@ from netweave.data.decode import decode, opencv
 from netweave.data.recordio import HEADER, Packed, frame, head, padded, unframe
 from netweave.data.recordio import pack as pack_image
 from netweave.errors import ReadError, UsageError
+from netweave.files.atomic import write_file, writing
 
 IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
 
@@ -48,8 +49,9 @@ class MXRecordIO:
     def close(self) -> None:
         """Close the file."""
         if self.is_open:
-            self._file.close()
-        self.is_open = False
+            self.is_open = False
+            with writing(self.uri):
+                self._file.close()
 
     def reset(self) -> None:
         """Go back to the beginning; a file that is written is emptied."""
@@ -65,10 +67,12 @@ class MXRecordIO:
 
         Raises:
             UsageError: The file is open for reading.
+            WriteError: The record cannot be written.
         """
         if not self.writable:
             raise UsageError(f"{self.uri} is open for reading; open it with flag 'w'")
-        self._file.write(frame(buf.encode() if isinstance(buf, str) else buf))
+        with writing(self.uri):
+            self._file.write(frame(buf.encode() if isinstance(buf, str) else buf))
 
     def read(self) -> bytes | None:
         """Return the next record; None at the end.
@@ -128,7 +132,7 @@ class MXIndexedRecordIO(MXRecordIO):
         super().open()
         self.idx, self.keys = {}, []
         if self.writable:
-            Path(self.idx_path).write_text("", encoding="utf-8")
+            write_file(self.idx_path, "")
             return
         try:
             lines = Path(self.idx_path).read_text(encoding="utf-8").splitlines()
@@ -143,7 +147,7 @@ class MXIndexedRecordIO(MXRecordIO):
         """Close the file; write the index of one that was written."""
         if self.is_open and self.writable:
             lines = [f"{key}\t{self.idx[key]}\n" for key in self.keys]
-            Path(self.idx_path).write_text("".join(lines), encoding="utf-8")
+            write_file(self.idx_path, "".join(lines))
         super().close()
 
     def seek(self, idx: Any) -> None:

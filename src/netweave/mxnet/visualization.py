@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.files.atomic import write_file
 from netweave.mxnet.sizes import shapes_of, sized
 from netweave.symbol.symbol import Symbol
 from netweave.symbol.vertex import sorted_vertices
@@ -102,13 +103,10 @@ class Picture:
         """Write the picture as ``FILENAME.svg``; return its path.
 
         Raises:
-            UsageError: The file cannot be written.
+            WriteError: The file cannot be written; the old one is untouched.
         """
         path = Path(directory or ".") / f"{filename or self._title}.svg"
-        try:
-            path.write_text(self.source, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        write_file(path, self.source)
         return str(path)
 
     save = render

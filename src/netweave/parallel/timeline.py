@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import distributed
 
+from netweave.files.atomic import write_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -39,7 +41,7 @@ def join_traces(world: World, path: Path) -> None:
     events.append(_named(world.rank, "process_sort_index", {"sort_index": world.rank}))
     texts = _gather(world, ",\n".join(map(json.dumps, events)))
     if world.is_first:
-        path.write_text("[\n" + ",\n".join(texts) + "\n]\n", encoding="utf-8")
+        write_file(path, "[\n" + ",\n".join(texts) + "\n]\n")
     else:
         own.unlink()
 

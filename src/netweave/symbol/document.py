@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-MAX_NAME = 400
-"""Longer names are refused, so that messages can show them."""
+MAX_NAME = 10_000
+"""Longer names are refused; the writer makes no longer ones."""
 
 OLDEST_VERSION = 800
 """The version of a file that names none: 0.8.0."""
@@ -108,7 +108,7 @@ def _name(item: JsonObject, field: str) -> str:
     name = item.field(field, str)
     if len(name) > MAX_NAME:
         raise ReadError(
-            f"{field!r} has {len(name):,} characters, expected at most {MAX_NAME}", place=item.place
+            f"{field!r} has {len(name):,} characters, expected at most {MAX_NAME:,}", place=item.place
         )
     return name
 

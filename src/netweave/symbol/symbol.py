@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.files.atomic import write_file
 from netweave.files.json_text import parse_json, read_json
 from netweave.symbol.apply import apply
 from netweave.symbol.arithmetic import Arithmetic
@@ -260,12 +261,9 @@ class Symbol(Arithmetic):
         """Write the net as a symbol file, by custom ``NAME-symbol.json``.
 
         Raises:
-            UsageError: The file cannot be written.
+            WriteError: The file cannot be written; the old one is untouched.
         """
-        try:
-            Path(path).write_text(self.tojson(), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        write_file(path, self.tojson())
 
     def _attributes(self) -> dict[str, str]:
         vertices = {output.vertex for output in self.outputs}

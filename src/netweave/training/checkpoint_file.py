@@ -1,8 +1,7 @@
 """Checkpoint files: one file, complete or not there, that knows when it is damaged.
 
 A line that says what it is, a line that says which run wrote it, a line with the SHA-256 of that and of all
-that follows, then a zip of ``state.json`` and ``.npy`` arrays. It is written under another name, flushed to
-the disk and renamed.
+that follows, then a zip of ``state.json`` and ``.npy`` arrays.
 
 A folder may hold checkpoints of several runs under one prefix. Which is the latest is said by the generation
 of its run, not by its iteration (docs/decisions/0150).
@@ -10,11 +9,9 @@ of its run, not by its iteration (docs/decisions/0150).
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
-import os
 import re
 import zipfile
 import zlib
@@ -24,7 +21,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.errors import ReadError, RunError, WeightError
+from netweave.errors import ReadError, WeightError
+from netweave.files.atomic import finish_all_moves, write_file, writing
 from netweave.files.expansion import check_expansion
 from netweave.files.json_text import checked, parse_json
 from netweave.files.npy import parse_npy
@@ -114,41 +112,14 @@ def _digest(origin: bytes, body: bytes) -> bytes:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; see ``write_whole``."""
-    write_whole(path, encode(checkpoint))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens in between.
+    """Write a checkpoint, whole or not at all.
 
     Raises:
-        RunError: It cannot be written; what was there before is still there.
+        WriteError: It cannot be written; what was there before is still there.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        _flush_names(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise RunError(
-            f"{path}: cannot be written: {error.strerror or error}; earlier files are unchanged"
-        ) from error
-
-
-def _flush_names(folder: Path) -> None:
-    """Have the names in a folder on the disk, so that a power cut takes none back."""
-    with contextlib.suppress(OSError):  # not every system opens folders
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+    write_file(path, encode(checkpoint))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -229,6 +200,7 @@ def checkpoint_path(prefix: str, iteration: int) -> Path:
 def kept(prefix: str) -> list[tuple[int, Path]]:
     """Return the checkpoints that are there, of any run, with their iterations, highest first."""
     start = Path(f"{prefix}_iter_")
+    finish_all_moves(start)
     pattern = re.compile(re.escape(start.name) + r"(\d+)" + re.escape(SUFFIX))
     found = ((pattern.fullmatch(path.name), path) for path in start.parent.glob(f"*{SUFFIX}"))
     return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)

@@ -15,19 +15,19 @@ import torch
 
 from netweave.backends.torch.node_memory import memories, to_array
 from netweave.engine import Variable
-from netweave.errors import RunError, UsageError
+from netweave.errors import UsageError, WriteError
 from netweave.files import checksums
+from netweave.files.atomic import Replacement
 from netweave.formats.table import find_run_writer, find_state_reader
 from netweave.job.run_state import RunState
 from netweave.training.checkpoint_file import (
     Checkpoint,
     Origin,
     checkpoint_path,
+    encode,
     last_generation,
     nested,
     prune,
-    write_checkpoint,
-    write_whole,
 )
 from netweave.training.nets import load_weights
 from netweave.training.run_lock import exclusive
@@ -182,8 +182,8 @@ class CheckpointWriter:
         """Let no other run write checkpoints of the prefix while a block runs.
 
         Raises:
-            RunError: The folder of the checkpoints cannot be written.
             UsageError: Another run writes there.
+            WriteError: The folder of the checkpoints cannot be written.
         """
         checkpoints = self._state.job.checkpoints
         if not (checkpoints.interval or checkpoints.at_end):
@@ -194,7 +194,7 @@ class CheckpointWriter:
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            raise RunError(
+            raise WriteError(
                 f"the folder {str(folder)!r}, for checkpoints {checkpoints.prefix!r}, cannot be written: "
                 f"{error.strerror}. Give another prefix (snapshot_prefix) or make the folder writable"
             ) from error
@@ -210,8 +210,8 @@ class CheckpointWriter:
             arrays: Arrays beside those of nets and solver, by ``group:name``.
 
         Raises:
-            RunError: The checkpoint before could not be written.
             UsageError: The Job wants weights in a format that there is not.
+            WriteError: The checkpoint before could not be written.
         """
         self.wait()
         checkpoints, iteration = self._state.job.checkpoints, self._state.updater.iteration
@@ -238,7 +238,7 @@ class CheckpointWriter:
         """Wait for what is being written.
 
         Raises:
-            RunError: It could not be.
+            WriteError: It could not be.
         """
         self._engine.wait_for(self._files)
 
@@ -250,13 +250,16 @@ def _write(
     prefix: str,
     keep: int,
 ) -> None:
+    """Write a checkpoint and the files of other programs that belong to it: all of them, or none."""
     digests = {}
-    for file, make in foreign.items():
-        content = make()
-        digests[file.name] = hashlib.sha256(content).hexdigest()
-        write_whole(file, content)
-    if digests:
-        write_whole(path.with_suffix(checksums.SUFFIX), checksums.checksum_lines(digests))
-    write_checkpoint(path, checkpoint)
+    with Replacement(path) as new:
+        for file, make in foreign.items():
+            content = make()
+            digests[file.name] = hashlib.sha256(content).hexdigest()
+            (new.folder / file.name).write_bytes(content)
+        if digests:
+            listing = new.folder / path.with_suffix(checksums.SUFFIX).name
+            listing.write_bytes(checksums.checksum_lines(digests))
+        (new.folder / path.name).write_bytes(encode(checkpoint))
     with contextlib.suppress(OSError):
         prune(prefix, keep, checkpoint.origin.run)

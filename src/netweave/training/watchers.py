@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
-from netweave.training.checkpoint_file import write_whole
+from netweave.files.atomic import write_file, writing
 from netweave.training.events import Evaluated, Shown, Updated, ValuesSeen
 from netweave.training.history import by_phase
 from netweave.training.monitor import ValueStatistics
@@ -42,7 +42,8 @@ class EventFiles:
         folder: Where the event file is made; a run that goes on adds another one.
 
     Raises:
-        UsageError: The package is not installed, or the folder cannot be made.
+        UsageError: The package is not installed.
+        WriteError: The folder cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,11 +54,10 @@ class EventFiles:
             raise _missing("event files", "tensorboard") from error
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         self._histogram_proto = histogram_pb2.HistogramProto
-        try:
+        self._place = f"event files in {folder}"
+        with writing(self._place):
             folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventFileWriter(str(folder))
-        except OSError as error:
-            raise UsageError(f"{folder}: event files cannot be written: {error.strerror or error}") from error
 
     def show(self, event: Event) -> None:
         """Write objective and rate of an update, and the outputs of a display or a test."""
@@ -74,7 +74,8 @@ class EventFiles:
 
     def close(self) -> None:
         """Write what is left."""
-        self._writer.close()
+        with writing(self._place):
+            self._writer.close()
 
     def _add_values(self, event: ValuesSeen) -> None:
         """Write the statistics of watched values, and their histograms."""
@@ -114,7 +115,8 @@ class EventFiles:
         rows = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values]
         rows += [self._summary.Value(tag=tag, histo=histogram) for tag, histogram in histograms]
         event = self._event(wall_time=time.time(), step=iteration, summary=self._summary(value=rows))
-        self._writer.add_event(event)
+        with writing(self._place):
+            self._writer.add_event(event)
 
 
 class Curves:
@@ -180,7 +182,9 @@ class Curves:
         content = io.BytesIO()
         with self._settings({"svg.fonttype": "none"}):  # words stay words
             figure.savefig(content, format=self._file.suffix.removeprefix("."))
-        write_whole(self._file, content.getvalue())
+        with writing(self._file):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(self._file, content.getvalue())
 
 
 def _spread(values: list[float]) -> float:
@@ -207,7 +211,8 @@ class Audience:
         """Add what is to watch besides: event files in a folder, a picture of the curves of a history.
 
         Raises:
-            UsageError: A package is not installed, or a file cannot be written.
+            UsageError: A package is not installed.
+            WriteError: A file cannot be written.
         """
         if plot is not None:
             self._watchers.append(Curves(plot, history))

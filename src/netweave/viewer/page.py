@@ -10,6 +10,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.graph.printable import printable, printable_json
 from netweave.viewer.comparison import comparison_document
 from netweave.viewer.net import net_document
 
@@ -116,7 +117,7 @@ def _page(title: str, document: str, start: str) -> str:
     )
     return PAGE.format(
         policy=escape(policy),
-        title=escape(title),
+        title=escape(printable(title)),
         style=style,
         document=document,
         script=script,
@@ -135,7 +136,7 @@ def json_in_html(value: Any) -> str:
 
 def _harmless(text: str) -> str:
     """Return JSON in which nothing can end the element that it stands in; ``<`` occurs in strings only."""
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return printable_json(text).replace("<", "\\u003c")
 
 
 def check_front_end() -> None:

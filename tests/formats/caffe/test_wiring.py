@@ -115,3 +115,11 @@ def test_what_is_wrong_is_named(tmp_path, text, message):
 def test_a_net_without_layers_in_its_phase(tmp_path):
     with pytest.raises(ReadError, match=r"net\.prototxt: no layer is part of the net in phase TEST"):
         load(tmp_path, layer("ReLU", "include { phase: TRAIN }"))
+
+
+def test_more_tops_than_a_layer_makes_are_refused(tmp_path):
+    settings = "convolution_param { num_output: 2 kernel_size: 1 }"
+    net = inputs(x=(1, 2, 3, 3)) + layer("Convolution", settings, tops="t u")
+    text = net + layer("ReLU", bottoms="u")
+    with pytest.raises(ReadError, match=r"has 2 tops, but makes 1 of its 1 bottoms; remove the top 'u'"):
+        load(tmp_path, text)

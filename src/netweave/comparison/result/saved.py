@@ -19,6 +19,7 @@ from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.result.version_1 import of_version_1
 from netweave.errors import ReadError
 from netweave.files import read_bytes
+from netweave.files.atomic import write_file
 from netweave.files.json_text import parse_json
 from netweave.graph import Graph, Layer, LayerTable, Origin
 
@@ -27,8 +28,12 @@ NAMES = {"Coverage": Coverage, "Graph": Graph, "NetRecord": NetRecord, "TensorVa
 
 
 def save_comparison(comparison: Comparison, file: str | Path) -> None:
-    """Write a comparison as JSON."""
-    Path(file).write_text(json.dumps(comparison_to_json(comparison), indent=1), encoding="utf-8")
+    """Write a comparison as JSON.
+
+    Raises:
+        WriteError: The file cannot be written; the old one is untouched.
+    """
+    write_file(file, json.dumps(comparison_to_json(comparison), indent=1))
 
 
 def open_comparison(file: str | Path) -> Comparison:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from netweave.data.writers.split import SplitWriter
 from netweave.data.writers.writer import Writer
 from netweave.errors import UsageError
+from netweave.files.atomic import Replacement, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,11 +40,17 @@ def make_writer(
 
     Raises:
         UsageError: There is no such kind, or the target is there already.
+        WriteError: The target cannot be written.
     """
     if kind not in WRITERS:
         raise UsageError(f"cannot pack into {kind!r}; expected one of {', '.join(WRITERS)}")
     module, name = WRITERS[kind]
     made: type[Writer] = getattr(importlib.import_module(f"netweave.data.writers.{module}"), name)
-    writer = made(target) if split_bytes is None else SplitWriter(target, split_bytes, made)
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        new = stack.enter_context(Replacement(target))
+        writer = made(target, new) if split_bytes is None else SplitWriter(target, new, split_bytes, made)
+        stack.pop_all()  # from here on, the writer's own ``with`` block ends it
     writer.suffix, writer.quality = suffix, quality
     return writer

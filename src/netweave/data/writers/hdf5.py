@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.data.extras import need
+from netweave.data.writers.room import Room
 from netweave.data.writers.writer import Writer
 from netweave.errors import ShapeError
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from netweave.data.item import Item
+    from netweave.files.atomic import Replacement
 
 
 CHUNK_BYTES = 1 << 16
@@ -23,17 +25,23 @@ CHUNK_BYTES = 1 << 16
 OWN_BYTES = 8192
 """About what HDF5 writes besides."""
 
+SPARE_BYTES = 1 << 17
+"""Of the room that is kept for what HDF5 writes when it closes the file."""
+
 
 class HDF5Writer(Writer):
     """All images have one size, that of the first.
 
     Args:
         target: The ``.h5`` file to be made.
+        new: Where files are until all are complete.
     """
 
-    def __init__(self, target: Path) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, new: Replacement) -> None:
+        super().__init__(target, new)
         self._file = need("h5py", "HDF5 files").File(self.unfinished, "w")
+        self._room = Room(self.unfinished)
+        self._room.reserve(SPARE_BYTES)
         self.num_bytes = CHUNK_BYTES + OWN_BYTES  # the last chunk takes its room though it is not full
 
     def encode(self, item: Item, number: int) -> tuple[tuple[np.ndarray, np.ndarray, str], int]:
@@ -46,6 +54,8 @@ class HDF5Writer(Writer):
     def put(self, encoded: tuple[np.ndarray, np.ndarray, str]) -> None:
         """Write a record."""
         values, labels, place = encoded
+        row_bytes = values.nbytes + labels.nbytes
+        self._room.reserve(SPARE_BYTES + self.num_bytes + row_bytes + self.num_bytes // 16)
         # whole rows, so that reading one row reads one chunk; h5py would cut rows into pieces
         rows = max(1, CHUNK_BYTES // max(1, values.nbytes))
         for name, row in (("data", values), ("label", labels)):
@@ -60,9 +70,13 @@ class HDF5Writer(Writer):
             kept[self.count] = row
 
     def complete(self) -> None:
-        """Close the file."""
+        """Close the file, and give back the room that it does not need."""
+        self._file.flush()
+        num_bytes = self._file.id.get_filesize()
         self._file.close()
+        self._room.release(num_bytes)
 
     def abandon(self) -> None:
         """Close the file."""
         self._file.close()
+        self._room.close()

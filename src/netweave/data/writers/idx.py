@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from netweave.data.item import Item
+    from netweave.files.atomic import Replacement
 
 
 class IdxWriter(Writer):
@@ -26,8 +27,8 @@ class IdxWriter(Writer):
 
     splittable = False  # the count of images is at the beginning, and the labels in another file
 
-    def __init__(self, target: Path) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, new: Replacement) -> None:
+        super().__init__(target, new)
         self._images: list[np.ndarray] = []
         self._labels: list[int] = []
 
@@ -46,16 +47,12 @@ class IdxWriter(Writer):
         self._labels.append(label)
 
     def complete(self) -> None:
-        """Write the images."""
+        """Write the images and the labels."""
         write_idx(self.unfinished, np.array(self._images, np.uint8))
-
-    def move(self) -> None:
-        """Move the images to their place, and write the labels."""
         name = self.target.name
         labels = name.replace("images", "labels").replace("idx3", "idx1")
         labels = labels if labels != name else f"{name}-labels"
-        write_idx(self.target.with_name(labels), np.array(self._labels, np.uint8))
-        super().move()
+        write_idx(self.unfinished.with_name(labels), np.array(self._labels, np.uint8))
 
     def abandon(self) -> None:
         """Let go of the records."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.data.block_checksums import move_checksums, write_checksums
+from netweave.data.block_checksums import write_checksums
 from netweave.data.kvfile import frame, record_class
 from netweave.data.writers.writer import Writer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from netweave.data.item import Item
+    from netweave.files.atomic import Replacement
 
 
 class KVFileWriter(Writer):
@@ -21,10 +22,11 @@ class KVFileWriter(Writer):
 
     Args:
         target: The file to be made.
+        new: Where files are until all are complete.
     """
 
-    def __init__(self, target: Path) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, new: Replacement) -> None:
+        super().__init__(target, new)
         self._file = self.unfinished.open("wb")
 
     def encode(self, item: Item, number: int) -> tuple[bytes, int]:
@@ -51,11 +53,6 @@ class KVFileWriter(Writer):
         """Close the file, and write its checksums."""
         self._file.close()
         write_checksums(self.unfinished)
-
-    def move(self) -> None:
-        """Move the file and its checksums to their places."""
-        move_checksums(self.unfinished, self.target)
-        super().move()
 
     def abandon(self) -> None:
         """Close the file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.data.block_checksums import move_checksums, write_checksums
+from netweave.data.block_checksums import write_checksums
 from netweave.data.recordio import Packed, frame, pack
 from netweave.data.writers.writer import Writer
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from netweave.data.item import Item
+    from netweave.files.atomic import Replacement
 
 
 class RecordIOWriter(Writer):
@@ -19,10 +20,11 @@ class RecordIOWriter(Writer):
 
     Args:
         target: The ``.rec`` file to be made.
+        new: Where files are until all are complete.
     """
 
-    def __init__(self, target: Path) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, new: Replacement) -> None:
+        super().__init__(target, new)
         self._file = self.unfinished.open("wb")
         self._index: list[str] = []
 
@@ -38,17 +40,12 @@ class RecordIOWriter(Writer):
         self._file.write(content)
 
     def complete(self) -> None:
-        """Close the file, and write its checksums."""
+        """Close the file, and write its index and the checksums of both."""
         self._file.close()
         write_checksums(self.unfinished)
-
-    def move(self) -> None:
-        """Move the file to its place, and write the index."""
-        index = self.target.with_suffix(".idx")
+        index = self.unfinished.with_suffix(".idx")
         index.write_text("".join(self._index))
         write_checksums(index)
-        move_checksums(self.unfinished, self.target)
-        super().move()
 
     def abandon(self) -> None:
         """Close the file."""

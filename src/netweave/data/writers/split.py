@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from netweave.data.item import Item
+    from netweave.files.atomic import Replacement
 
 
 class SplitWriter(Writer):
@@ -23,6 +24,7 @@ class SplitWriter(Writer):
 
     Args:
         target: The name without numbers, which the parts are read by as one.
+        new: Where files are until all are complete.
         split_bytes: Size that a part has at most, besides its index; but each has at least one record.
         make: Makes the writer of a part.
 
@@ -30,8 +32,10 @@ class SplitWriter(Writer):
         UsageError: The target or a part of it is there already, or the kind cannot be split.
     """
 
-    def __init__(self, target: Path, split_bytes: int, make: Callable[[Path], Writer]) -> None:
-        super().__init__(target)
+    def __init__(
+        self, target: Path, new: Replacement, split_bytes: int, make: Callable[[Path, Replacement], Writer]
+    ) -> None:
+        super().__init__(target, new)
         old = sorted(target.parent.glob(part_name(glob.escape(target.name), "[0-9]*")))
         if old:
             raise UsageError(f"{old[0]} is there already; remove it or give another name")
@@ -39,7 +43,7 @@ class SplitWriter(Writer):
         self._make = make
         self._parts = [self._part()]
         if not self._parts[0].splittable:
-            self.discard()
+            self.abandon()
             raise UsageError(f"{target}: files of this kind cannot be split; leave out --split-size")
 
     @property
@@ -58,24 +62,18 @@ class SplitWriter(Writer):
         """Write a record into the last part, or into a new one where it would grow too large."""
         last = self._parts[-1]
         if last.count and last.num_bytes + encoded[1] > self._split_bytes:
-            last.complete()
+            last.finish()
             self._parts.append(self._part())
         self._parts[-1].append(*encoded)
 
     def complete(self) -> None:
         """Close the last part."""
-        self._parts[-1].complete()
-
-    def move(self) -> None:
-        """Move all parts to their places."""
-        for part in self._parts:
-            part.move()
+        self._parts[-1].finish()
 
     def abandon(self) -> None:
-        """Remove all parts."""
-        for part in self._parts:
-            part.discard()
+        """Close the last part; the others are closed."""
+        self._parts[-1].abandon()
 
     def _part(self) -> Writer:
         number = len(getattr(self, "_parts", ()))
-        return self._make(self.target.with_name(part_name(self.target.name, f"{number:05d}")))
+        return self._make(self.target.with_name(part_name(self.target.name, f"{number:05d}")), self._new)

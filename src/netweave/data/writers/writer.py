@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from netweave.data.block_checksums import checksums_of
 from netweave.errors import UsageError
+from netweave.files.atomic import writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from netweave.data.item import Item
+    from netweave.files.atomic import Replacement
 
 
 class Writer(ABC):
@@ -24,10 +25,11 @@ class Writer(ABC):
 
     Args:
         target: The file or folder to be made.
+        new: Where files are until all are complete.
 
     Attributes:
         target: The file or folder.
-        unfinished: Where it is until it is complete.
+        unfinished: Where it is until it is complete; what belongs beside it is beside this.
         count: Records written.
         num_bytes: About the size of what is written.
         splittable: Whether records may be spread over several targets.
@@ -38,13 +40,13 @@ class Writer(ABC):
 
     splittable = True
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, new: Replacement) -> None:
         if target.exists():
             raise UsageError(f"{target} is there already; remove it or give another name")
-        target.parent.mkdir(parents=True, exist_ok=True)
         self.target = target
-        self.unfinished = target.with_name(f".{target.name}.unfinished")
-        self._remove(self.unfinished)
+        self.unfinished = new.folder / target.name
+        self._new = new
+        self._is_complete = False
         self.count = 0
         self.num_bytes = 0
         self.suffix = ".png"
@@ -87,15 +89,16 @@ class Writer(ABC):
     def abandon(self) -> None:
         """Close what is unfinished; it is removed afterwards."""
 
-    def move(self) -> None:
-        """Move what is complete to its place."""
-        self.unfinished.rename(self.target)
+    def finish(self) -> None:
+        """Complete what is unfinished, which moves to its place at the end of the ``with`` block.
 
-    def discard(self) -> None:
-        """Remove what is unfinished."""
-        self.abandon()
-        self._remove(self.unfinished)
-        self._remove(checksums_of(self.unfinished))
+        Raises:
+            WriteError: It cannot be written.
+        """
+        if not self._is_complete:
+            with writing(self.target):
+                self.complete()
+            self._is_complete = True
 
     def __enter__(self) -> Self:
         return self
@@ -103,15 +106,18 @@ class Writer(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self.complete()
-            self.move()
-        else:
-            self.discard()
+        if error is not None:
+            self._close_unfinished()
+            self._new.__exit__(kind, error, trace)
+            return
+        try:
+            self.finish()
+        except BaseException:
+            self._close_unfinished()
+            self._new.discard()
+            raise
+        self._new.commit()
 
-    @staticmethod
-    def _remove(path: Path) -> None:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    def _close_unfinished(self) -> None:
+        with suppress(OSError):  # what is still to be written finds the disk as full as before
+            self.abandon()

@@ -67,6 +67,7 @@ def parse(path: Path) -> onnx.ModelProto:
             "whole?",
             place=place,
         ) from error
+    check_texts(proto, place=place)
     check_tensors(proto, folder=path.parent, place=place)
     if len(proto.graph.output) == 0:
         raise ReadError("holds a graph without outputs, expected at least one", place=place)
@@ -82,7 +83,6 @@ def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
         ReadError: The graph is not well-formed: names are missing or double, or nodes run in a circle.
     """
     place = str(path)
-    check_texts(proto, place=place)
     try:
         model = ir.from_proto(proto)
     except _FOREIGN as error:

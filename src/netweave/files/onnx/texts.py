@@ -45,7 +45,9 @@ def _graph_texts(graph: onnx.GraphProto) -> Iterator[object]:
         yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
         yield from (text for entry in value.metadata_props for text in (entry.key, entry.value))
     for tensor in graph.initializer:
-        yield tensor.name
+        yield from _tensor_texts(tensor)
+    for sparse in graph.sparse_initializer:
+        yield from (*_tensor_texts(sparse.values), *_tensor_texts(sparse.indices))
     yield from _node_texts(graph.node)
 
 
@@ -56,9 +58,18 @@ def _node_texts(nodes: Iterable[onnx.NodeProto]) -> Iterator[object]:
         yield from _attribute_texts(node.attribute)
 
 
+def _tensor_texts(tensor: onnx.TensorProto) -> Iterator[object]:
+    yield tensor.name
+    yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+
+
 def _attribute_texts(attributes: Iterable[onnx.AttributeProto]) -> Iterator[object]:
     for attribute in attributes:
         yield from (attribute.name, attribute.ref_attr_name)
+        if attribute.HasField("t"):
+            yield from _tensor_texts(attribute.t)
+        for tensor in attribute.tensors:
+            yield from _tensor_texts(tensor)
         if attribute.HasField("g"):
             yield from _graph_texts(attribute.g)
         for graph in attribute.graphs:

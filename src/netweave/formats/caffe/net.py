@@ -170,6 +170,12 @@ def _written(ctx: CaffeLayer) -> Sequence[ir.Value]:
     ctx.check_count("top", len(ctx.tops), reader.tops)
     params = ctx.spec["param"]
     found = reader.read(ctx)
+    if len(found) < len(ctx.tops):
+        raise ctx.read_error(
+            f"has {len(ctx.tops)} tops, but makes {len(found)} of its {len(ctx.bottoms)} bottoms; "
+            f"remove the top {ctx.tops[len(found)]!r}",
+            ctx.spec.line_of("top", len(found)),
+        )
     num_arrays = len(ctx.blobs.keys(ctx.layer.key))
     if len(params) > num_arrays:
         raise ctx.read_error(

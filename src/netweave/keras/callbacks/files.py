@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from netweave.errors import UsageError
+from netweave.files.atomic import write_file, writing
 from netweave.keras.callbacks.base import Callback, Logs, Monitoring
 
 if TYPE_CHECKING:
@@ -122,12 +123,12 @@ class CSVLogger(Callback):
             with self.filename.open(newline="") as file:
                 self._names = next(csv.reader(file, delimiter=self.separator), [])[1:]
         else:
-            self.filename.write_text("")
+            write_file(self.filename, "")
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Write a row."""
         logs = logs or {}
-        with self.filename.open("a", newline="") as file:
+        with writing(self.filename), self.filename.open("a", newline="") as file:
             writer = csv.writer(file, delimiter=self.separator, lineterminator="\n")
             if not self._names:
                 self._names = [*sorted(logs)]
@@ -196,17 +197,19 @@ class TensorBoard(Callback):
             return
         if folder not in self._files:
             path = self.log_dir / folder
-            path.mkdir(parents=True, exist_ok=True)
-            file = (path / f"events.out.tfevents.{int(time.time())}.netweave").open("wb")
-            self._files[folder] = file
-            file.write(_record(_double(1, time.time()) + _bytes(3, b"brain.Event:2")))
+            with writing(path):
+                path.mkdir(parents=True, exist_ok=True)
+                file = (path / f"events.out.tfevents.{int(time.time())}.netweave").open("wb")
+                self._files[folder] = file
+                file.write(_record(_double(1, time.time()) + _bytes(3, b"brain.Event:2")))
         body = b"".join(
             _bytes(1, _bytes(1, name.encode()) + b"\x15" + struct.pack("<f", value))
             for name, value in numbers.items()
         )
         event = _double(1, time.time()) + b"\x10" + _varint(step) + _bytes(5, body)
-        self._files[folder].write(_record(event))
-        self._files[folder].flush()
+        with writing(self.log_dir / folder):
+            self._files[folder].write(_record(event))
+            self._files[folder].flush()
 
 
 def _varint(number: int) -> bytes:

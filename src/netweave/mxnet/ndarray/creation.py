@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from netweave.errors import UsageError
+from netweave.files.atomic import write_file
 from netweave.formats.mxnet.ndarray import read_arrays
 from netweave.formats.mxnet.params import encode_arrays
 from netweave.mxnet.context import Context, current_context
@@ -120,7 +121,8 @@ def save(fname: str, data: NDArray | Sequence[NDArray] | Mapping[str, NDArray]) 
     """Write arrays to a ``.params`` file, which MXNet reads.
 
     Raises:
-        UsageError: The file cannot be written, or an array has a type that MXNet does not have.
+        UsageError: An array has a type that MXNet does not have.
+        WriteError: The file cannot be written; the old one is untouched.
     """
     if isinstance(data, NDArray):
         data = [data]
@@ -129,10 +131,7 @@ def save(fname: str, data: NDArray | Sequence[NDArray] | Mapping[str, NDArray]) 
     else:
         numbered = {str(number): one.asnumpy() for number, one in enumerate(data)}
         content = encode_arrays(numbered, named=False)
-    try:
-        Path(fname).write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{fname}: cannot be written: {error.strerror or error}") from error
+    write_file(fname, content)
 
 
 def load(fname: str) -> Any:

@@ -185,7 +185,7 @@ def _cell(ctx: KerasLayer, op_type: str, *, reset_after: bool) -> RecurrentCell:
     for setting, default in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
         value = ctx.setting(setting, default)
         value = value.get("config") if isinstance(value, dict) else value
-        if value not in ACTIVATIONS:
+        if not isinstance(value, str) or value not in ACTIVATIONS:
             raise ctx.unsupported(f"{setting}={value!r:.40} is not supported in a recurrent layer")
         names.append(value)
     own, gates = names

@@ -111,8 +111,11 @@ class _Writer:
         self._graph = graph
         self._title = printable(title)
         self._outputs = [value.name or "" for value in graph.outputs]
-        self._inputs = {value.name or "": layer_name(value.name or "") for value in graph.inputs}
-        self._names: set[str] = set(self._inputs.values())
+        self._names: set[str] = set()
+        self._inputs = {
+            value.name or "": take_name(layer_name(value.name or "") or "input", self._names)
+            for value in graph.inputs
+        }
         self._functions: dict[int, str] = {}
         self._members: dict[int, list[str]] = {}
         self._loops: list[tuple[list[str], str]] = []
@@ -169,7 +172,7 @@ class _Writer:
         result = lines.pop().strip().removeprefix("return ")
         ends = f"[{result}]" if len(self._outputs) > 1 else result
         starts = "inputs" if len(self._inputs) == 1 else f"[{', '.join(variables.values())}]"
-        lines.append(f'    return keras.Model({starts}, {ends}, name="{layer_name(self._title)}")')
+        lines.append(f'    return keras.Model({starts}, {ends}, name="{layer_name(self._title) or "net"}")')
         return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
 
     def _input_variables(self) -> dict[str, str]:
@@ -229,7 +232,7 @@ class _Writer:
 
     def _keep(self, step: Step, wanted: str) -> str:
         """Keep the arrays of a step's layer and return the layer's name."""
-        name = take_name(wanted, self._names)
+        name = take_name(wanted or "layer", self._names)
         for key, array in (step.module.state if step.module else {}).items():
             self.arrays[f"{name}/{key}"] = np.asarray(array(), order="C")
         return name

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.errors import shortened
 from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
 from netweave.graph.naming import take_name
 from netweave.symbol import Symbol, operator_function, variable
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph import Graph
+
+
+MAX_STEM = 5000
+"""Characters of a name, which others are derived from; the reader takes twice as many."""
 
 
 class Net:
@@ -34,7 +39,7 @@ class Net:
 
     def free(self, stem: str) -> str:
         """Return a name that no node has, and take it."""
-        return take_name(stem, self._names)
+        return take_name(shortened(stem, MAX_STEM), self._names)
 
     def stored(
         self,

@@ -1,0 +1,261 @@
+"""Runs each command that writes on full disks and kills it at random moments; says what is there afterwards.
+
+``python -m benchmarks.disks.run --cases 100 [--command pack] [--result FILE]`` needs root, to mount disks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import h5py  # noqa: F401 (before the forks)
+import lmdb  # noqa: F401
+import onnxruntime  # noqa: F401
+import torch
+
+from benchmarks.disks.commands import SOLVER, Command, commands, write_inputs
+from netweave import cli
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIMEOUT_S = 60
+PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended.
+
+    Attributes:
+        status: Exit status, negative for a signal; None if it was killed by us.
+        error: What it wrote to standard error.
+        seconds: How long it took.
+    """
+
+    status: int | None
+    error: str
+    seconds: float
+
+    def fault(self) -> str:
+        """Return what is wrong with how it ended without being killed; empty if nothing is."""
+        if self.status is not None and self.status < 0:
+            return signal.Signals(-self.status).name
+        if "Traceback" in self.error:
+            return "traceback"
+        lines = [line for line in self.error.splitlines() if line.startswith("netweave:")]
+        if self.status == 2 and (len(lines) != 1 or "cannot be written" not in lines[0]):
+            return f"status 2: {self.error[-200:]}"
+        return "" if self.status in {0, 1, 2} else f"status {self.status}"
+
+
+def started(words: list[str], inputs: Path, scratch: Path) -> int:
+    """Start a process that runs a command, and return its number.
+
+    It is forked, which saves the seconds that imports take. Packing gets a program of its own, since HDF5 may
+    end it only when all libraries end.
+    """
+    os.environ["NETWEAVE_JOBS"] = str(scratch / "jobs")
+    streams = [os.open(scratch / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in ("out", "err")]
+    program = [sys.executable, "-m", "netweave", *words]
+    if words[0] == "pack":
+        command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(inputs), *program]
+        actions = [(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams, 1)]
+        process = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+    else:
+        process = os.fork()
+        if not process:
+            os.chdir(inputs)
+            for number, stream in enumerate(streams, 1):
+                os.dup2(stream, number)
+            os._exit(_status(words))
+    for stream in streams:
+        os.close(stream)
+    return process
+
+
+def _status(words: list[str]) -> int:
+    try:
+        cli.main(words)
+    except SystemExit as left:
+        return int(left.code or 0)
+    except BaseException:  # noqa: BLE001 (what it counts)
+        traceback.print_exc()
+    return 1
+
+
+def ended(process: int, scratch: Path, *, kill_after_s: float | None = None) -> Ended:
+    """Wait for a process, or kill it."""
+    start = time.monotonic()
+    killed = False
+    while True:
+        found, status = os.waitpid(process, os.WNOHANG)
+        spent = time.monotonic() - start
+        if found:
+            code = os.waitstatus_to_exitcode(status)
+            return Ended(None if killed else code, (scratch / "err").read_text(errors="replace"), spent)
+        if not killed and spent > (TIMEOUT_S if kill_after_s is None else kill_after_s):
+            os.kill(process, signal.SIGKILL)
+            killed = kill_after_s is not None
+        time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder in memory; not by TemporaryDirectory, which each forked process would clear away."""
+    folder = Path(tempfile.mkdtemp(prefix="netweave-disks-", dir="/dev/shm"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, num_bytes: int) -> Iterator[None]:
+    """Mount a file system of a size over a folder."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={num_bytes}", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+class Cases:
+    """The cases of one command.
+
+    Args:
+        command: The command.
+        inputs: The folder of what all read.
+        scratch: A folder for this command.
+        draw: Where sizes and moments come from.
+    """
+
+    def __init__(self, command: Command, inputs: Path, scratch: Path, draw: random.Random) -> None:
+        self._command, self._inputs, self._scratch, self._draw = command, inputs, scratch, draw
+        self._out = scratch / "outputs"
+        self._out.mkdir()
+        solver = scratch / "solver.prototxt"
+        solver.write_text(SOLVER.format(out=self._out))
+        self._words = [word.format(out=self._out, solver=solver) for word in command.words]
+        whole = self._run()
+        if whole.status not in {0, 1} or command.state(self._out) != "whole":
+            raise SystemExit(f"{command.words}: {whole}, {command.state(self._out)}")
+        self._seconds = whole.seconds
+        self._names = {path.name for path in self._out.iterdir()}
+        self._num_bytes = sum(path.stat().st_size for path in self._out.rglob("*") if path.is_file())
+        self._old = scratch / "old"
+        self._out.rename(self._old)
+        if not command.outputs:
+            shutil.rmtree(self._old)
+            self._old.mkdir()
+
+    def full_disk(self) -> str:
+        """Run on a disk of a random size; return what came of it."""
+        self._out.mkdir()
+        room = self._draw.randrange(int(1.2 * self._num_bytes) + 2 * PAGE_BYTES)
+        pages = sum(-(-path.stat().st_size // PAGE_BYTES) for path in self._old.iterdir())
+        try:
+            with small_disk(self._out, max(pages * PAGE_BYTES + room, PAGE_BYTES)):
+                self._lay_old()
+                done = self._run()
+                return done.fault() or self._wrong(allow_hidden=False) or f"status {done.status}, whole"
+        finally:
+            self._out.rmdir()
+
+    def kill(self) -> str:
+        """Kill at a random moment and run again; return what came of it."""
+        self._out.mkdir()
+        try:
+            self._lay_old()
+            done = self._run(kill_after_s=self._draw.uniform(0, 1.05 * self._seconds))
+            pending = any(path.name.endswith(".complete") for path in self._out.iterdir())
+            wrong = "" if pending else self._wrong(allow_hidden=True)
+            amid = any(path.name.startswith(".") for path in self._out.iterdir())
+            again = self._again()
+            if wrong or again:
+                return wrong or again
+            moment = "ended before" if done.status is not None else "amid writing" if amid else "killed"
+            return f"{moment}, whole"
+        finally:
+            shutil.rmtree(self._out)
+
+    def _again(self) -> str:
+        if self._words[0] == "pack" and self._command.state(self._out) == "whole":
+            return ""  # it replaces nothing
+        resumes = self._words[0] == "train" and any(self._out.glob("*.checkpoint*"))
+        done = self._run(["--resume"] if resumes else [])
+        if done.fault() or done.status == 2:
+            return f"the next run: {done.fault() or done.error[-200:]}"
+        return (
+            self._wrong(allow_hidden=self._words[0] == "train")
+            and f"the next run: {self._wrong(allow_hidden=True)}"
+        )
+
+    def _wrong(self, *, allow_hidden: bool) -> str:
+        state = self._command.state(self._out)
+        if state not in {"none", "whole"} or (state == "none" and self._command.outputs):
+            return f"half: {state}"
+        more = {path.name for path in self._out.iterdir()} - self._names
+        more = {name for name in more if not (allow_hidden and name.startswith(".")) and "_iter_" not in name}
+        more -= {"net.lock"} if allow_hidden else set()
+        return f"left over: {', '.join(sorted(more))}" if more else ""
+
+    def _lay_old(self) -> None:
+        for path in self._old.iterdir():
+            shutil.copy(path, self._out)
+
+    def _run(self, more: list[str] | None = None, *, kill_after_s: float | None = None) -> Ended:
+        process = started([*self._words, *(more or [])], self._inputs, self._scratch)
+        return ended(process, self._scratch, kill_after_s=kill_after_s)
+
+
+def main() -> None:
+    """Run the cases and write the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--command", default="")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="stop after so much time")
+    parser.add_argument("--result", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    result: dict[str, dict[str, dict[str, int]]] = {}
+    end_s = time.monotonic() + options.seconds
+    with scratch_folder() as folder:
+        inputs = folder / "inputs"
+        inputs.mkdir()
+        write_inputs(inputs)
+        for title, command in commands().items():
+            if options.command not in title or time.monotonic() > end_s:
+                continue
+            scratch = folder / title.replace(" ", "-")
+            scratch.mkdir()
+            draw = random.Random(title)
+            cases = Cases(command, inputs, scratch, draw)
+            result[title] = {
+                kind: dict(
+                    Counter(case() for _ in range(options.cases) if time.monotonic() < end_s).most_common()
+                )
+                for kind, case in (("full disks", cases.full_disk), ("kills", cases.kill))
+            }
+            print(title, json.dumps(result[title]), flush=True)
+            if options.result:
+                options.result.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)
