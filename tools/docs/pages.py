@@ -32,8 +32,9 @@ if find_spec("torch"):  # the page lists torch's lowerings
 FRAGMENTS: dict[str, Callable[[], str]] = {
     "formats": tables.formats_table,
     "rooms": tables.rooms_table,
+    "verdicts": tables.verdicts_table,
 }
-"""Parts of the README, by the name in the comment that they stand after."""
+"""Parts of the README and the how-tos, by the name in the comment that they stand after."""
 
 RUN = (
     "README.md",

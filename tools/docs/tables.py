@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from netweave.comparison import Verdict
 from netweave.formats import FORMATS
 from netweave.graph import all_operators
 
@@ -31,6 +32,12 @@ def formats_table() -> str:
         for row in FORMATS
     ]
     return "\n".join(("| format | files | what is read |", "|---|---|---|", *rows))
+
+
+def verdicts_table() -> str:
+    """Return the table of verdicts: what each says, and the exit status of a command that finds it."""
+    rows = [f"| `{each.value}` | {each.exit_status} | {each.look.meaning} |" for each in Verdict]
+    return "\n".join(("| verdict | status | meaning |", "|---|---|---|", *rows))
 
 
 def rooms_table() -> str:
