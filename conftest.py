@@ -8,6 +8,8 @@ from importlib.util import find_spec
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+pytest_plugins = ["tests.outcomes"]
+
 # Workers inherit them from pytest, where readline sets them; tests expect the width of a pipe.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)

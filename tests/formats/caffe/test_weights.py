@@ -252,6 +252,7 @@ def test_hdf5_without_h5py(tmp_path, monkeypatch):
         load(tmp_path, NET)
 
 
+@pytest.mark.timing
 @given(cut=st.integers(1, 28162), data=st.data())
 def test_a_cut_or_changed_file_is_refused_or_read(corpus, tmp_path_factory, cut, data):
     """det1.caffemodel cut anywhere, or with bytes changed: one typed error or a graph, at once."""
