@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
+from netweave.installation import install_command
 from netweave.training.checkpoint_file import write_whole
 from netweave.training.events import Evaluated, Shown, Updated, ValuesSeen
 from netweave.training.history import by_phase
@@ -189,7 +190,7 @@ def _spread(values: list[float]) -> float:
 
 
 def _missing(what: str, package: str) -> UsageError:
-    return UsageError(f"{what} need the package {package}: pip install 'netweave[curves]'")
+    return UsageError(f"{what} need the package {package}: {install_command('curves')}")
 
 
 class Audience:
