@@ -30,10 +30,10 @@ def wrong_parts(text: str) -> list[str]:
     wrong = []
     document = re.search(r'<script type="application/json" id="document">(.*?)</script>', text, re.DOTALL)
     try:
-        groups = json.loads(document[1])["groups"] if document else []
-    except ValueError:
-        groups = []
-    if not groups:
+        num_groups = json.loads(document[1])["groups"]["count"] if document else 0
+    except (ValueError, KeyError):
+        num_groups = 0
+    if not num_groups:
         wrong.append("has no document with groups of layers")
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     if max(map(len, scripts), default=0) < 100_000:

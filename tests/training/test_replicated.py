@@ -25,7 +25,7 @@ TIMEOUT_S = 30
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Compute with one thread: with more, sums have as many parts as the thread that asks for them may start."""
+    """Compute with one thread: with more, a sum has as many parts as its own thread may start others."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
