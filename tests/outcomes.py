@@ -11,6 +11,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,17 @@ class Collector:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node) -> None:
         self.outcomes.files.update(getattr(node, "workeroutput", {}).get("skipped_files", {}))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector):
+    """Skip a file that cannot be imported because the package of an extra is not installed."""
+    report = yield
+    absent = re.search(r"No module named '(\w+)", str(report.longrepr)) if report.failed else None
+    if absent and absent[1] in EXTRAS and find_spec(absent[1]) is None:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 1, f"Skipped: could not import {absent[1]!r}")
+    return report
 
 
 def pytest_report_header(config: pytest.Config) -> str:

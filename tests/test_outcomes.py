@@ -139,3 +139,18 @@ def test_what_fails_twice_or_measures_nothing_fails(folder, mark, more):
     assert status == 1
     assert not (folder / "flaky").exists()
     assert ("once more, alone" in out) == (mark == "timing")
+
+
+def test_a_file_whose_package_is_missing_is_left_out_and_a_wrong_import_fails(folder):
+    (folder / "conftest.py").write_text(
+        "from tests import outcomes\noutcomes.EXTRAS['of_an_extra'] = 'curves'\n"
+    )
+    (folder / "test_wrong.py").write_text("import of_nothing\n")
+    (folder / "test_training.py").write_text(
+        "try:\n    import of_an_extra\nexcept ImportError as error:\n    raise RuntimeError from error\n"
+    )
+    status, out = run(folder)
+    assert status == 2
+    assert "ERROR test_wrong.py" in out
+    assert "ERROR test_training.py" not in out
+    assert "of_an_extra  1 file  tools/environment curves" in out
