@@ -3,7 +3,7 @@
 .PHONY: help env demo serve frontend test test-slow test-all test-browser check docs lock clean
 
 help:
-	@echo "make serve      start the workbench: compare nets in the browser (building its pages needs Node 20)"
+	@echo "make serve      start the workbench, with PORT=... on this port (building its pages needs Node 20)"
 	@echo "make frontend   build the pages of the viewer (needs Node 20)"
 	@echo "make demo       compare two nets and fix one; train LeNet and convert the trained net"
 	@echo "make test       run the tests (a few minutes)"
@@ -25,7 +25,7 @@ demo: env
 
 serve: frontend
 	@tools/environment web hdf5
-	@.venv/bin/netweave serve
+	@.venv/bin/netweave serve $(if $(PORT),--port $(PORT))
 
 frontend:
 	@tools/frontend

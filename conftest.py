@@ -8,25 +8,18 @@ from importlib.util import find_spec
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+pytest_plugins = ["tests.outcomes"]
+
 # Workers inherit them from pytest, where readline sets them; tests expect the width of a pipe.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
-# by extra, what cannot even be imported where it is missing
-MODULES = {
-    "chainer": ["tests/formats/chainer/nets/*"],
-    "django": ["tests/web/*"],
-    "openvino": ["src/netweave/backends/openvino.py"],
-    "torch": [
-        "src/netweave/backends/torch/*",
-        "src/netweave/formats/pytorch/module.py",
-        "src/netweave/optim/*",
-        "src/netweave/training/*",
-        "tests/formats/pytorch/nets/*",
-    ],
-}
-
-collect_ignore_glob = [path for extra, paths in MODULES.items() if not find_spec(extra) for path in paths]
+collect_ignore_glob = [
+    "tests/formats/chainer/nets/*",
+    "tests/formats/pytorch/nets/*",
+]  # read as somebody's files
+if not find_spec("django"):
+    collect_ignore_glob.append("tests/web/*")
 collect_ignore_glob.append("src/netweave/formats/*/child.py")  # programs of their own, which nothing imports
 collect_ignore_glob.append("tests/files/sandbox_attack.py")  # likewise
 collect_ignore_glob.append("src/netweave/web/*")  # Django's modules cannot be imported before it is set up

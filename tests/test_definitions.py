@@ -19,6 +19,7 @@ from tests.definitions import (
 SOURCE = Path(__file__).parent.parent / "src" / "netweave"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detector", DEFINITIONS, ids=lambda detector: detector.__name__)
 def test_a_rule_is_defined_once(detector):
     found = {

@@ -11,6 +11,7 @@ from tools.docs.blocks import blocks
 from tools.docs.pages import FRAGMENTS, ROOT, RUN, has_stale_outputs
 
 
+@pytest.mark.slow
 def test_generated_pages_are_up_to_date():
     # In a process of its own: other tests register operators, which are none of the pages'.
     check = subprocess.run(

@@ -38,6 +38,7 @@ def test_import_loads_nothing_but_netweave_and_the_standard_library():
     assert loaded_after("import netweave") - bare - set(sys.stdlib_module_names) == {"netweave"}
 
 
+@pytest.mark.timing
 def test_import_takes_under_a_fifth_of_a_second():
     script = "import time; start = time.process_time(); import netweave; print(time.process_time() - start)"
     assert min(float(output_of(script)) for _ in range(3)) < 0.2

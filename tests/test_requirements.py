@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
 RELEASED = {
-    "release.txt": sorted(EXTRAS.keys() - {"dev"}),
+    "release.txt": sorted(EXTRAS.keys() - {"dev", "test"}),
     "workbench.txt": ["web-team", "hdf5"],
 }
 """The extras that a lock file covers, besides what every installation needs."""

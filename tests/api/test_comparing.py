@@ -144,6 +144,7 @@ TRIED = []
 """
 
 
+@pytest.mark.slow
 def test_the_other_net_s_sizes_are_tried_before_the_usual_ones(tmp_path):
     """A port without sizes of its own, whose size is none of the usual ones."""
     pytest.importorskip("torch")

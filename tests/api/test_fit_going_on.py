@@ -61,6 +61,7 @@ def write_as_before_measures(folder):
     path.write_bytes(encode(replace(checkpoint, state={**checkpoint.state, "fit": fit})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stop_at", "old"), [(3, False), (8, False), (8, True), (20, False)])
 def test_a_fit_that_is_stopped_goes_on_bit_for_bit(tmp_path, stop_at, old):
     _, history = fit_killed.fit(tmp_path / "whole")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
 
 from netweave.backends import prepare
 from netweave.errors import UsageError
+from netweave.installation import install_command
 from tests.passes.nets import branching_net
 
 
@@ -15,5 +17,5 @@ def test_a_backend_whose_extra_is_missing_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("netweave.backends.torch")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UsageError, match=r"'torch' needs 'torch', .*: pip install 'netweave\[torch\]'"):
+    with pytest.raises(UsageError, match=f"'torch' needs 'torch', .*: {re.escape(install_command('torch'))}"):
         prepare(branching_net(), backend="torch")

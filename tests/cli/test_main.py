@@ -37,7 +37,8 @@ def test_import_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
-def test_every_example_is_a_call_that_parses(command, netweave):
+def test_every_example_is_a_call_that_parses(command, netweave, monkeypatch):
+    monkeypatch.setattr("netweave.viewer.check_front_end", lambda: None)  # which need not be built here
     shown = netweave(command.name, "--help")
     assert shown.status == 0
     assert command.examples
@@ -149,3 +150,41 @@ def test_names_of_files_reach_no_terminal_as_escape_sequences(tmp_path, netweave
     shown = called.out + called.err
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown)
     assert r"\x1b" in shown
+
+
+def test_the_help_says_whole_sentences_in_sections(netweave):
+    out = netweave("--help").out
+    assert re.findall(r"^(\w+):$", out, re.MULTILINE) == ["Options", "Compare", "Convert", "Train", "Serve"]
+    assert "..." not in out.partition("Compare:")[2]
+    words = " ".join(out.split())
+    for command in cli.COMMANDS:
+        sentence = " ".join(command.help.split("\n\n")[0].split())
+        assert f"{command.name} {sentence}" in words
+    assert set(cli.COMMANDS) == set(cli.netweave.commands.values())
+
+
+def completions(*words: str) -> list[str]:
+    """Return what a shell is offered for the last of these words."""
+    asked = {"COMP_WORDS": shlex.join(words), "COMP_CWORD": str(len(words) - 1)}
+    environment = {**os.environ, **asked, "_NETWEAVE_COMPLETE": "bash_complete"}
+    done = subprocess.run(
+        [sys.executable, "-m", "netweave"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert not done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_shell_completes_commands_options_and_files():
+    assert completions("netweave", "com") == ["plain,compare"]
+    assert completions("netweave", "compare", "--ht") == ["plain,--html"]
+    assert completions("netweave", "compare", "lea") == ["file,lea"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "said"), [("bash", "complete -o"), ("zsh", "#compdef netweave"), ("fish", "complete ")]
+)
+def test_a_shell_gets_its_script(shell, said):
+    environment = {**os.environ, "_NETWEAVE_COMPLETE": f"{shell}_source"}
+    command = [sys.executable, "-m", "netweave"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert said in done.stdout

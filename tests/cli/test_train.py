@@ -20,6 +20,7 @@ from netweave.data.writers import make_writer
 from netweave.errors import UsageError
 from netweave.files import Source
 from netweave.formats.caffe.reader import read
+from netweave.installation import install_command
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 
@@ -257,5 +258,5 @@ def test_without_torch_it_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "netweave.training.trainer", raising=False)
     job = api.load_job("solver.prototxt")
-    with pytest.raises(UsageError, match=re.escape("pip install 'netweave[torch]'")):
+    with pytest.raises(UsageError, match=re.escape(install_command("torch"))):
         api.train(job)

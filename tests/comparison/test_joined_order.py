@@ -150,6 +150,7 @@ class Faces(nn.Module):
         return self.score(self.blocks(functional.max_pool2d(functional.relu(self.second(x)), 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaled", [True, False], ids=["behind a layer left out", "alone"])
 @pytest.mark.parametrize("pooled_first", [True, False])
 def test_branches_are_told_apart_by_what_is_in_front_of_them(scaled, pooled_first):

@@ -157,6 +157,7 @@ def test_weights_rounded_to_16_bits_are_called_that(dtype, rounded):
         assert f"of {rounded} are {other}'s rounded to {name}" in finding.cause
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_layers", "eps"), [(60, 1e-3), (60, 1e-2)])
 def test_one_setting_that_differs_in_many_layers_is_explained_in_each(num_layers, eps):
     class Deep(nn.Module):

@@ -107,6 +107,7 @@ def limited(monkeypatch):
     return limit
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), limit=st.integers(1, 100_000), is_dense=st.booleans())
 def test_values_are_those_of_one_run_whatever_is_asked_for_in_whatever_order(data, limit, is_dense):

@@ -181,12 +181,14 @@ def drawn(kinds: list[str]) -> st.SearchStrategy[Case]:
 NO_HURRY = settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
 
 
+@pytest.mark.slow
 @NO_HURRY
 @given(case=drawn([*KINDS]))
 def test_a_difference_is_found_across_formats(case: Case, read: Read) -> None:
     check(case, compare(case, read))
 
 
+@pytest.mark.slow
 @NO_HURRY
 @given(case=drawn(["same"]))
 def test_no_difference_is_not_one_across_formats(case: Case, read: Read) -> None:

@@ -92,6 +92,7 @@ class Mixer(nn.Module):
         return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["bias on rows", "bias on images"])
 def test_a_dense_layer_on_four_axes_is_one_on_rows(way):
     a, b = drawn(Mixer("four axes")), Mixer(way)
@@ -135,6 +136,7 @@ class Slices(nn.Module):
         return torch.cat((residual, dense), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["split", "narrow"])
 def test_a_split_is_slices(way):
     a, b = drawn(Slices("slices")), Slices(way)
@@ -220,6 +222,7 @@ SAME_OUTPUTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("right", "ported", "words"), SAME_OUTPUTS)
 def test_outputs_that_are_cut_otherwise_are_equal_and_the_mapping_is_stated(right, ported, words):
     a, b = drawn(Heads(right)), Heads(ported)

@@ -95,6 +95,7 @@ def test_windows_of_another_number_stay_a_difference_of_padding():
     assert "pool-rounding" not in {finding.mismatch for finding in effective(found)}
 
 
+@pytest.mark.slow
 def test_scaling_at_the_input_is_one_layer_more_and_moves_nothing_else():
     """Two branches of the same layers behind it are not mixed up."""
 

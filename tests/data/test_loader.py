@@ -135,6 +135,7 @@ def test_images_lie_in_memory_as_channels_last():
     assert torch.from_numpy(data).is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.timing
 def test_reading_goes_on_beside_the_step():
     source = Slow(64, delay_s=0.002)
     with ThreadedEngine({"input": 1}) as engine:

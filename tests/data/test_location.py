@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from netweave.data.location import exists, local_copy, part_names, read_files
 from netweave.data.pack import pack
 from netweave.data.sources.arrays import Arrays
 from netweave.errors import ReadError, UsageError
+from netweave.installation import install_command
 from netweave.job import DataSource
 from tests.data.make import pictures
 
@@ -74,7 +77,10 @@ def test_what_is_not_there():
 
 
 def test_a_missing_package_is_named():
-    with pytest.raises(UsageError, match=r"green images need the package no_such_module: pip install '"):
+    with pytest.raises(
+        UsageError,
+        match=f"green images need the package no_such_module: {re.escape(install_command('data'))}",
+    ):
         need("no_such_module", "green images")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from netweave.errors import ReadError, UsageError
 from netweave.files import hdf5
 from netweave.files.hdf5 import Group, read_hdf5
+from netweave.installation import install_command
 
 h5py = pytest.importorskip("h5py")
 
@@ -100,7 +102,9 @@ def test_a_crash_is_an_error(monkeypatch, tmp_path):
 
 def test_without_h5py(monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(UsageError, match=r"unet: is HDF5, which needs h5py: pip install 'netweave\[hdf5\]'"):
+    with pytest.raises(
+        UsageError, match=f"unet: is HDF5, which needs h5py: {re.escape(install_command('hdf5'))}"
+    ):
         read_hdf5(WEIGHTS, place="unet")
 
 

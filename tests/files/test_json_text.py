@@ -55,6 +55,7 @@ def test_lines_count_from_one_and_strings_hide_brackets():
     assert (first.line, second.line, second["b"].line) == (2, 4, 4)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("content", "message"),
     [

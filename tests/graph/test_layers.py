@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def test_a_key_has_the_first_number_that_is_free(rows: list[tuple[str, bool]]) -
             table.add(Layer(name, name, "ReLU"))
 
 
+@pytest.mark.timing
 def test_one_name_thousands_of_times_takes_little_time() -> None:
     table, start = LayerTable(), time.process_time()
     for _ in range(8000):

@@ -66,6 +66,7 @@ def test_many_damaged_stores_are_read_or_refused(drawn):
     damage(*drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", stores())
 def test_a_store_cut_short_anywhere_is_read_or_refused(name):
     whole = stores()[name].whole

@@ -24,6 +24,8 @@ from tests.oracles import mxnet_params
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.timing
+
 LIMIT_S = 2.0
 """Seconds of this process's own time that a load may take, however busy the machine is."""
 

@@ -21,6 +21,7 @@ from tests.oracles import keras_optimizer_files as cases
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sgd_momentum", "rmsprop_all", "amsgrad", "nadam", "schedule"])
 def test_training_goes_on_bit_for_bit_from_a_file(tmp_path, name):
     whole = cases.train(keras, tmp_path, name)

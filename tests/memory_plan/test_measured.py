@@ -111,6 +111,7 @@ def test_in_place_and_sharing_only_ever_save(training, steps):
     assert shared.peak <= plain.peak
 
 
+@pytest.mark.slow
 def test_what_earlier_work_left_in_cycles_does_not_count_as_given_back():
     def leave() -> None:
         kept = [torch.zeros(1 << 18)]

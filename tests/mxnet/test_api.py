@@ -46,6 +46,7 @@ def test_a_program_finds_what_it_found_under_mxnet(name):
             np.testing.assert_allclose(found[key], array, rtol=2e-5, atol=2e-6, err_msg=key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(STEPWISE))
 def test_fifty_steps_end_where_mxnet_ends(name):
     """To 1e-4 of how far each array moved: the criterion of the issue."""

@@ -64,6 +64,7 @@ def drawn_records(tmp_path):
     return str(tmp_path / "x.rec")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_what_is_drawn_is_distributed_as_in_mxnet(name, drawn_records):
     """Two samples of 2,000 of one distribution differ by more than 0.07 once in ten thousand times."""

@@ -60,6 +60,7 @@ def test_two_devices_without_statistics_end_where_one_ends():
     assert np.abs(found[0] - args["fc_weight"].asnumpy()).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "nadam", "lbsgd"])
 def test_a_module_resumes_where_it_was_saved(tmp_path, optimizer):
     settings = {"learning_rate": 0.01} | ({"momentum": 0.9} if optimizer == "sgd" else {})
@@ -82,6 +83,7 @@ def test_a_module_resumes_where_it_was_saved(tmp_path, optimizer):
             np.testing.assert_array_equal(array.asnumpy(), other[name].asnumpy(), err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_bucketing_module_shares_its_arrays():
     def generate(length):
         x = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=5, output_dim=4, name="embed")

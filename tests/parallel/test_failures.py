@@ -57,6 +57,7 @@ def lines_until(process, text):
     return "".join(lines)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("write_other", "arguments", "before", "message"),
     [
@@ -108,6 +109,7 @@ def test_a_rank_that_fails_alone_is_the_cause_that_the_others_name(tmp_path):
     assert "failed: elsewhere.caffemodel" in said
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -203,6 +205,7 @@ def test_a_rank_that_was_killed_is_named_without_a_launcher(tmp_path):
         assert output.count("netweave:") == 1, output
 
 
+@pytest.mark.timing
 def test_a_rank_that_stands_still_is_named_and_the_run_goes_on(tmp_path):
     for name in ("whole", "stopped"):
         write(tmp_path / name, steps=150, snapshot=50, display=1)
@@ -237,6 +240,7 @@ def test_a_rank_that_does_not_come_back_ends_the_run(tmp_path):
     assert not any(map(is_there, pids))
 
 
+@pytest.mark.timing
 def test_ranks_end_with_their_launcher(tmp_path):
     write(tmp_path, steps=1_000_000, snapshot=0, display=1)
     temporary = tmp_path / "temporary"

@@ -57,6 +57,7 @@ def test_what_is_kept_is_that_of_the_first_attempt(port):
     assert made == [0]
 
 
+@pytest.mark.timing
 def test_a_rank_that_does_not_come_is_named(port):
     store = store_of(0, port, size=3, timeout_s=0.3)
     store.names = ["rank 0", "rank 1 (pid 7 on b)", "rank 2 (pid 8 on c)"]
@@ -69,6 +70,7 @@ def test_a_rank_that_does_not_come_is_named(port):
     assert time.monotonic() - began_s < 2
 
 
+@pytest.mark.timing
 def test_a_rank_that_has_failed_says_why_and_nobody_waits_for_the_timeout(port):
     one, two = store_of(0, port, timeout_s=60.0), store_of(1, port)
     assert one.failure() == ""
@@ -80,6 +82,7 @@ def test_a_rank_that_has_failed_says_why_and_nobody_waits_for_the_timeout(port):
     assert time.monotonic() - began_s < 5
 
 
+@pytest.mark.timing
 def test_who_holds_the_store_leaves_last_but_does_not_wait_for_the_dead(monkeypatch):
     """Ranks that lose the store cannot read any more who is to blame."""
     monkeypatch.setattr(rank_store, "_joined", iter([1] * 9))
@@ -103,6 +106,7 @@ def test_who_holds_the_store_leaves_last_but_does_not_wait_for_the_dead(monkeypa
     assert 0.5 < left[0] < 4
 
 
+@pytest.mark.timing
 def test_a_store_that_does_not_answer_ends_the_wait(monkeypatch):
     """torch's own calls block until TCP gives up: their timeout begins with the answer."""
     monkeypatch.setattr(rank_store, "SLACK_S", 0.2)

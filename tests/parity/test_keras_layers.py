@@ -42,6 +42,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("layers")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("age", "case"), CASES)
 def test_a_layer_makes_what_keras_makes(age, case, folder):
     name, number = case.rsplit("/", 1)

@@ -99,6 +99,7 @@ def by_hand(arrays, steps):
         offset += RUN
 
 
+@pytest.mark.slow
 def test_fifty_steps_are_those_of_pytorch(load):
     first = arrays_of(train(load(0))[0])
     _, events = train(load(50))
@@ -108,6 +109,7 @@ def test_fifty_steps_are_those_of_pytorch(load):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_perplexity_comes_down(load):
     _, events = train(load(300, "disp_freq: 299"))
     shown = [event for event in events if isinstance(event, Shown)]
@@ -117,6 +119,7 @@ def test_perplexity_comes_down(load):
     assert math.exp(np.mean(last) / RUN) < 3.5
 
 
+@pytest.mark.slow
 def test_resuming_goes_on_to_the_bit(load, tmp_path):
     straight = arrays_of(train(load(12, "checkpoint_freq: 5"))[0])
     again, _ = train(load(12), resume=tmp_path / "checkpoint" / "step_iter_5.checkpoint")

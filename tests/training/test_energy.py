@@ -119,6 +119,7 @@ def log_likelihood(arrays, rows):
     return negative_free_energy(rows).mean() - peak - np.log(np.exp(everything - peak).sum())
 
 
+@pytest.mark.slow
 def test_the_likelihood_rises_and_nears_that_of_the_data(tmp_path):
     net = records(VISIBLE, 20) + machine(HIDDEN)
     patterns = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 1, 0, 1, 0]], float)

@@ -46,6 +46,7 @@ def run(job, *, stop_at=None, resume=None, watch=lambda event: None):
     return latest(job.checkpoints.prefix)
 
 
+@pytest.mark.slow
 def test_recurrent_memory_goes_on(tmp_path):
     _, whole = run(job_of(tmp_path / "whole"))
     job = job_of(tmp_path / "stopped")
@@ -60,6 +61,7 @@ def test_recurrent_memory_goes_on(tmp_path):
         np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
 
 
+@pytest.mark.slow
 def test_without_its_memory_it_would_not(tmp_path):
     """So that the test above can fail."""
     _, whole = run(job_of(tmp_path / "whole"))
@@ -91,6 +93,7 @@ def test_a_checkpoint_of_the_version_before_slices_is_read(tmp_path):
         np.testing.assert_allclose(resumed[key], array, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_the_mean_that_is_displayed_next_goes_on(tmp_path):
     """SINGA displays means over all iterations since the last display, also those before a checkpoint."""
 

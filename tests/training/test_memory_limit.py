@@ -78,6 +78,7 @@ def needed(message):
     return parse_bytes(re.search(r"needs at least ([\d.]+ \w+)", str(message))[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_with_as_little_memory_as_it_takes_every_bit_is_the_same(tmp_path, monkeypatch, precision):
     monkeypatch.setattr("netweave.training.begin.check_bfloat16", lambda device: None)
@@ -100,6 +101,7 @@ def test_a_limit_that_nothing_fits_in_is_refused_with_what_would(tmp_path):
     assert 1 <= batch < BATCH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_stages", [2, 3, 50])
 def test_stages_within_a_limit_end_with_the_same_bits(tmp_path, num_stages):
     expected = trained(tmp_path)
@@ -116,6 +118,7 @@ def test_what_is_no_size_is_refused(text):
         parse_bytes(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("debug", [False, True])
 def test_values_are_looked_at_within_a_limit(tmp_path, debug):
     """What is looked at stays until forward ends: the plan counts it, and bits and values are the same."""

@@ -18,6 +18,7 @@ from netweave.training import Updated  # noqa: E402
 from tests.training import staged  # noqa: E402
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("net", ["HARD", "DROPPED"])
 def test_any_number_of_stages_ends_with_the_same_bits(tmp_path, net, dtype):
@@ -51,6 +52,7 @@ def test_a_gradient_is_complete_when_the_first_stage_that_reads_the_parameter_is
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slice_elements", [64, 1024])
 @pytest.mark.parametrize("update_lane", ["compute", "update"])
 @pytest.mark.parametrize("clip", ["", "clip_gradients: 0.5"])
@@ -61,6 +63,7 @@ def test_lanes_and_measured_rules_change_no_bit(tmp_path, slice_elements, update
     assert all(torch.equal(found[key], expected[key]) for key in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
 def test_a_batch_in_parts_is_the_whole_batch(tmp_path, dtype, most):
     """32 at once, 4 times 8 and 8 times 4: masks bit for bit, parameters as far as sums may differ."""
@@ -163,6 +166,7 @@ def test_the_next_forward_begins_before_the_last_update(tmp_path, monkeypatch):
     assert all(torch.equal(found[key], expected[key]) for key in expected)
 
 
+@pytest.mark.slow
 def test_a_step_is_told_before_its_update_and_access_waits_for_it(tmp_path):
     job = staged.job_of(tmp_path, staged.DROPPED, steps=5)
     seen = []

@@ -23,6 +23,15 @@ from tests.parallel import nets  # noqa: E402
 TIMEOUT_S = 30
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Compute with one thread: with more, a sum has as many parts as its own thread may start others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def job(tmp_path):
     return load_job(nets.write(tmp_path, "pooled", steps=1))

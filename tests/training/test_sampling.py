@@ -74,6 +74,7 @@ def trained(tmp_path_factory):
     return job, folder / "checkpoint" / "step120-worker0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["job.conf", "sample.conf"])
 def test_conditional_probabilities_are_those_of_the_unrolled_net(file, trained):
     job, weights = trained

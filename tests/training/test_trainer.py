@@ -135,6 +135,7 @@ def test_a_test_is_the_mean_over_its_batches(tmp_path):
     assert tests[-1].outputs["accuracy"] == (pytest.approx(hits.mean()),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_run_that_was_stopped_and_goes_on_ends_bit_for_bit_as_one_that_was_not(tmp_path, kind, dtype):
@@ -164,6 +165,7 @@ def shown(events):
     return [(event.iteration, event.loss, event.rate) for event in events if isinstance(event, Shown)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["BINARYPROTO", "HDF5"])
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
 def test_caffes_own_state_goes_on_too(tmp_path, form, kind):
@@ -242,6 +244,7 @@ def some_bfloat16(monkeypatch):
     monkeypatch.setattr("netweave.training.begin.check_bfloat16", lambda device: None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("some_bfloat16")
 def test_parameters_stay_in_float32_in_mixed_precision(tmp_path):
     exact, _ = train(job_of(tmp_path), dtype=torch.float32)

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 from netweave import api
 from netweave.errors import UsageError, WriteError
+from netweave.installation import install_command
 from netweave.training import Updated
 from tests.training.small import BATCH, NUM_FEATURES, SOLVER, records, write
 
@@ -102,7 +103,7 @@ def test_a_package_that_is_not_there_is_named(tmp_path, monkeypatch, option, pac
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
-        UsageError, match=re.escape(f"need the package {package}: pip install 'netweave[curves]'")
+        UsageError, match=re.escape(f"need the package {package}: {install_command('curves')}")
     ):
         run(tmp_path, **{option: tmp_path / "x.png"})
 

@@ -41,6 +41,7 @@ def run(job, *, stop_at=None, resume=None, watch=lambda event: None):
     return {key: tensor.detach().numpy().copy() for key, tensor in trainer.nets["train"].params.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", [yolo_nets.YOLO, yolo_nets.REGION], ids=["yolo", "region"])
 def test_a_run_that_is_resumed_ends_bit_for_bit_as_one_that_was_not(tmp_path, head, capsys):
     whole = run(job_of(tmp_path / "whole", yolo_nets.text(head)))
@@ -52,6 +53,7 @@ def test_a_run_that_is_resumed_ends_bit_for_bit_as_one_that_was_not(tmp_path, he
         np.testing.assert_array_equal(resumed[key], array, err_msg=key)
 
 
+@pytest.mark.slow
 def test_passes_of_an_update_make_the_update_of_the_whole_batch(tmp_path, capsys):
     """Without batch normalisation nothing looks at a pass alone; the same images are drawn alike."""
     found = [
@@ -61,6 +63,7 @@ def test_passes_of_an_update_make_the_update_of_the_whole_batch(tmp_path, capsys
         np.testing.assert_allclose(found[1][key], array, atol=2e-6, err_msg=key)
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_tests_say_average_precision(tmp_path, capsys):
     events = []
     job = job_of(tmp_path, yolo_nets.text(updates=40).replace("steps=6,9", "steps=30,35"))
@@ -82,6 +85,7 @@ def test_the_loss_falls_and_tests_say_average_precision(tmp_path, capsys):
     assert all(len(event.outputs["yolo_3/statistics"]) == 7 for event in shown)
 
 
+@pytest.mark.slow
 def test_rates_are_those_of_darknet(tmp_path, capsys):
     events = []
     run(job_of(tmp_path), watch=events.append)
@@ -90,6 +94,7 @@ def test_rates_are_those_of_darknet(tmp_path, capsys):
     np.testing.assert_allclose(rates, [*warm, *[0.002] * 3, *[0.001] * 3, *[0.0001] * 4], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_average_precision_is_that_of_the_files(tmp_path, capsys):
     """The same detections, written as COCO's JSON and scored by evaluate-boxes."""
     job = job_of(tmp_path, yolo_nets.text(updates=30))
@@ -129,6 +134,7 @@ def opencv_heads(cfg, weights, data):
     return net.forward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pruned", [False, True])
 def test_opencv_finds_the_same_boxes_with_the_files_that_are_written(tmp_path, pruned, capsys):
     run(job_of(tmp_path, yolo_nets.text(updates=30)))
@@ -176,6 +182,7 @@ def test_weights_of_the_first_layers_begin_a_run(tmp_path, capsys):
         Trainer(replace(job, checkpoints=wrong), engine=engine)
 
 
+@pytest.mark.slow
 def test_weights_say_how_many_images_were_seen_whatever_becomes_of_the_cfg(tmp_path, capsys):
     """Darknet's header: three numbers of the version, then ``seen`` in 64 bits (``save_weights_upto``)."""
     job = job_of(tmp_path, yolo_nets.text(batch=8, subdivisions=2))
@@ -185,6 +192,7 @@ def test_weights_say_how_many_images_were_seen_whatever_becomes_of_the_cfg(tmp_p
     assert struct.unpack_from("<3iQ", content) == (0, 2, 0, 12 * 8)
 
 
+@pytest.mark.slow
 def test_the_penalty_makes_scales_smaller(tmp_path, capsys):
     plain, sparse = (
         run(job_of(tmp_path / str(weight), yolo_nets.text(updates=30), scale_l1=weight))

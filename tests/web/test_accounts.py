@@ -40,6 +40,7 @@ def test_the_api_refuses_strangers(team, visitor):
     assert not Workspace.objects.exists()
 
 
+@pytest.mark.slow
 def test_uploads_are_private_and_follow_the_account(team):
     key = team("ada").make_comparison()
     assert team("ada").open(f"/comparisons/{key}/").status_code == 200
@@ -94,6 +95,7 @@ def test_an_account_that_was_closed_opens_nothing_also_not_by_token(team):
     assert person.open("/comparisons/").status_code == 302
 
 
+@pytest.mark.slow
 def test_tries_to_sign_in_are_bounded_by_address_and_by_name(team, visitor, choose, monkeypatch):
     monkeypatch.setattr("netweave.web.pages.accounts.NAME_FACTOR", 2)
     choose(sign_ins_per_minute=3)

@@ -10,6 +10,7 @@ import pytest
 from tests.web.running import Workbench
 
 
+@pytest.mark.timing
 @pytest.mark.multi
 def test_what_reads_and_compares_is_nice_to_the_pages_of_the_same_session(tmp_path):
     """Niceness counts only within a session where the kernel shares out the processor among sessions."""

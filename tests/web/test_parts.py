@@ -145,6 +145,7 @@ def test_what_a_part_says_does_not_hold_it_up(part_of, clock):
     assert list(part._said) == ["y"] * parts.LAST_LINES
 
 
+@pytest.mark.timing
 @pytest.mark.slow
 def test_a_server_that_cannot_start_ends_the_workbench_with_its_reason(tmp_path):
     bench = Workbench(tmp_path / "data", environment={"GUNICORN_CMD_ARGS": "--worker-class nowhere.Worker"})

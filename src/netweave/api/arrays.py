@@ -13,6 +13,7 @@ from netweave.errors import ReadError, UsageError
 from netweave.files import Source, read_bytes
 from netweave.files.atomic import replacing_file
 from netweave.files.npy import MAGIC, parse_npy, read_npz
+from netweave.installation import install_command
 from netweave.passes.fitting import likely_size, open_shapes
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _write_hdf5(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
     try:
         import h5py
     except ImportError as error:
-        raise UsageError("HDF5 needs h5py; install it with: pip install 'netweave[hdf5]'") from error
+        raise UsageError(f"HDF5 needs h5py; install it with: {install_command('hdf5')}") from error
     content = io.BytesIO()  # HDF5 does not survive a disk that fills up
     with h5py.File(content, "w") as file:
         for name, array in arrays.items():

@@ -13,6 +13,7 @@ from netweave.errors import UsageError
 from netweave.files.atomic import replacing_file
 from netweave.graph import Graph
 from netweave.graph.wording import bytes_text
+from netweave.installation import install_command
 from netweave.memory_plan import parse_bytes, prepare, report, tile_to_fit
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def save_memory_picture(found: MemoryReport, path: str | Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError("pictures need matplotlib: pip install 'netweave[curves]'") from error
+        raise UsageError(f"pictures need matplotlib: {install_command('curves')}") from error
     file = Path(path)
     drawn = [plan for plan in found.plans if plan.timeline is not None]
     figure = Figure(figsize=(9, 2.6 * len(drawn) + 0.6), layout="constrained")

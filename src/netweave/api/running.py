@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.api.ranks import joined, shared, start_of, traced
 from netweave.engine import ThreadedEngine, Trace
 from netweave.errors import UsageError
+from netweave.installation import install_command
 from netweave.memory_plan import parse_bytes
 from netweave.training.monitor import Monitor, ValueWatch, Watched
 
@@ -117,7 +118,7 @@ def need_torch() -> None:
         if error.name != "torch":
             raise
         raise UsageError(
-            "training needs torch, which is not installed; install it with: pip install 'netweave[torch]'"
+            f"training needs torch, which is not installed; install it with: {install_command('torch')}"
         ) from error
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from netweave.errors import UsageError
+from netweave.installation import install_command
 
 EVENTS = "*tfevents*"
 
@@ -65,9 +66,7 @@ def read_curves(run: str | Path) -> dict[str, list[tuple[int, float]]]:
     try:
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     except ImportError as error:
-        raise UsageError(
-            "event files need the package tensorboard: pip install 'netweave[curves]'"
-        ) from error
+        raise UsageError(f"event files need the package tensorboard: {install_command('curves')}") from error
     curves: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for file in sorted(Path(run).glob(EVENTS)):
         begun: set[str] = set()

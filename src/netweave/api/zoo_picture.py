@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.files.atomic import replacing_file
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ def save_zoo_picture(nets: Sequence[ZooNet], path: str | Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError("pictures need matplotlib: pip install 'netweave[curves]'") from error
+        raise UsageError(f"pictures need matplotlib: {install_command('curves')}") from error
     file, shown = Path(path), [(net, net.top1) for net in nets if net.top1 is not None]
     if not shown:
         raise UsageError("none of these nets has a published accuracy on ImageNet to draw")

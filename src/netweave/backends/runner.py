@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from netweave.backends.settings import BACKENDS, TAPPING, RunSettings
 from netweave.errors import RunError, UsageError
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,8 +64,7 @@ def prepare(
         if not error.name or error.name.startswith("netweave"):
             raise
         raise UsageError(
-            f"backend {backend!r} needs {error.name!r}, which is not installed: "
-            f"pip install 'netweave[{backend}]'"
+            f"backend {backend!r} needs {error.name!r}, which is not installed: {install_command(backend)}"
         ) from error
     runner: Runner = module.prepare(graph, list(taps), settings)
     return runner

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from netweave.boxes.tables import Detections, Labels
@@ -34,7 +35,7 @@ def coco_precision(labels: Labels, found: Detections) -> CocoPrecision:
         from pycocotools.coco import COCO
         from pycocotools.cocoeval import COCOeval
     except ImportError as error:
-        message = "COCO's precision needs the package pycocotools: pip install 'netweave[boxes]'"
+        message = f"COCO's precision needs the package pycocotools: {install_command('boxes')}"
         raise UsageError(message) from error
 
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does

@@ -1,6 +1,6 @@
 """The command line: parses arguments, calls the API, prints results.
 
-To add a command: write it in a file of its own here and add it to ``COMMANDS``. Everything heavy (the
+To add a command: write it in a file of its own here and add it to ``SECTIONS``. Everything heavy (the
 API, rich) is imported inside the functions that need it, so that ``netweave --help`` is fast.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import io
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -43,32 +44,24 @@ from netweave.parallel.environment import GROUP_LOST, is_rank, leave_at_once, le
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (
-    inspect,
-    compare,
-    fix,
-    show,
-    bisect,
-    run,
-    convert,
-    train,
-    jobs,
-    sample,
-    test,
-    extract,
-    time,
-    memory,
-    pack,
-    evaluate_boxes,
-    anchors,
-    prune,
-    zoo,
-    serve,
-    doctor,
-)
+SECTIONS = {
+    "Compare": (inspect, compare, fix, show, bisect, run),
+    "Convert": (convert, prune, zoo),
+    "Train": (train, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
+    "Serve": (serve, doctor),
+}
+"""The commands, by what they are for, in the order of the help."""
+
+COMMANDS = tuple(command for commands in SECTIONS.values() for command in commands)
 
 SHORT_LIVED = (bisect, compare, convert, fix, inspect, run)
 """Commands that need their nets until they end, and train nothing."""
+
+UNSHORTENED = 1000
+"""Characters of a sentence about a command, so many that click shortens none."""
+
+COMPLETE = "_NETWEAVE_COMPLETE"
+"""The variable in which a shell asks for its script of completion, and later for what completes a word."""
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the command was used incorrectly."""
@@ -80,7 +73,22 @@ UNREAD = 141
 """Exit status when the reader of our output closed the pipe (``| head``), by the convention of shells."""
 
 
+class Netweave(click.Group):
+    """The command ``netweave``, whose help lists its commands by section, each with a whole sentence."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections."""
+        longest = max(len(name) for name in self.commands)
+        for heading, commands in SECTIONS.items():
+            with formatter.section(heading):
+                rows = [
+                    (f"{one.name:{longest}}", one.get_short_help_str(limit=UNSHORTENED)) for one in commands
+                ]
+                formatter.write_dl(rows)
+
+
 @click.group(
+    cls=Netweave,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -106,6 +114,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The arguments after ``netweave``; by default those of the process.
     """
+    if COMPLETE in os.environ:
+        from netweave.cli.completion import complete
+
+        sys.exit(complete(netweave, COMPLETE))
     given = list(sys.argv[1:] if arguments is None else arguments)
     message = ""
     if arguments is None:

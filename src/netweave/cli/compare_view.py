@@ -6,13 +6,13 @@ from collections import Counter
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from netweave.cli.console import LINE_BELOW_HEAD
 from netweave.cli.net_view import heading
 from netweave.cli.side_by_side import shown_groups, side_by_side
-from netweave.comparison import READING, Evidence, Status, Verdict
+from netweave.comparison import Evidence, Status, Verdict
 from netweave.graph import Graph
 from netweave.graph.wording import ratio_text
 
@@ -64,7 +64,7 @@ def show_comparison(console: Console, comparison: Comparison, *, everything: boo
 
 def show_matrix(console: Console, matrix: Matrix) -> None:
     """Print the verdicts of all pairs of several nets, then every pair in a sentence."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    table = Table(box=LINE_BELOW_HEAD, header_style="bold")
     table.add_column("")
     for number, _ in enumerate(matrix.names, start=1):
         table.add_column(str(number), justify="center")
@@ -187,8 +187,7 @@ def _tally(comparison: Comparison) -> Text:
         f"evidence: {_counted(evidence)}",
     ]
     if comparison.seconds:
-        comparing = sum(taken for stage, taken in comparison.seconds.items() if stage != READING)
-        lines.append(f"compared in {comparing:.1f} s")
+        lines.append(f"read and compared in {sum(comparison.seconds.values()):.1f} s")
     return Text("\n".join(lines), style="dim")
 
 

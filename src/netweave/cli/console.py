@@ -10,6 +10,7 @@ import sys
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
+from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
 
 from netweave.files.atomic import write_file
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
 
-PIPE_WIDTH = 2000
-"""Columns where no terminal sets them: a row of a table stays one line, whole, for grep."""
+PIPE_WIDTH = 100
+"""Columns where no terminal sets them: logs, mails and pages of CI show as many."""
 
 
 class PlainConsole(Console):
@@ -45,7 +46,7 @@ class PlainConsole(Console):
 
 
 def output_console() -> Console:
-    """Return the console on standard output: as wide as the terminal, or as needed in a pipe."""
+    """Return the console on standard output: as wide as the terminal; in a pipe, as ``PIPE_WIDTH``."""
     console = PlainConsole()
     if not console.is_terminal:
         console.file = cast("TextIO", _WithoutTrailingBlanks(console.file))
@@ -74,9 +75,18 @@ class _WithoutTrailingBlanks:
         return False
 
 
-def in_lines(console: Console) -> bool:
-    """Whether a row is to be one line, whatever its length."""
-    return console.width >= PIPE_WIDTH
+class _LineBelowHead(Box):
+    """A table with nothing but a line below its head: drawn on a terminal, of hyphens elsewhere."""
+
+    def substitute(self, options: ConsoleOptions, safe: bool = True) -> Box:
+        """Return what rich draws a table with."""
+        return super().substitute(options, safe=safe) if options.is_terminal else _HYPHENS
+
+
+LINE_BELOW_HEAD = _LineBelowHead(str(SIMPLE_HEAD))
+"""The form of every table."""
+
+_HYPHENS = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
 
 @contextmanager

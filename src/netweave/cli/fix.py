@@ -48,6 +48,8 @@ def fix(
     names one. Settings in .prototxt, job.conf, symbol JSON, .cfg and Python files of PyTorch, Chainer and
     Keras can be changed; of every other fix it says why it was not applied.
 
+    FILE of --output holds no weights. To use it, name the weights of B with it: FILE,WEIGHTS.
+
     Exit status: without --output 0 if every fix was applied, else 1; with it that of the comparison of A with
     the mended B.
     """

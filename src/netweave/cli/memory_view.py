@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.table import Table
 
+from netweave.cli.console import LINE_BELOW_HEAD
 from netweave.graph.wording import amount_text, bytes_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def show_memory(console: Console, found: MemoryReport, measured: int | None) -> None:
     """Print a table of the plans, and below it what no plan changes."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
     table.add_column("plan", no_wrap=True)
     for name in ("memory", "of none", "extra multiply-adds"):
         table.add_column(name, justify="right", no_wrap=True)

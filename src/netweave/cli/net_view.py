@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from netweave.cli.console import PIPE_WIDTH, in_lines
+from netweave.cli.console import LINE_BELOW_HEAD
 from netweave.cli.words import settings_text
 from netweave.formats import FORMATS
 from netweave.graph import BATCH, layer_summaries, node_summaries, total_cost, value_summary
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from netweave.api.gains import Gain
     from netweave.comparison import NetRecord
     from netweave.graph import Cost, Graph, LayerSummary, NodeSummary, ValueSummary
+
+UNBOUNDED = 2000
+"""Columns in which every table has room, to measure it."""
 
 SETTINGS_WIDTH = 24
 """The narrowest column of settings that is still to be read; below it rows have two lines."""
@@ -177,25 +179,26 @@ def _bounded(text: str, cost: Cost) -> str:
 
 
 def _fitting(console: Console, noun: str, rows: Sequence[Row], totals: Row) -> Table:
-    wide = _wide(noun, rows, totals, ", " if in_lines(console) else "\n")
+    wide = _wide(noun, rows, totals)
     settings = wide.columns[2]
     longest = max([len("settings"), *(row.settings.cell_len for row in rows)])
     settings.width = min(longest, SETTINGS_WIDTH)
-    unbounded = console.options.update(max_width=PIPE_WIDTH)
-    free = console.width - Measurement.get(console, unbounded, wide).minimum
-    if free < 0:
+    unbounded = console.options.update(max_width=UNBOUNDED)
+    needed = Measurement.get(console, unbounded, wide)
+    if needed.minimum > console.width:
         return _narrow(noun, rows, totals)
-    settings.width = min(longest, settings.width + free)
+    # only what the other columns leave: rich would fold their words
+    settings.width = min(longest, settings.width + max(console.width - needed.maximum, 0))
     return wide
 
 
 def _table() -> Table:
     return Table(
-        box=box.SIMPLE_HEAD, show_footer=True, header_style="bold", footer_style="bold", pad_edge=False
+        box=LINE_BELOW_HEAD, show_footer=True, header_style="bold", footer_style="bold", pad_edge=False
     )
 
 
-def _wide(noun: str, rows: Sequence[Row], totals: Row, separator: str) -> Table:
+def _wide(noun: str, rows: Sequence[Row], totals: Row) -> Table:
     table = _table()
     table.add_column(noun, totals.name, overflow="fold")
     table.add_column("type", style="cyan", overflow="fold")
@@ -209,8 +212,8 @@ def _wide(noun: str, rows: Sequence[Row], totals: Row, separator: str) -> Table:
             Text(row.name),
             Text(row.type),
             row.settings,
-            Text(separator.join(row.inputs)),
-            Text(separator.join(row.outputs)),
+            Text("\n".join(row.inputs)),
+            Text("\n".join(row.outputs)),
             row.parameters,
             row.multiply_adds,
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from netweave.cli.console import LINE_BELOW_HEAD
 from netweave.cli.net_view import heading
 from netweave.graph.wording import dims_text
 
@@ -42,7 +42,7 @@ def show_results(
     output_file: str | None,
 ) -> None:
     """Print inputs, outputs and taps of a run: sizes and the spread of the values."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
     table.add_column("", style="dim")
     table.add_column("value", overflow="fold")
     table.add_column("shape", overflow="fold")

@@ -10,6 +10,7 @@ import click
 
 from netweave.cli.options import Command
 from netweave.errors import UsageError
+from netweave.installation import install_command
 
 NEEDED = ("django", "django_tasks_db", "gunicorn", "ninja", "whitenoise")
 
@@ -62,7 +63,7 @@ def serve(
     """
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:
-        raise UsageError(f"the workbench needs {', '.join(missing)}: pip install 'netweave[web]'")
+        raise UsageError(f"the workbench needs {', '.join(missing)}: {install_command('web')}")
     from netweave.web.browser import has_desktop, open_page
     from netweave.web.options import default_data
     from netweave.web.serve import serve as serve_workbench

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from netweave.cli.console import in_lines
+from netweave.cli.console import LINE_BELOW_HEAD
 from netweave.cli.words import settings_text
 from netweave.comparison import Evidence, Status
 from netweave.graph.wording import ratio_text
@@ -75,8 +74,8 @@ def shown_groups(comparison: Comparison, *, everything: bool) -> set[int]:
 
 def side_by_side(
     console: Console, comparison: Comparison, *, numbers: Mapping[int, int], shown: set[int]
-) -> Table | Text:
-    """Return the table of groups; where no terminal sets a width, as text of one line a group.
+) -> Table:
+    """Return the table of groups.
 
     Args:
         console: Its width decides the form.
@@ -85,9 +84,8 @@ def side_by_side(
         shown: Which groups have a row; of the others it is said how many they are.
     """
     wide = console.width >= WIDE
-    joint = "  " if in_lines(console) else "\n"
     rows = [
-        [Text(joint).join(lines) for lines in cells] for cells in _rows(comparison, numbers, shown, wide=wide)
+        [Text("\n").join(lines) for lines in cells] for cells in _rows(comparison, numbers, shown, wide=wide)
     ]
     heads = [
         f"A  {comparison.a.name}",
@@ -96,33 +94,14 @@ def side_by_side(
         "status, error / rms",
         "evidence",
     ]
-    if in_lines(console):
-        return _as_lines(heads, rows)
     columns = range(5 if wide else 4)
     needed = [max(len(heads[index]), *(_width(row[index]) for row in rows), 1) for index in columns]
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
     for head, width in zip(heads, _shared_out(needed, console.width), strict=False):
         table.add_column(head, width=width, overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _as_lines(heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> Text:
-    """Lay rows out as lines: columns have room for most cells; a longer one pushes the rest of its line."""
-    table = [[Text(head) for head in heads], *rows]
-    widths = [_width_of_most([row[index].cell_len for row in table]) for index in range(len(heads))]
-    lines = []
-    for row in table:
-        pads = [" " * (width - cell.cell_len) for cell, width in zip(row, widths, strict=True)]
-        lines.append(Text(" ") + Text(" " * SEPARATOR).join(map(Text.assemble, row, pads)))
-    lines.insert(1, Text(" " + "─" * (lines[0].cell_len - 1)))
-    return Text("\n").join([*lines, Text()])
-
-
-def _width_of_most(widths: Sequence[int]) -> int:
-    """Return the width that is enough for nine of ten."""
-    return sorted(widths)[9 * (len(widths) - 1) // 10]
 
 
 def _rows(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from netweave.cli.console import LINE_BELOW_HEAD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_times(console: Console, found: NetTime, *, backward: bool) -> None:
     """Print a table of the layers, and the times of the whole net below."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
     for name in ("layer", "type"):
         table.add_column(name, overflow="fold")
     for name in ("forward ms", "backward ms", "share")[: 3 if backward else 1]:
@@ -62,7 +63,7 @@ def times_json(found: NetTime) -> dict[str, Any]:
 def show_inference(console: Console, found: InferenceTime) -> None:
     """Print how long the backends took that were tried, and how long the chosen one takes."""
     if found.trials:
-        table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
         table.add_column("backend")
         for name in ("ready in s", "median ms", "least ms", "most ms"):
             table.add_column(name, justify="right", no_wrap=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from netweave.cli.console import LINE_BELOW_HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ NUMBERS = ("year", "image", "depth", "parameters", "multiply-adds", "activations
 
 def show_zoo(console: Console, nets: Sequence[ZooNet]) -> None:
     """Print a table of nets, and below it where the accuracies are from."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
     table.add_column("net", no_wrap=True)
     for name in NUMBERS:
         table.add_column(name, justify="right", no_wrap=True)

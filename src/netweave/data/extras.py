@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from netweave.errors import UsageError
+from netweave.installation import install_command
 
 
 @cache
@@ -25,5 +26,5 @@ def need(module: str, purpose: str, *, extra: str = "data") -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        message = f"{purpose} need the package {package}: pip install 'netweave[{extra}]'"
+        message = f"{purpose} need the package {package}: {install_command(extra)}"
         raise UsageError(message) from error

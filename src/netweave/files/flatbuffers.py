@@ -1,5 +1,7 @@
 r"""FlatBuffers without generated code: a compact schema, and a reader that trusts no offset of a file.
 
+The format's own verifier is not in its Python package (docs/decisions/0230).
+
 A schema is written as::
 
     table Pool2DOptions

@@ -1,7 +1,8 @@
 """``.gguf``: what llama.cpp and its kin store: settings, a table of arrays, then their bytes.
 
 The form is that of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md: little-endian; texts and lists
-have their length before them; the sizes of an array begin with the innermost one.
+have their length before them; the sizes of an array begin with the innermost one. Not
+read with the package ``gguf``, which takes counts and offsets from the file unchecked (docs/decisions/0230).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import numpy as np
 
 from netweave.errors import ReadError, UsageError
 from netweave.files.expansion import allowed_bytes
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,7 +92,7 @@ def read_hdf5(content: Path | bytes, *, place: str, extra: str = "hdf5") -> Grou
         UsageError: h5py is not installed.
     """
     if find_spec("h5py") is None:
-        raise UsageError(f"{place}: is HDF5, which needs h5py: pip install 'netweave[{extra}]'")
+        raise UsageError(f"{place}: is HDF5, which needs h5py: {install_command(extra)}")
     with tempfile.TemporaryDirectory(prefix="netweave-") as folder:
         path = content.absolute() if isinstance(content, Path) else Path(folder) / "content"
         if isinstance(content, bytes):

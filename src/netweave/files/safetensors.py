@@ -1,7 +1,7 @@
 """``.safetensors``: the length of a JSON header, the header, then the bytes of all arrays.
 
 The form is that of https://huggingface.co/docs/safetensors: offsets from the end of the header, without
-gaps, little-endian, row-major.
+gaps, little-endian, row-major. Its library gives NumPy no types that NumPy lacks (docs/decisions/0230).
 """
 
 from __future__ import annotations

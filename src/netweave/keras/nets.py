@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.installation import install_command
 from netweave.keras.objective import Records, TrainingNet, lower_model, training_net
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Nets:
             from netweave.backends.torch.parameters import ParameterStore
         except ImportError as error:
             raise UsageError(
-                "models compute with torch; install it with: pip install 'netweave[torch]'"
+                f"models compute with torch; install it with: {install_command('torch')}"
             ) from error
         if self._store is None:
             self._store = ParameterStore()

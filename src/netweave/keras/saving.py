@@ -17,6 +17,7 @@ from netweave.files.source import Source
 from netweave.formats.keras.config import parse_model
 from netweave.formats.keras.opening import ARRAYS, CONFIG, open_model, open_weights
 from netweave.formats.keras.weights import snake_case
+from netweave.installation import install_command
 from netweave.keras.absent import missing
 from netweave.keras.layer import Layer
 from netweave.keras.network import Network
@@ -123,7 +124,7 @@ def _h5py() -> Any:
     try:
         import h5py
     except ImportError as error:
-        raise UsageError("Keras' files need h5py; install it with: pip install 'netweave[hdf5]'") from error
+        raise UsageError(f"Keras' files need h5py; install it with: {install_command('hdf5')}") from error
     return h5py
 
 

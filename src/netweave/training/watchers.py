@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
 from netweave.files.atomic import write_file, writing
+from netweave.installation import install_command
 from netweave.training.events import Evaluated, Shown, Updated, ValuesSeen
 from netweave.training.history import by_phase
 from netweave.training.monitor import ValueStatistics
@@ -193,7 +194,7 @@ def _spread(values: list[float]) -> float:
 
 
 def _missing(what: str, package: str) -> UsageError:
-    return UsageError(f"{what} need the package {package}: pip install 'netweave[curves]'")
+    return UsageError(f"{what} need the package {package}: {install_command('curves')}")
 
 
 class Audience:

@@ -26,6 +26,7 @@ from django.conf import settings
 
 import netweave
 from netweave.api.jobs import process_birth
+from netweave.installation import install_command
 from netweave.web.nets import RefusedError
 from netweave.web.safety.names import safe_name
 
@@ -86,7 +87,7 @@ def missing() -> str:
     """Return what is missing to train here, in words; empty if nothing is."""
     packages = [name for name in ("torch", "tensorboard") if find_spec(name) is None]
     if packages:
-        return f"training needs {' and '.join(packages)}: pip install 'netweave[torch,curves]'"
+        return f"training needs {' and '.join(packages)}: {install_command('torch', 'curves')}"
     if shutil.which("bwrap") is None:
         return "training needs bubblewrap (bwrap), which keeps it to its folders"
     return ""

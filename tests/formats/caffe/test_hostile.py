@@ -47,6 +47,7 @@ def changed(draw, text):
     return text
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("name", FILES)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())

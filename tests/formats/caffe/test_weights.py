@@ -14,6 +14,7 @@ from netweave.errors import NetweaveError, ReadError, ShapeError, UsageError, We
 from netweave.files import Source
 from netweave.formats.caffe import read_blob
 from netweave.formats.caffe.reader import read
+from netweave.installation import install_command
 from tests.formats.caffe.nets import inputs, layer, load, normal, run, stored
 from tests.oracles.caffemodel import _bytes, _number, _varint, caffemodel
 
@@ -248,10 +249,11 @@ def test_hdf5_that_declares_more_than_it_holds(tmp_path):
 def test_hdf5_without_h5py(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     (tmp_path / "net.caffemodel.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
-    with pytest.raises(UsageError, match=r"is HDF5, which needs h5py: pip install 'netweave\[hdf5\]'"):
+    with pytest.raises(UsageError, match=f"is HDF5, which needs h5py: {re.escape(install_command('hdf5'))}"):
         load(tmp_path, NET)
 
 
+@pytest.mark.timing
 @given(cut=st.integers(1, 28162), data=st.data())
 def test_a_cut_or_changed_file_is_refused_or_read(corpus, tmp_path_factory, cut, data):
     """det1.caffemodel cut anywhere, or with bytes changed: one typed error or a graph, at once."""

@@ -8,6 +8,7 @@ import pytest
 import netweave
 from netweave.comparison import Status, Verdict
 from netweave.comparison.execution import probes
+from netweave.files.sandbox import has_guard
 from netweave.formats.chainer.shim.recorder import ImageSize
 
 PROTOTXT = """
@@ -124,6 +125,10 @@ def test_likely_sizes_may_have_their_channels_last(tmp_path, channels):
         "    def __call__(self, x):\n        return self.conv(x)\n"
     )
     for likely in ((1, 3, 13, 21), (1, 13, 21, 3)):
-        net = netweave.load(path, likely_shapes=[likely])
+        net = netweave.load(path, likely_shapes=[likely], trust=not has_guard())
         assert net.declared["x"][1:] == (3, 13, 21)
-    assert netweave.load(path, likely_shapes=[(1, 10)]).declared["x"][1:] == (3, 224, 224)
+    assert netweave.load(path, likely_shapes=[(1, 10)], trust=not has_guard()).declared["x"][1:] == (
+        3,
+        224,
+        224,
+    )

@@ -17,6 +17,8 @@ from netweave.formats.mxnet.reader import read
 from tests.formats.mxnet.cases import CASES
 from tests.oracles import mxnet_params
 
+pytestmark = pytest.mark.timing
+
 TEXTS = (
     *("", "x", "None", "-1", "0", "2", "100000", "2147483648", "9223372036854775808", "9" * 5000),
     *("()", "(0,0)", "(3,)", "(2,1)", "(-1,-1)", "(1,2,3,4)", "(None,None)", "(2147483648,1)"),

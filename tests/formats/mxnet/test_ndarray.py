@@ -158,6 +158,7 @@ def test_indices_that_are_no_list_are_refused(tmp_path, rows):
         read_content(tmp_path, mxnet_params.params({"a": record}))
 
 
+@pytest.mark.timing
 @given(data=st.data())
 def test_changed_bytes_give_arrays_or_one_clear_error(tmp_path_factory, data):
     content = bytearray((GOLDEN / data.draw(st.sampled_from(["v2.params", "sparse.params"]))).read_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import warnings
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from netweave.errors import CodeError, NetweaveError, UnsupportedError, UsageErr
 from netweave.files import sandbox
 from netweave.formats.pytorch import reader
 from netweave.formats.pytorch.file_types import Kind, kind_of
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +39,10 @@ def test_no_guard_and_no_trust_is_one_clear_error(model, monkeypatch: pytest.Mon
 
 def test_without_pytorch_the_extra_is_named(model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "find_spec", lambda name: None)
-    with pytest.raises(UnsupportedError, match=r"torch and onnxscript is not installed: .*netweave\[torch\]"):
+    with pytest.raises(
+        UnsupportedError,
+        match=f"torch and onnxscript is not installed: {re.escape(install_command('torch'))}",
+    ):
         netweave.load(model("net = nn.Linear(2, 2)"), trust=True)
 
 

@@ -14,6 +14,7 @@ import pytest
 import netweave
 from netweave import api
 from netweave.errors import SourceError, UnsupportedError, UsageError
+from netweave.files.sandbox import has_guard
 from netweave.files.source_code.naming import class_name, identifier
 from netweave.graph.stored import stored_arrays
 from tests.formats.darknet.test_layers import NETS, written
@@ -234,7 +235,7 @@ def test_the_source_needs_torch_alone_and_passes_ruff(tmp_path):
 def test_a_port_has_the_weights_beside_it(name, tmp_path):
     net = prototxt(tmp_path, blocks(4, 4, 4))
     netweave.save(net, tmp_path / "written.py", random_weights=True)
-    port = netweave.load(tmp_path / name)
+    port = netweave.load(tmp_path / name, trust=not has_guard())
     assert port.files == (str(tmp_path / "written.py"), str(tmp_path / "written.safetensors"))
     held = imported(tmp_path / "written.py").load().state_dict()
     assert not port.initial
@@ -256,14 +257,14 @@ def test_weights_that_cannot_be_read_are_told_by_the_name_that_was_given(
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=message):
-        netweave.load(f"written.py,{name}")
+        netweave.load(f"written.py,{name}", trust=not has_guard())
 
 
 def test_other_code_takes_no_weights_that_are_not_named(tmp_path):
     netweave.save(prototxt(tmp_path, blocks(4, 4)), tmp_path / "written.py", random_weights=True)
     source = (tmp_path / "written.py").read_text()
     (tmp_path / "written.py").write_text(source[: source.index("WEIGHTS =")])
-    port = netweave.load(f"{tmp_path / 'written.py'}:Written")
+    port = netweave.load(f"{tmp_path / 'written.py'}:Written", trust=not has_guard())
     assert port.files == (str(tmp_path / "written.py"),)
     assert any("no weights were named" in note for note in port.notes)
 

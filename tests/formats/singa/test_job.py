@@ -77,7 +77,8 @@ def test_policies(rate, kind, settings, tmp_path):
 def test_schedule_cluster_and_checkpoints(tmp_path):
     more = "disp_freq: 5 test_freq: 10 test_steps: 3 validate_freq: 20 validate_steps: 4 checkpoint_freq: 30 "
     found = job(
-        tmp_path, more=more + 'test_after: 10 checkpoint_path: "a" checkpoint_path: "b" gpu: 0 gpu: 1'
+        tmp_path,
+        more=more + 'test_after: 10 checkpoint_path: "first.bin" checkpoint_path: "second.bin" gpu: 0 gpu: 1',
     )
     schedule = found.schedule
     assert (schedule.max_iterations, schedule.display_interval, schedule.test_interval) == (90, 5, 10)
@@ -87,7 +88,7 @@ def test_schedule_cluster_and_checkpoints(tmp_path):
         "validate": 4,
         "test": 3,
     }
-    assert (found.checkpoints.interval, found.checkpoints.weights) == (30, ("a", "b"))
+    assert (found.checkpoints.interval, found.checkpoints.weights) == (30, ("first.bin", "second.bin"))
     assert found.checkpoints.prefix == "run/checkpoint/step"
     assert (found.cluster.num_workers, found.cluster.num_servers) == (6, 2)
     assert {"sync_freq": 4, "nworkers_per_group": 3, "gpu": [0, 1]}.items() <= found.cluster.settings.items()

@@ -19,6 +19,7 @@ from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.weights import read_weights, stored_blob
 from netweave.graph import parameter_key, statistics_of
 from netweave.graph.wording import dims_text
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -254,5 +255,5 @@ def _h5py() -> Any:
     try:
         import h5py
     except ImportError as error:
-        raise UsageError("HDF5 needs h5py; install it with: pip install 'netweave[hdf5]'") from error
+        raise UsageError(f"HDF5 needs h5py; install it with: {install_command('hdf5')}") from error
     return h5py

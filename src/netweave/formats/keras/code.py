@@ -12,6 +12,7 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
 from netweave.files.code_reader import MAX_CODE_BYTES, imports_package, run_reader, weights_of_written
 from netweave.graph import LayerTable, Origin
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
     place = str(source.net)
     if find_spec("keras") is None or find_spec("torch") is None:
         raise UnsupportedError(
-            "needs Keras on PyTorch, which is not installed: pip install 'netweave[keras]'; "
+            f"needs Keras on PyTorch, which is not installed: {install_command('keras')}; "
             "or save the model with model.save, and give Netweave that file",
             place=place,
         )

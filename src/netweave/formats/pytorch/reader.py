@@ -14,6 +14,7 @@ from netweave.files.json_text import read_json
 from netweave.files.model_imports import Imports, imports_of
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,7 +131,6 @@ def _need_torch(place: str) -> None:
     missing = [package for package in ("torch", "onnxscript") if find_spec(package) is None]
     if missing:
         raise UnsupportedError(
-            f"is read with PyTorch, and {' and '.join(missing)} is not installed: "
-            "pip install 'netweave[torch]'",
+            f"is read with PyTorch, and {' and '.join(missing)} is not installed: {install_command('torch')}",
             place=place,
         )

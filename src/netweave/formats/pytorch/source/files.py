@@ -8,6 +8,7 @@ from netweave.errors import UnsupportedError
 from netweave.files import OutputFiles
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.pytorch.source.writer import write_source
+from netweave.installation import install_command
 from netweave.passes import (
     absorb_scales,
     chain,
@@ -48,6 +49,6 @@ def _save(state: dict[str, np.ndarray], path: Path) -> None:
         from safetensors.numpy import save_file
     except ImportError as error:
         raise UnsupportedError(
-            "weights are written as safetensors, which is not installed: pip install 'netweave[torch]'"
+            f"weights are written as safetensors, which is not installed: {install_command('torch')}"
         ) from error
     save_file(state, path)
