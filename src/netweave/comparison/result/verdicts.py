@@ -91,8 +91,8 @@ _ROWS = (
         "=",
         "green",
         0,
-        "The outputs agree to within rounding on every input that was tried. Each layer either is written alike "
-        "in both nets, or was tested on inputs aimed at what it decides by.",
+        "The outputs agree to within rounding on every input that was tried. Each layer is written alike in "
+        "both nets, or was tested on inputs aimed at what it decides by.",
     ),
     Look(
         Verdict.EQUAL.value,
@@ -108,8 +108,8 @@ _ROWS = (
         "≈",
         "orange",
         0,
-        "The outputs agree, but a setting, operator or constant differs that has no effect with these weights "
-        "and inputs, or that these did not exercise; with others it may have one.",
+        "The outputs agree, but a setting, operator or constant differs that has no effect with these "
+        "weights and inputs, or that these did not exercise; with others it may have one.",
     ),
     # a status of its own (decision 0126): a job that asks for equality must not pass on it
     Look(
