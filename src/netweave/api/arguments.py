@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from netweave.errors import UsageError
+from netweave.errors import UsageError, shortened
 from netweave.graph import Graph
 
 PHASES = ("TEST", "TRAIN", "VALIDATE")
@@ -91,6 +92,34 @@ def check_count(value: Any, what: str, *, least: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < least:
         raise UsageError(f"{what} is {value!r}, expected a whole number >= {least}")
     return int(value)
+
+
+def check_net(value: Any, *, what: str) -> Any:
+    """Return a net: a Graph, the name of a file, or a PyTorch module in memory.
+
+    Raises:
+        UsageError: The value is something else.
+    """
+    torch = sys.modules.get("torch")  # who has a module in memory has loaded PyTorch
+    if isinstance(value, Graph | str | Path) or (torch and isinstance(value, torch.nn.Module)):
+        return value
+    raise UsageError(
+        f"{what} is {shortened(repr(value), 60)} ({type(value).__name__}), expected the name of a file, "
+        "a Graph, or a PyTorch nn.Module"
+    )
+
+
+def check_nets(values: Any, *, least: int) -> list[Any]:
+    """Return several nets as a list.
+
+    Raises:
+        UsageError: The value is one net, or holds something that is none, or too few.
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise UsageError(f"nets is {shortened(repr(values), 60)}, expected a list of nets: [a, b]")
+    if len(values) < least:
+        raise UsageError(f"nets has {len(values)} entries, expected at least {least}: [a, b]")
+    return [check_net(value, what=f"nets[{index}]") for index, value in enumerate(values)]
 
 
 def check_file(value: Any, *, what: str) -> Path:

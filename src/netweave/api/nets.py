@@ -12,6 +12,7 @@ from netweave.api.arguments import (
     check_file,
     check_graph,
     check_names,
+    check_net,
     check_phase,
     check_shapes,
 )
@@ -95,6 +96,8 @@ def load(
     """
     shapes = check_shapes(input_shapes)
     likely = tuple(tuple(sizes) for sizes in likely_shapes)
+    if isinstance(check_net(net, what="net"), Graph):
+        raise UsageError(f"{net.name}: is a Graph, which has been read already; load reads files and modules")
     if not isinstance(net, str | Path):
         from netweave.formats.pytorch import read_module
 
