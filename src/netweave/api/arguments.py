@@ -72,6 +72,17 @@ def check_arrays(value: Any, *, what: str, names: Sequence[str]) -> Mapping[str,
     return value
 
 
+def check_text(value: Any, *, what: str, example: str) -> str:
+    """Return a name.
+
+    Raises:
+        UsageError: The value is no string.
+    """
+    if not isinstance(value, str):
+        raise UsageError(f"{what} is {shortened(repr(value), 60)}, expected a name such as {example!r}")
+    return value
+
+
 def check_tolerance(value: Any) -> float:
     """Return a tolerance.
 
@@ -109,8 +120,8 @@ def check_net(value: Any, *, what: str) -> Any:
     )
 
 
-def check_nets(values: Any, *, least: int) -> list[Any]:
-    """Return several nets as a list.
+def check_nets(values: Any, *, least: int, named: bool = False) -> list[Any]:
+    """Return several nets as a list; ``named`` ones may be pairs of a name and a net.
 
     Raises:
         UsageError: The value is one net, or holds something that is none, or too few.
@@ -119,7 +130,8 @@ def check_nets(values: Any, *, least: int) -> list[Any]:
         raise UsageError(f"nets is {shortened(repr(values), 60)}, expected a list of nets: [a, b]")
     if len(values) < least:
         raise UsageError(f"nets has {len(values)} entries, expected at least {least}: [a, b]")
-    return [check_net(value, what=f"nets[{index}]") for index, value in enumerate(values)]
+    nets = [value[1] if named and isinstance(value, tuple) and len(value) == 2 else value for value in values]
+    return [check_net(net, what=f"nets[{index}]") for index, net in enumerate(nets)]
 
 
 def check_file(value: Any, *, what: str) -> Path:

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from netweave import comparison
-from netweave.api.arguments import check_arrays, check_count, check_tolerance
+from netweave.api.arguments import (
+    check_arrays,
+    check_count,
+    check_net,
+    check_nets,
+    check_text,
+    check_tolerance,
+)
 from netweave.api.arrays import load_arrays
 from netweave.api.image_pair import ImagePair
 from netweave.api.reading import load_all
@@ -86,6 +93,11 @@ def compare(
         UsageError: There is no such layer, the probe or the sizes do not fit, or the memory is too little.
         RunError: A net cannot be run.
     """
+    check_net(a, what="a")
+    check_net(b, what="b")
+    for name, layer in {"first": first, "last": last}.items():
+        if layer is not None:
+            check_text(layer, what=name, example="conv1")
     memory = _memory(memory)
     shown = ImagePair.of(image, preprocess_a, preprocess_b, probe)
     options.setdefault("partial", last is not None)
@@ -151,6 +163,7 @@ def compare_all(
         RunError: A net cannot be run.
     """
     memory = _memory(memory)
+    check_nets(nets, least=2, named=True)
     named = [net if isinstance(net, tuple) else (_name(net), net) for net in nets]
     tolerance = check_tolerance(tolerance)
     if image is not None and len(named) > 2:
@@ -215,6 +228,8 @@ def bisect(
         UsageError: A net has no weights, the inputs cannot be paired, or the probe or the sizes do not fit.
         RunError: A net cannot be run.
     """
+    check_net(a, what="a")
+    check_net(b, what="b")
     graphs = load_all([a, b], input_shapes=input_shapes, progress=progress, **options)
     given = _probe(probe, graphs[0])
     return comparison.bisect(*graphs, probe=given, tolerance=check_tolerance(tolerance), progress=progress)

@@ -15,6 +15,7 @@ from netweave.api.arguments import (
     check_net,
     check_phase,
     check_shapes,
+    check_text,
 )
 from netweave.backends import Purpose, RunSettings, prepare
 from netweave.comparison import compare as compare_graphs
@@ -102,6 +103,8 @@ def load(
         from netweave.formats.pytorch import read_module
 
         return read_module(net, input_shapes=shapes, examples=examples, likely_shapes=likely)
+    if weights is not None:
+        check_file(weights, what="weights")
     name = _name(str(net), weights)
     if name.weights is not None and Path(name.weights).suffix == SUFFIX:
         net_alone = load(
@@ -128,7 +131,7 @@ def load(
             input_shapes=shapes,
             phase=check_phase(phase),
             stages=tuple(check_names(stages, what="stages")),
-            level=level,
+            level=check_count(level, "level", least=0),
             entry=name.factory,
             trust=trust,
             code=code,
@@ -261,6 +264,8 @@ def save(
         UsageError: No format has such a file name, a file cannot be written, or weights are missing.
     """
     file = check_file(path, what="path")
+    if to is not None:
+        check_text(to, what="to", example="keras")
     if check_graph(graph).only_weights:
         raise UsageError(f"{graph.name}: holds only weights; there is no net to write")
     return find_written(file, to).write(graph, file, random_weights=random_weights)
