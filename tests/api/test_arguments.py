@@ -66,3 +66,55 @@ def test_files(net, tmp_path):
         netweave.save(net, 3)
     with pytest.raises(UsageError, match="the net is of type str, expected a Graph"):
         netweave.save("net.onnx", tmp_path / "net.onnx")
+
+
+WRONG = [3, None, ["net.onnx"], object()]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=["number", "none", "list", "object"])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda net, x: netweave.load(x), "net is .*, expected the name of a file, a Graph, or a PyTorch"),
+        (lambda net, x: netweave.compare(x, net), "a is .*, expected the name of a file, a Graph"),
+        (lambda net, x: netweave.compare(net, x), "b is .*, expected the name of a file, a Graph"),
+        (lambda net, x: netweave.bisect(net, x), "b is .*, expected the name of a file, a Graph"),
+        (lambda net, x: netweave.compare_all([net, x]), r"nets\[1\] is .*, expected the name of a file"),
+        (lambda net, x: netweave.run(x, {}), "net is .*, expected the name of a file, a Graph"),
+        (lambda net, x: netweave.save(x, "net.onnx"), "the net is of type .*, expected a Graph"),
+        (lambda net, x: netweave.save(net, x), "path is of type .*, expected the name of a file"),
+        (lambda net, x: netweave.load_job(x), "solver is of type .*, expected the name of a file"),
+        (lambda net, x: netweave.train(x), "solver is of type .*, expected the name of a file"),
+        (lambda net, x: netweave.find_boxes(x, {}), "the net is of type .*, expected a Graph"),
+        (lambda net, x: netweave.evaluate_boxes(x, "a"), "labels is of type .*, expected the name of a file"),
+        (lambda net, x: netweave.prune(x, "w", "o"), "net is of type .*, expected the name of a file"),
+        (lambda net, x: netweave.sample(x, "w"), "job is of type .*, expected the name of a file"),
+        (lambda net, x: netweave.pack("a", x), "target is of type .*, expected the name of a file"),
+        (lambda net, x: netweave.compare(net, net, memory=x or []), "memory is .*, expected a size such as"),
+        (lambda net, x: netweave.compare(net, net, first=x or 0), "first is .*, expected a name such as"),
+        (lambda net, x: netweave.save(net, "n.py", to=x or 3), "to is .*, expected a name such as 'keras'"),
+    ],
+)
+def test_what_is_of_a_wrong_type_is_named(net, call, message, wrong):
+    if wrong == 3 and "memory" in message:
+        pytest.skip("a number of bytes")
+    with pytest.raises(UsageError, match=message):
+        call(net, wrong)
+
+
+def test_several_nets_are_a_list(net):
+    with pytest.raises(UsageError, match=r"nets is 3, expected a list of nets: \[a, b\]"):
+        netweave.compare_all(3)
+    with pytest.raises(UsageError, match="nets has 1 entries, expected at least 2"):
+        netweave.compare_all([net])
+    with pytest.raises(UsageError, match="source is of type int, expected the name of a file or folder"):
+        netweave.pack(3, "out.npz")
+    with pytest.raises(UsageError, match="is a Graph, which has been read already"):
+        netweave.load(net)
+
+
+def test_a_comparison_has_no_truth_value(net):
+    found = netweave.compare(net, net)
+    with pytest.raises(UsageError, match=r"neither true nor false: write 'comparison\.equal'"):
+        assert found
+    assert found.equal

@@ -8,7 +8,7 @@ from netweave.api import kvstore
 from netweave.api.anchors import AnchorResult, find_anchors
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
-from netweave.api.comparing import bisect, compare, compare_all, load_all
+from netweave.api.comparing import bisect, compare, compare_all
 from netweave.api.fixing import FixedPort, check_target, fix_port, mend
 from netweave.api.gains import gain_of
 from netweave.api.images import image_input
@@ -21,6 +21,7 @@ from netweave.api.pages import save_page
 from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
 from netweave.api.prepared import PreparedNet, prepare
 from netweave.api.pruning import PruneResult, prune
+from netweave.api.reading import load_all
 from netweave.api.replicating import replicate
 from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.sampling import CharacterModel, sample, stream_sample

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from netweave.errors import UsageError
+from netweave.errors import UsageError, shortened
 from netweave.graph import Graph
 
 PHASES = ("TEST", "TRAIN", "VALIDATE")
@@ -71,6 +72,17 @@ def check_arrays(value: Any, *, what: str, names: Sequence[str]) -> Mapping[str,
     return value
 
 
+def check_text(value: Any, *, what: str, example: str) -> str:
+    """Return a name.
+
+    Raises:
+        UsageError: The value is no string.
+    """
+    if not isinstance(value, str):
+        raise UsageError(f"{what} is {shortened(repr(value), 60)}, expected a name such as {example!r}")
+    return value
+
+
 def check_tolerance(value: Any) -> float:
     """Return a tolerance.
 
@@ -91,6 +103,35 @@ def check_count(value: Any, what: str, *, least: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < least:
         raise UsageError(f"{what} is {value!r}, expected a whole number >= {least}")
     return int(value)
+
+
+def check_net(value: Any, *, what: str) -> Any:
+    """Return a net: a Graph, the name of a file, or a PyTorch module in memory.
+
+    Raises:
+        UsageError: The value is something else.
+    """
+    torch = sys.modules.get("torch")  # who has a module in memory has loaded PyTorch
+    if isinstance(value, Graph | str | Path) or (torch and isinstance(value, torch.nn.Module)):
+        return value
+    raise UsageError(
+        f"{what} is {shortened(repr(value), 60)} ({type(value).__name__}), expected the name of a file, "
+        "a Graph, or a PyTorch nn.Module"
+    )
+
+
+def check_nets(values: Any, *, least: int, named: bool = False) -> list[Any]:
+    """Return several nets as a list; ``named`` ones may be pairs of a name and a net.
+
+    Raises:
+        UsageError: The value is one net, or holds something that is none, or too few.
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise UsageError(f"nets is {shortened(repr(values), 60)}, expected a list of nets: [a, b]")
+    if len(values) < least:
+        raise UsageError(f"nets has {len(values)} entries, expected at least {least}: [a, b]")
+    nets = [value[1] if named and isinstance(value, tuple) and len(value) == 2 else value for value in values]
+    return [check_net(net, what=f"nets[{index}]") for index, net in enumerate(nets)]
 
 
 def check_file(value: Any, *, what: str) -> Path:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.api.arguments import check_file, check_graph
 from netweave.boxes import find_boxes as find_in_outputs
 from netweave.boxes import read_detections, read_labels, score
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     import numpy as np
 
@@ -36,6 +37,7 @@ def find_boxes(
     Raises:
         UsageError: No output of the net contains boxes.
     """
+    check_graph(net)
     return find_in_outputs(net, outputs, threshold=threshold, overlap=overlap)
 
 
@@ -57,6 +59,6 @@ def evaluate_boxes(
     """
     if not 0 < iou <= 1:
         raise UsageError(f"iou is {iou:g}, expected a number above 0 and at most 1")
-    truth, ids = read_labels(Path(labels))
-    found = read_detections(Path(detections), truth, ids)
+    truth, ids = read_labels(check_file(labels, what="labels"))
+    found = read_detections(check_file(detections, what="detections"), truth, ids)
     return score(truth, found, iou=iou, least_score=least_score)

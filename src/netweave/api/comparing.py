@@ -1,22 +1,29 @@
-"""Comparing nets by name: reading them so that their inputs fit one another, and comparing every pair."""
+"""Comparing nets by name: two of them, every pair of several, or by binary search."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from netweave import comparison
-from netweave.api.arguments import check_arrays, check_count, check_shapes, check_tolerance
+from netweave.api.arguments import (
+    check_arrays,
+    check_count,
+    check_net,
+    check_nets,
+    check_text,
+    check_tolerance,
+)
 from netweave.api.arrays import load_arrays
 from netweave.api.image_pair import ImagePair
-from netweave.api.nets import load
+from netweave.api.reading import load_all
 from netweave.comparison import LOCAL_TOLERANCE, OUTPUT_TOLERANCE, READING, Matrix
-from netweave.errors import SourceError, UsageError
-from netweave.graph import Graph, known_shape
+from netweave.errors import UsageError
+from netweave.graph import Graph
 from netweave.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
@@ -30,38 +37,6 @@ if TYPE_CHECKING:
 
     Probe = Mapping[str, np.ndarray] | str | Path
     Progress = Callable[[str], None]
-    Sizes = dict[str, tuple[int, ...]]
-
-
-def load_all(
-    nets: Sequence[Any],
-    *,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    progress: Progress | None = None,
-    **options: Unpack[ReadOptions],
-) -> list[Graph]:
-    """Read nets that are compared with one another, which may call their inputs differently.
-
-    Sizes go to every net that has an input of the name; each must fit one net at least. A net whose only
-    input has no sizes of its own takes those of another net: of the first one that has some. A file is read
-    again only if it turns out that sizes are for another net, or that this one needs some.
-
-    Args:
-        nets: Graphs, files or modules, as for ``load``; Graphs stay as they are.
-        input_shapes: Input sizes by name, for all nets.
-        progress: Called with what is being read.
-        options: As for ``load``.
-
-    Raises:
-        SourceError: A net cannot be read.
-        UsageError: Sizes are given for an input that no net has.
-    """
-    shapes = check_shapes(input_shapes)
-    reading = _Reading(list(nets), shapes, options, progress)
-    graphs = reading.graphs()
-    if not shapes.keys() <= reading.taken:
-        raise UsageError("input_shapes are for nets that are read from files; these have been read already")
-    return graphs
 
 
 def compare(
@@ -121,6 +96,11 @@ def compare(
         UsageError: There is no such layer, the probe or the sizes do not fit, or the memory is too little.
         RunError: A net cannot be run.
     """
+    check_net(a, what="a")
+    check_net(b, what="b")
+    for name, layer in {"first": first, "last": last}.items():
+        if layer is not None:
+            check_text(layer, what=name, example="conv1")
     memory = _memory(memory)
     shown = ImagePair.of(image, preprocess_a, preprocess_b, probe)
     options.setdefault("partial", last is not None)
@@ -189,6 +169,7 @@ def compare_all(
         RunError: A net cannot be run.
     """
     memory = _memory(memory)
+    check_nets(nets, least=2, named=True)
     named = [net if isinstance(net, tuple) else (_name(net), net) for net in nets]
     tolerance = check_tolerance(tolerance)
     if image is not None and len(named) > 2:
@@ -254,120 +235,11 @@ def bisect(
         UsageError: A net has no weights, the inputs cannot be paired, or the probe or the sizes do not fit.
         RunError: A net cannot be run.
     """
+    check_net(a, what="a")
+    check_net(b, what="b")
     graphs = load_all([a, b], input_shapes=input_shapes, progress=progress, **options)
     given = _probe(probe, graphs[0])
     return comparison.bisect(*graphs, probe=given, tolerance=check_tolerance(tolerance), progress=progress)
-
-
-@dataclass(slots=True)
-class _Reading:
-    """Reads nets that share the sizes of their inputs.
-
-    Attributes:
-        nets: The nets, as for ``load_all``.
-        shapes: Sizes for all of them.
-        options: As for ``load``.
-        progress: Called with what is being read.
-        taken: Names of the sizes that some net has an input for.
-    """
-
-    nets: list[Any]
-    shapes: Sizes
-    options: ReadOptions
-    progress: Progress | None
-    taken: set[str] = field(default_factory=set)
-    _graphs: dict[int, Graph] = field(default_factory=dict)
-    _unknown: dict[int, UsageError] = field(default_factory=dict)
-    _open: dict[int, SourceError] = field(default_factory=dict)
-
-    def graphs(self) -> list[Graph]:
-        """Read all nets.
-
-        Raises:
-            SourceError: One cannot be read.
-            UsageError: Sizes are given for an input that no net has.
-        """
-        files = [index for index, net in enumerate(self.nets) if not isinstance(net, Graph)]
-        self._graphs = {i: net for i, net in enumerate(self.nets) if isinstance(net, Graph)}
-        for index in files:
-            self._read(index, self.shapes)
-        self._refuse_names(files)
-        for index, error in self._unknown.items():
-            names = self.shapes.keys() - set(error.unknown_inputs)
-            self._read(index, {name: self.shapes[name] for name in names})
-        for index, failure in list(self._open.items()):
-            self._adopt(index, failure)
-        if self._unknown and not self.shapes.keys() <= self.taken:
-            self._raise_unknown([name for name in self.shapes if name not in self.taken])
-        return [self._graphs[index] for index in range(len(self.nets))]
-
-    def _read(self, index: int, own: Sizes) -> None:
-        """Read a net with the sizes that may be for it; what it says against them is kept for later."""
-        net = self.nets[index]
-        if self.progress is not None:
-            self.progress(f"reading {net}")
-        try:
-            self._graphs[index] = load(net, input_shapes=own, likely_shapes=self._likely(own), **self.options)
-        except UsageError as error:
-            if not own.keys() & set(error.unknown_inputs):
-                raise
-            self._unknown[index] = error
-        except SourceError as error:
-            if len(error.open_inputs) != 1:
-                raise
-            self._open[index] = error
-        else:
-            self.taken |= own.keys()
-
-    def _refuse_names(self, files: Sequence[int]) -> None:
-        """Refuse names that no net has an input of, before any net is read with the others."""
-        lacking = [self._unknown[index] for index in files if index in self._unknown]
-        if not files or len(lacking) < len(files):
-            return
-        nowhere = set.intersection(*(set(error.unknown_inputs) for error in lacking))
-        names = [name for name in self.shapes if name in nowhere]
-        if names:
-            self._raise_unknown(names)
-
-    def _raise_unknown(self, names: Sequence[str]) -> NoReturn:
-        errors = [self._unknown[index] for index in sorted(self._unknown)]
-        raise UsageError("; ".join(map(str, errors)), unknown_inputs=tuple(names))
-
-    def _likely(self, own: Sizes) -> list[tuple[int, ...]]:
-        """Return sizes that a net without its own may have: those of another net, or meant for another."""
-        known = [sizes for graph in self._graphs.values() if (sizes := _only_sizes(graph)) is not None]
-        others = [sizes for name, sizes in self.shapes.items() if name not in own]
-        return list(dict.fromkeys([*others, *known]))
-
-    def _adopt(self, index: int, failure: SourceError) -> None:
-        """Read a net whose only input has no sizes with those of another net."""
-        net, (name,) = self.nets[index], failure.open_inputs
-        lacking = self._unknown[index].unknown_inputs if index in self._unknown else ()
-        own = {key: sizes for key, sizes in self.shapes.items() if key not in lacking}
-        whose = next((i for i in sorted(self._graphs) if _only_sizes(self._graphs[i]) is not None), None)
-        if whose is None or name in own:
-            raise failure
-        sizes = _only_sizes(self._graphs[whose]) or ()
-        try:
-            graph = load(net, input_shapes={**own, name: sizes}, **self.options)
-        except UsageError as error:  # a reader may miss sizes before it looks at names
-            self._unknown[index] = error
-            own = {key: value for key, value in own.items() if key not in error.unknown_inputs}
-            graph = load(net, input_shapes={**own, name: sizes}, **self.options)
-        self.taken |= own.keys()
-        other = "the first net" if whose == 0 else str(self.nets[whose])
-        note = f"{net}: the input {name!r} takes its sizes from {other}: {'x'.join(map(str, sizes))}"
-        self._graphs[index] = replace(graph, notes=(*graph.notes, note))
-
-
-def _only_sizes(graph: Graph) -> tuple[int, ...] | None:
-    """Return the sizes of a net's only input, the batch as 1; None if they are not all known."""
-    if len(graph.inputs) != 1:
-        return None
-    value = graph.inputs[0]
-    declared = graph.declared.get(str(value.name)) or known_shape(value) or ()
-    sizes = (declared[0] or 1, *declared[1:]) if declared else ()
-    return tuple(size for size in sizes if size) if sizes and all(sizes) else None
 
 
 def _memory(memory: int | str | None) -> int | None:

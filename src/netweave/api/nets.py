@@ -12,8 +12,10 @@ from netweave.api.arguments import (
     check_file,
     check_graph,
     check_names,
+    check_net,
     check_phase,
     check_shapes,
+    check_text,
 )
 from netweave.backends import Purpose, RunSettings, prepare
 from netweave.comparison import compare as compare_graphs
@@ -95,10 +97,14 @@ def load(
     """
     shapes = check_shapes(input_shapes)
     likely = tuple(tuple(sizes) for sizes in likely_shapes)
+    if isinstance(check_net(net, what="net"), Graph):
+        raise UsageError(f"{net.name}: is a Graph, which has been read already; load reads files and modules")
     if not isinstance(net, str | Path):
         from netweave.formats.pytorch import read_module
 
         return read_module(net, input_shapes=shapes, examples=examples, likely_shapes=likely)
+    if weights is not None:
+        check_file(weights, what="weights")
     name = _name(str(net), weights)
     if name.weights is not None and Path(name.weights).suffix == SUFFIX:
         net_alone = load(
@@ -125,7 +131,7 @@ def load(
             input_shapes=shapes,
             phase=check_phase(phase),
             stages=tuple(check_names(stages, what="stages")),
-            level=level,
+            level=check_count(level, "level", least=0),
             entry=name.factory,
             trust=trust,
             code=code,
@@ -258,6 +264,8 @@ def save(
         UsageError: No format has such a file name, a file cannot be written, or weights are missing.
     """
     file = check_file(path, what="path")
+    if to is not None:
+        check_text(to, what="to", example="keras")
     if check_graph(graph).only_weights:
         raise UsageError(f"{graph.name}: holds only weights; there is no net to write")
     return find_written(file, to).write(graph, file, random_weights=random_weights)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.api.arguments import check_file
 from netweave.data import Source
 from netweave.data.named import Named, open_named
 from netweave.data.pack import pack as pack_source
@@ -14,8 +16,6 @@ from netweave.errors import UsageError
 from netweave.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
 KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5", ".kvfile": "kvfile"}
@@ -72,7 +72,7 @@ def pack(
         SourceError: A record cannot be read; nothing is left behind.
         WriteError: The target cannot be written; nothing is left behind.
     """
-    place = Path(target)
+    place = check_file(target, what="target")
     with _opened(source, read_as, Named(labels, root, tuple(shape), "gray" if gray else None)) as records:
         return pack_source(
             records,
@@ -95,6 +95,11 @@ def _opened(source: str | Path | Source | Sequence[np.ndarray], kind: str | None
         return source
     if isinstance(source, str | Path):
         return open_named(str(source), kind, said)
+    if not isinstance(source, Sequence):
+        raise UsageError(
+            f"source is of type {type(source).__name__}, expected the name of a file or folder, or a list of "
+            "arrays"
+        )
     return Arrays(*source)
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.api.arguments import check_file
 from netweave.api.nets import load
 from netweave.api.testing import evaluate, load_phases
 from netweave.errors import UsageError
@@ -90,7 +91,8 @@ def prune(
         UsageError: The net is not Darknet's, nothing can be pruned, or not as much.
         WriteError: ``out`` cannot be written.
     """
-    path, out = Path(net), Path(out)
+    path, out = check_file(net, what="net"), check_file(out, what="out")
+    weights = check_file(weights, what="weights")
     for name, value in (("keep", keep), ("least", least)):
         if not 0 < value <= 1:
             raise UsageError(f"{name} is {value:g}, expected a number above 0 and at most 1")

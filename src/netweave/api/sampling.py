@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.api.arguments import check_file
 from netweave.api.prepared import prepare
 from netweave.data.sources.characters import read_vocabulary
 from netweave.errors import RunError, UsageError
@@ -35,14 +36,14 @@ class CharacterModel:
     """
 
     def __init__(self, job: str | Path, weights: str | Path, *, backend: str = "onnxruntime") -> None:
-        row = find_job_format(Path(job))
+        row = find_job_format(check_file(job, what="job"))
         if row is None or row.name != "singa":
             raise UsageError(f"{job}: is not a job.conf of SINGA, expected one with a net of characters")
         net = RecurrentJob(Path(job))
         self._job = str(job)
         self.vocabulary = read_vocabulary(str(net.vocabulary))
         self._numbers = {character: number for number, character in enumerate(self.vocabulary)}
-        self._step = net.step(Path(weights), len(self.vocabulary))
+        self._step = net.step(check_file(weights, what="weights"), len(self.vocabulary))
         self._runner = prepare(self._step.graph, backend=backend)
         self._states: dict[str, np.ndarray] = {}
         self.reset()

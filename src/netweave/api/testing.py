@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.api.arguments import data_paths
+from netweave.api.arguments import check_file, data_paths
 from netweave.api.running import need_torch
 from netweave.data.probe import probe, probe_if_there
 from netweave.engine import ThreadedEngine
@@ -56,7 +56,7 @@ def load_phases(
         SourceError: A file or its data cannot be read, or they do not match.
         UsageError: The solver has no test net, or a file names a URL that is not allowed.
     """
-    path, opened = Path(net), probe_if_there if missing_data else probe
+    path, opened = check_file(net, what="net"), probe_if_there if missing_data else probe
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     row = find_job_format(path)
     if row is not None:

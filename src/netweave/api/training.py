@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.api.arguments import data_paths
+from netweave.api.arguments import check_file, data_paths
 from netweave.api.ranks import announcing_early_failure, device_of_rank
 from netweave.api.running import need_torch, train_here
 from netweave.data.probe import probe
@@ -18,6 +17,7 @@ from netweave.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from netweave.backends.torch import TorchNet
     from netweave.training.events import Watch
@@ -62,7 +62,7 @@ def load_job(
         allow_urls=tuple(allow_urls),
         probe=probe,
     )
-    return read_job(Path(solver), options)
+    return read_job(check_file(solver, what="solver"), options)
 
 
 @announcing_early_failure

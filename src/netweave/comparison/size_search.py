@@ -294,11 +294,13 @@ class _Search:
     def _without_b(self, sizes: Sizes) -> Assessment:
         """Assess with A alone run: B takes no size that A takes, but its layers can be tested one by one."""
         run = self._runner(sizes).run(self.pair.candidates[0], without_b=True)
-        if run is None:
-            raise NotComparableError("there is no input size on which both nets can be run")
         a, b = (
             ", ".join(f"{value.name} {value_summary(value)}" for value in side.source.inputs)
             for side in (self.pair.a, self.pair.b)
         )
+        if run is None:
+            raise NotComparableError(
+                f"there is no input size on which both nets can be run: A takes {a}, and B takes {b}"
+            )
         self.log.note(f"B has the inputs {b} and cannot be run on {run.text}: its sizes would not match")
         return replace(self._judged(run), unlike_inputs=f"A takes {a}, and B takes {b}")

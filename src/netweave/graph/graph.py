@@ -37,6 +37,7 @@ class Graph:
             module's ``forward``.
         unread: Arrays that the files store and a setting keeps from being read (MXNet's gammas under
             ``fix_gamma``), by the initializer in their place, if they hold anything else.
+        assumed: Input sizes that code was traced with because nobody gave any, by input name.
     """
 
     model: ir.Model
@@ -49,6 +50,7 @@ class Graph:
     aliases: dict[str, str] = field(default_factory=dict)
     returned: Origin | None = None
     unread: dict[str, np.ndarray] = field(default_factory=dict)
+    assumed: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -148,6 +150,7 @@ class Graph:
             aliases=dict(self.aliases),
             returned=self.returned,
             unread=dict(self.unread),
+            assumed=dict(self.assumed),
         )
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ def parse_bytes(text: str | int) -> int:
     """
     if isinstance(text, int):
         return text
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", str(text).lower())
     if match is None or (match[3] and not match[2]):
         raise UsageError(f"memory is {text!r}, expected a size such as 4GB, 512MB or 4GiB")
     unit = _BINARY[match[2]] if match[3] else _UNITS[match[2]]

@@ -76,6 +76,8 @@ def resize(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
 
     A graph that they do not fit is half changed then, and of no more use.
     """
+    if any(v.shape is not None and len(v.shape) != len(sizes[str(v.name)]) for v in graph.inputs):
+        return False
     shapes = _shapes(graph, sizes)
     is_plain = not has_rules(graph) and not has_scaffolding(graph)
     try:

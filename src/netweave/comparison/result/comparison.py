@@ -6,10 +6,11 @@ import enum
 import warnings
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.result.verdicts import Verdict
+from netweave.errors import UsageError
 
 if TYPE_CHECKING:
     from netweave.comparison.result.coverage import Coverage
@@ -260,6 +261,17 @@ class Comparison:
     seconds: dict[str, float] = field(default_factory=dict)
     precision: Precision | None = None
     coverage: Coverage | None = None
+
+    def __bool__(self) -> NoReturn:
+        """Refuse to be true or false, which a comparison of different nets would be as well.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            "a Comparison is neither true nor false: write 'comparison.equal', or "
+            "'comparison.same_structure' for nets without weights"
+        )
 
     @property
     def equal(self) -> bool:

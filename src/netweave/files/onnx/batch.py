@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _ANONYMOUS = re.compile(r"unk__\d+")
 """Symbols that an exporter made up for sizes that its source left open (tf2onnx)."""
 
+_OF_SIZES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL})
+"""Types of what is computed from sizes, which the batch is no axis of."""
+
 Dims = tuple[int | ir.SymbolicDim, ...]
 
 
@@ -155,7 +158,10 @@ def _free_symbols(dim: int | ir.SymbolicDim) -> frozenset[str]:
 
 
 def _keeps_elements(node: ir.Node, size: int) -> bool:
-    data = node.inputs[0]
+    """Reshape: as many elements for another batch; constant sizes for data of unknown ones hold the batch."""
+    data, sizes = node.inputs[0], _constant(node.inputs[1])
+    if data is not None and data.shape is None and data.dtype not in _OF_SIZES and sizes and len(sizes) > 1:
+        return min(sizes) <= 0
     before = _num_elements(data.shape if data is not None else None, size + 1)
     after = _num_elements(node.outputs[0].shape, size + 1)
     return before is None or after is None or before == after

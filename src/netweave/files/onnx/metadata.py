@@ -9,7 +9,7 @@ from which array, and by what change of layout). Nodes name their layers themsel
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netweave.errors import ReadError
@@ -52,6 +52,7 @@ class Saved:
     notes: tuple[str, ...]
     initializers: dict[str, tuple[str, tuple[Step, ...]]]
     returned: Origin | None = None
+    assumed: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def graph(self, model: ir.Model) -> Graph:
         """Return the graph of a model with these tables."""
@@ -64,6 +65,7 @@ class Saved:
             files=self.files,
             notes=self.notes,
             returned=self.returned,
+            assumed=self.assumed,
         )
 
     def tag(self, model: ir.Model, *, place: str) -> None:
@@ -87,6 +89,7 @@ def dump(graph: Graph) -> dict[str, str]:
         "declared": graph.declared,
         "notes": graph.notes,
         "returned": asdict(graph.returned) if graph.returned else None,
+        "assumed": graph.assumed,
     }
     initializers = {
         name: (key, parameter_layout(value))
@@ -123,6 +126,7 @@ def load(model: ir.Model, *, place: str) -> Saved | None:
             notes=_texts(net["notes"]),
             initializers={name: (_text(key), _steps(steps)) for name, (key, steps) in initializers.items()},
             returned=_origin(net.get("returned")),
+            assumed={str(name): tuple(map(int, sizes)) for name, sizes in net.get("assumed", {}).items()},
         )
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ReadError(

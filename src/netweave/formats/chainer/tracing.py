@@ -68,6 +68,7 @@ def trace(
             last = last or error
             continue
         sizes = "x".join(map(str, ["N", *candidate[1:]]))
+        graph.assumed = {open_names[0]: tuple(candidate)}
         graph.notes += (
             f"nobody said the size of input {open_names[0]!r}: traced with {sizes}, the first that its code "
             f"takes; say another by --input-shape {open_names[0]}={'x'.join(map(str, candidate))}",

@@ -16,6 +16,7 @@ os.environ["KERAS_HOME"] = str(Path.cwd())
 
 import keras
 
+from netweave.errors import WeightError, shortened
 from netweave.files.construction_lines import Lines, recording
 from netweave.files.guard_answer import answer
 from netweave.files.model_code import Wanted, construct, imported, in_folder, own_factories
@@ -29,8 +30,27 @@ def main(request: dict[str, Any]) -> None:
         classes, functions = own_factories(code, keras.Model)
         wanted = Wanted.of_request(request, keras.Model, noun="a keras.Model")
         model = construct(code, functions or classes, wanted).model
+    if request["loads_weights"]:
+        _load_weights(model, request["weights"], place=request["weights_place"])
     model.save("net.keras")
     Path("lines.json").write_text(json.dumps(_lines(model, constructed)), encoding="utf-8")
+
+
+def _load_weights(model: keras.Model, path: str, *, place: str) -> None:
+    """Load weights into a model, all of them.
+
+    Raises:
+        WeightError: The file has no weights, or not those of the model.
+    """
+    try:
+        model.load_weights(path)
+    except Exception as error:  # Keras and h5py raise errors of many types
+        reason = " ".join(str(error).split())
+        raise WeightError(
+            f"Keras cannot load it into the model of the code: {type(error).__name__}: "
+            f"{shortened(reason, 400)}; name the file that the same model saved with model.save_weights",
+            place=place,
+        ) from error
 
 
 def _lines(model: Any, constructed: Lines, *, before: str = "") -> dict[str, int]:

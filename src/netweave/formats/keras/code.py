@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, UnsupportedError
+from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.files.code_reader import MAX_CODE_BYTES, imports_package, run_reader, weights_of_written
 from netweave.graph import LayerTable, Origin
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from netweave.graph import Graph
+
+WEIGHTS = (".weights.h5", ".h5", ".keras")
+"""How the names of files end that ``Model.load_weights`` of Keras reads."""
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -37,15 +40,18 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
     """Read the model that a file makes.
 
     Of the two functions of a port that Netweave wrote, the one that loads its weights is called, if no
-    function is named: those that the caller names, or those that lie beside it under its name.
+    function is named: those that the caller names, or those that lie beside it under its name. Into the
+    model of other code, Keras loads the weights that the caller names.
 
     Args:
-        source: The file; its weights, if they are in another one, lie beside it.
+        source: The file, and its weights.
         read: Reads a model that is saved.
 
     Raises:
         SourceError: The code fails, or may not run.
         UnsupportedError: Keras is not installed.
+        UsageError: The weights are in a file that Keras does not load.
+        WeightError: The weights are no weights, or not those of the model.
     """
     place = str(source.net)
     if find_spec("keras") is None or find_spec("torch") is None:
@@ -55,18 +61,37 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
             place=place,
         )
     written = weights_of_written(source)
-    if source.entry is None and written is not None:
+    is_named = written is not None and source.weights is not None and source.entry in {"load", written[1]}
+    if written is not None and (source.entry is None or is_named):
         source = replace(source, weights=written[0], entry="load", arguments=repr(str(written[0].resolve())))
+        loads_weights = False  # the code does
+    else:
+        loads_weights = source.weights is not None
+        _check_weights(source)
     beside = [
         path
         for suffix in (".npz", ".weights.h5", ".h5")
         if (path := source.net.with_name(source.net.stem + suffix)).is_file()
     ]
-    with run_reader(source, CHILD, ["net.keras", "lines.json"], readable=beside) as (saved, lines):
+    made = ["net.keras", "lines.json"]
+    with run_reader(source, CHILD, made, readable=beside, loads_weights=loads_weights) as (saved, lines):
         graph = read(Source(saved, input_shapes=source.input_shapes))
         layers = _at_lines(graph, lines, place=place)
-    used = dict.fromkeys(map(str, [*([source.weights] if source.weights else []), *beside]))
-    return replace(graph, files=(place, *used), layers=layers)
+    files = (place, str(source.weights)) if source.weights is not None else (place,)
+    return replace(graph, files=files, layers=layers)
+
+
+def _check_weights(source: Source) -> None:
+    """Refuse weights whose file Keras does not load by its name.
+
+    Raises:
+        UsageError: The name of the file ends otherwise.
+    """
+    if source.weights is not None and not source.weights.name.endswith(WEIGHTS):
+        raise UsageError(
+            f"{source.weights}: cannot be loaded into the model of {source.net}: Keras loads files that end "
+            f"in {', '.join(WEIGHTS)}; save them with model.save_weights('NAME.weights.h5')"
+        )
 
 
 def _at_lines(graph: Graph, written: Path, *, place: str) -> LayerTable:

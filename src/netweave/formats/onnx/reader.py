@@ -49,7 +49,7 @@ def read(source: Source) -> Graph:
         found = replace(found, notes=(*found.notes, f"{place}: {CHANGED}"))
     if saved:
         saved.tag(found.model, place=place)
-        graph = replace(saved.graph(found.model), files=(place,))
+        graph = replace(saved.graph(found.model), files=(place,), assumed={})
         graph.notes += tuple(note for note in found.notes if note.endswith(CHANGED))
         graph.parameters = {key: _held(parameter) for key, parameter in saved.parameters.items()}
     else:

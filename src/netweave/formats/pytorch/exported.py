@@ -40,6 +40,7 @@ class Tables:
         lines: Files and lines that construct each part, the innermost first, by its name, where they are
             known.
         returned: File and line that return the outputs, where that is known.
+        assumed: Sizes of inputs that the module was traced with because nobody gave any.
     """
 
     types: Mapping[str, str]
@@ -49,6 +50,7 @@ class Tables:
     notes: tuple[str, ...]
     lines: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     returned: tuple[str, int] | None = None
+    assumed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: Any, *, place: str) -> Tables:
@@ -73,6 +75,9 @@ class Tables:
                     for name, places in value.get("lines", {}).items()
                 },
                 returned=(str(returned[0]), int(returned[1])) if returned else None,
+                assumed={
+                    str(name): tuple(map(int, sizes)) for name, sizes in value.get("assumed", {}).items()
+                },
             )
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ReadError(f"the child process wrote invalid tables ({error!r})", place=place) from error
@@ -113,6 +118,7 @@ def read_exported(
     graph = Graph(found.model, found.layers, parameters, found.declared, "pytorch", names, tables.notes)
     graph.notes += tuple(note.replace(str(path), place) for note in found.notes)
     graph.returned = origin_of(tables.returned, places)
+    graph.assumed = dict(tables.assumed)
     graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"
     chain(see_through, compose).edit(graph)
     _say_edges(graph)

@@ -52,7 +52,7 @@ def export(
     Returns:
         ``modules`` (class and settings by name), ``state`` (names of stored arrays), ``trainable`` (those
         that are parameters), ``notes``, ``is_flat`` (whether it returns a tensor, or several in a tuple or
-        list). JSON values only.
+        list), ``assumed`` (sizes of inputs that nobody gave). JSON values only.
 
     Raises:
         ShapeError: Sizes are missing.
@@ -63,7 +63,7 @@ def export(
     with _in_evaluation_mode(module), without_autocast(notes), byte_masks():
         inputs = find_inputs(module, input_shapes, examples, likely_shapes)
         notes += inputs.notes
-        program = _traced(module, inputs.values, is_open=inputs.is_open)
+        program = _traced(module, inputs.values, is_open=bool(inputs.assumed))
         if _unrolls_open_steps(program):
             program = _with_sizes(module, inputs.values)
             notes.append("nn.RNN is written out step by step: all sizes are those that it was traced with")
@@ -80,7 +80,10 @@ def export(
                 raise
             write(_with_sizes(module, inputs.values), path)
             notes.append("it cannot be written with open sizes: all sizes are those that it was traced with")
-    return describe(module, notes) | {"is_flat": _is_flat(program.call_spec.out_spec)}
+    return describe(module, notes) | {
+        "is_flat": _is_flat(program.call_spec.out_spec),
+        "assumed": {name: list(sizes) for name, sizes in inputs.assumed.items()},
+    }
 
 
 def _is_flat(outputs: TreeSpec | None) -> bool:

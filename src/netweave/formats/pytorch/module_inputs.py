@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +49,12 @@ class Inputs:
     Attributes:
         values: Arguments of ``forward`` by name: tensors, or lists or dicts of them.
         notes: What to tell the user.
-        is_open: Whether sizes beyond the batch are open: nobody said them.
+        assumed: Sizes that nobody gave, by input; those beyond the batch are open then.
     """
 
     values: dict[str, Any]
     notes: tuple[str, ...] = ()
-    is_open: bool = False
+    assumed: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def find_inputs(
@@ -193,7 +193,7 @@ def _guessed(module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequenc
             continue
         sizes = "x".join(map(str, ["N", *inputs.shape[1:]]))
         note = f"nobody said the size of input {name!r}: traced with {sizes}, the first that its code takes"
-        return Inputs({name: inputs}, (note,), is_open=True)
+        return Inputs({name: inputs}, (note,), {name: (1, *inputs.shape[1:])})
     why = first_error or "it has no part that says what it takes"
     raise ShapeError(
         f"the size of input {name!r} is unknown, and none of the usual sizes fits ({why}): set it "
@@ -206,7 +206,10 @@ def _guessed(module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequenc
 def _likely(module: torch.nn.Module, shapes: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
     """Yield inputs of likely sizes that the first part of a module takes; channels may stand last."""
     part = next((p for p in module.modules() if isinstance(p, torch.nn.modules.conv._ConvNd)), None)
+    table = next((p for p in module.modules() if isinstance(p, torch.nn.Embedding)), None)
     for shape in shapes:
+        if table is not None:
+            yield _counting(torch.empty(2, *shape[1:]), table.num_embeddings)
         if part is None:
             yield _drawn([2, *shape[1:]])
         elif len(shape) == len(part.kernel_size) + 2:

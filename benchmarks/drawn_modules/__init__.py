@@ -1,0 +1,1 @@
+"""Drawn PyTorch modules against their own exports, in both orders."""

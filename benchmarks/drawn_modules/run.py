@@ -1,0 +1,255 @@
+"""Drawn modules against their own exports and Keras re-builds, and pairs of nets with unlike inputs.
+
+::
+
+    python -m benchmarks.drawn_modules.run --folder build/drawn_modules [--modules 200] [--half seen]
+
+Each row that is done is kept in the folder, by the commit it was made with, and a run that was cut off goes
+on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import tempfile
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import onnxruntime
+import torch
+
+import netweave
+from benchmarks.drawn_modules.draw import Drawn, draw, is_unseen
+from netweave.errors import NetweaveError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Path(__file__).parent
+
+TRACED_OPSETS = range(13, 21)
+"""What the exporter based on TorchScript writes."""
+
+DYNAMO_OPSETS = range(18, 24)
+
+KERAS_EVERY = 5
+"""One module in so many is written as Keras source besides: reading it back takes seconds."""
+
+NUM_UNLIKE = 40
+
+TIMEOUT_S = 60
+"""Seconds for one comparison, with reading; then it counts as one that did not end."""
+
+RAW = ("onnxruntime", "ONNX Runtime", "Traceback", "libc10")
+"""Words of messages that come from a runtime and not from Netweave."""
+
+FORMS = ("module", "traced.onnx", "net.prototxt", "net-symbol.json")
+
+
+class _TimeoutError(BaseException):
+    """A comparison takes too long; no handler of ``Exception`` on the way up may swallow it."""
+
+
+def _timed_out(*_: object) -> NoReturn:
+    raise _TimeoutError
+
+
+def outcome(a: Any, b: Any, **options: Any) -> dict[str, str]:
+    """Return the verdict on two nets, or the error, and what was said."""
+    signal.signal(signal.SIGALRM, _timed_out)
+    signal.alarm(TIMEOUT_S)
+    try:
+        compared = netweave.compare(a, b, trust=True, **options)
+    except _TimeoutError:
+        return {"outcome": "timeout", "said": f"not done within {TIMEOUT_S} s"}
+    except NetweaveError as error:
+        text = str(error)
+        return {"outcome": "raw error" if any(word in text for word in RAW) else "error", "said": text}
+    except Exception as error:  # noqa: BLE001 - any other error is what is looked for
+        return {"outcome": "raw error", "said": f"{type(error).__name__}: {error}"}
+    finally:
+        signal.alarm(0)
+    return {"outcome": compared.verdict.value, "said": compared.sentence}
+
+
+def export_traced(drawn: Drawn, path: Path, rng: random.Random) -> str:
+    """Write a module with the exporter based on TorchScript, and return how."""
+    names, opset = list(drawn.inputs), rng.choice(TRACED_OPSETS)
+    is_named, is_open = rng.random() < 0.5, rng.random() < 0.5
+    torch.onnx.export(
+        drawn.module,
+        tuple(drawn.inputs.values()),
+        str(path),
+        dynamo=False,
+        opset_version=opset,
+        input_names=names if is_named or is_open else None,
+        dynamic_axes={name: {0: "batch"} for name in names} if is_open else None,
+    )
+    return f"traced, opset {opset}{', named' * is_named}{', open batch' * is_open}"
+
+
+def export_dynamo(drawn: Drawn, path: Path, rng: random.Random) -> str:
+    """Write a module with the exporter based on ``torch.export``, and return how."""
+    opset, is_open = rng.choice(DYNAMO_OPSETS), rng.random() < 0.5
+    batch = torch.export.Dim("batch", min=1, max=64)
+    torch.onnx.export(
+        drawn.module,
+        tuple(torch.cat([x, x]) if is_open else x for x in drawn.inputs.values()),
+        str(path),
+        dynamo=True,
+        opset_version=opset,
+        verbose=False,
+        dynamic_shapes=tuple({0: batch} for _ in drawn.inputs) if is_open else None,
+    )
+    return f"dynamo, opset {opset}{', open batch' * is_open}"
+
+
+def is_faithful(drawn: Drawn, path: Path) -> bool:
+    """Return whether ONNX Runtime computes from an export what the module does."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    given = [x.numpy() for x in drawn.inputs.values()]
+    with torch.no_grad():
+        expected = drawn.module(*drawn.inputs.values()).numpy()
+    found = session.run(None, dict(zip(names, given, strict=True)))[0]
+    return bool(np.abs(found - expected).max() <= 1e-3 * (np.sqrt((expected**2).mean()) + 1e-6))
+
+
+def both_orders(a: Any, b: Any, **options: Any) -> Iterator[dict[str, str]]:
+    """Yield the outcomes of a pair in both orders."""
+    for order, pair in (("module first", (a, b)), ("module second", (b, a))):
+        yield {"order": order, **outcome(*pair, **options)}
+
+
+def rows_of(seed: int, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for each comparison of the module of a seed."""
+    drawn, rng = draw(seed), random.Random(seed + 100_000)
+    base = {"seed": seed, "family": drawn.family, "unseen": is_unseen(seed)}
+    exporters: list[Callable[[Drawn, Path, random.Random], str]] = [export_traced, export_dynamo]
+    for export in exporters:
+        path = folder / f"{export.__name__}.onnx"
+        try:
+            how = export(drawn, path, rng)
+            faithful = is_faithful(drawn, path)
+        except Exception as error:  # noqa: BLE001 - what an exporter cannot write is left out
+            yield base | {"how": export.__name__, "outcome": "not exported", "said": str(error)[:200]}
+            continue
+        if not faithful:
+            yield base | {"how": how, "outcome": "unfaithful export", "said": ""}
+            continue
+        yield from (base | {"how": how} | row for row in both_orders(drawn.module, str(path)))
+    if seed % KERAS_EVERY == 0:
+        yield from (base | {"how": "keras"} | row for row in _keras_rows(drawn, folder))
+
+
+def _keras_rows(drawn: Drawn, folder: Path) -> Iterator[dict[str, str]]:
+    sizes = {name: tuple(x.shape) for name, x in drawn.inputs.items()}
+    try:
+        graph = netweave.load(drawn.module, input_shapes=sizes)
+        netweave.save(graph, folder / "rebuilt.py", to="keras")
+    except UnsupportedError as error:
+        yield {"outcome": "not written as Keras", "said": str(error)}
+        return
+    except NetweaveError as error:
+        yield {"outcome": "error", "said": str(error)}
+        return
+    yield from both_orders(drawn.module, str(folder / "rebuilt.py"))
+
+
+def in_form(drawn: Drawn, form: str, folder: Path) -> Any:
+    """Return a drawn module in a form; in its export where the form's writer does not take it."""
+    sizes = {name: tuple(x.shape) for name, x in drawn.inputs.items()}
+    if form == "module":  # nobody but the caller knows the sizes of two inputs
+        return drawn.module if len(sizes) == 1 else netweave.load(drawn.module, input_shapes=sizes)
+    path = folder / form
+    if form != "traced.onnx":
+        try:
+            files = netweave.save(netweave.load(drawn.module, input_shapes=sizes), path)
+        except NetweaveError:
+            path = folder / "traced.onnx"
+        else:
+            return f"{files.net},{files.weights}"
+    torch.onnx.export(drawn.module, tuple(drawn.inputs.values()), str(path), dynamo=False)
+    return str(path)
+
+
+def unlike_row(number: int, folder: Path) -> dict[str, Any]:
+    """Return the row of a pair of nets that take unlike inputs, in two of the forms."""
+    rng = random.Random(200_000 + number)
+    while True:
+        first, second = draw(rng.randrange(10_000)), draw(rng.randrange(10_000))
+        sizes = [tuple(x.shape for x in drawn.inputs.values()) for drawn in (first, second)]
+        if sizes[0] != sizes[1]:
+            break
+    forms = rng.choice(FORMS), rng.choice(FORMS)
+    places = [folder / name for name in ("a", "b")]
+    for place in places:
+        place.mkdir(exist_ok=True)
+    nets = [
+        in_form(drawn, form, place) for drawn, form, place in zip((first, second), forms, places, strict=True)
+    ]
+    shown = " and ".join("x".join(map(str, shape[0])) for shape in sizes)
+    return {"pair": number, "how": f"{forms[0]} and {forms[1]}: {shown}", **outcome(*nets)}
+
+
+def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the counts of outcomes, by what was compared."""
+    exports = [row for row in rows if "seed" in row]
+    counts = {
+        half: Counter(row["outcome"] for row in exports if row["unseen"] == (half == "unseen"))
+        for half in ("seen", "unseen")
+    }
+    kinds = Counter(f"{row['how'].split(',')[0]}: {row['outcome']}" for row in exports)
+    return {
+        "modules": len({row["seed"] for row in exports}),
+        "comparisons": sum("order" in row for row in exports),
+        **{half: dict(sorted(count.items())) for half, count in counts.items()},
+        "by form": dict(sorted(kinds.items())),
+        "unlike inputs": dict(sorted(Counter(r["outcome"] for r in rows if "pair" in r).items())),
+    }
+
+
+def main() -> None:
+    """Run what is not done yet, and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("build/drawn_modules"))
+    parser.add_argument("--modules", type=int, default=90)
+    parser.add_argument("--half", choices=["seen", "unseen"])
+    parser.add_argument("--commit", default="")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    commit = (
+        arguments.commit
+        or subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True, cwd=HERE).strip()
+    )
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    kept = arguments.folder / f"rows-{commit}.jsonl"
+    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    done = {(key, row[key]) for row in rows for key in ("seed", "pair") if key in row}
+    wanted = [("pair", number) for number in range(NUM_UNLIKE)] + [
+        ("seed", seed)
+        for seed in range(arguments.modules)
+        if not arguments.half or is_unseen(seed) == (arguments.half == "unseen")
+    ]
+    for what, number in wanted:
+        if (what, number) in done:
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            made = list(rows_of(number, folder)) if what == "seed" else [unlike_row(number, folder)]
+        rows += made
+        with kept.open("a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in made)
+    print(json.dumps({"commit": commit, **summarised(rows)}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
