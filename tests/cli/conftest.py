@@ -75,11 +75,11 @@ def loads_small_net(monkeypatch, small_net):
         asked.update(net=net, **options)
         return small_net
 
-    import netweave.api.comparing
     import netweave.api.inspecting
+    import netweave.api.reading
 
     monkeypatch.setattr(sys.modules["netweave.api"], "load", load)
-    monkeypatch.setattr(netweave.api.comparing, "load", load)
+    monkeypatch.setattr(netweave.api.reading, "load", load)
     monkeypatch.setattr(netweave.api.inspecting, "load", load)
     assert netweave.api.load is load
     return asked

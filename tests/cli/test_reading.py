@@ -61,9 +61,7 @@ def test_a_net_that_says_no_size_takes_that_of_the_other(nets, netweave):
     found = netweave("compare", "data.prototxt", "img-symbol.json")
     assert found.status == STRUCTURE, found.err
     assert "came without weights" in found.out
-    assert (
-        "note     img-symbol.json: the input 'img' takes its sizes from the first net: 1x3x9x9" in found.out
-    )
+    assert "img-symbol.json: the input 'img' takes its sizes from the first net: 1x3x9x9" in found.out
     turned = netweave("compare", "img-symbol.json", "data.prototxt")
     assert turned.status == STRUCTURE, turned.err
     assert "takes its sizes from data.prototxt: 1x3x9x9" in turned.out
@@ -128,7 +126,4 @@ def test_code_that_takes_no_usual_size_takes_that_of_the_first(nets, netweave):
     )
     found = netweave("compare", "data.prototxt", "port.py", "--trust")
     assert found.status == STRUCTURE, found.err
-    assert (
-        "note     nobody said the size of input 'x': traced with Nx3x9x9, the first that its code"
-        in found.out
-    )
+    assert "nobody said the size of input 'x': traced with Nx3x9x9, the first that its code" in found.out

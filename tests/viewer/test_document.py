@@ -182,10 +182,17 @@ def test_numbers_are_shortened_to_six_digits(values):
 
 
 def test_nothing_in_a_document_ends_its_script_element():
-    name = "</script><!--<script>\u2028]]>"
+    name = "</script><!--<script>]]>"
     text = json_in_html({"name": name})
     assert "<" not in text
     assert json.loads(text) == {"name": name}
+
+
+def test_characters_that_act_are_written_out_in_a_document():
+    """A line separator would end a line of JavaScript; an override turns the text behind it around."""
+    text = json_in_html({"name": "a\u2028b\u202ec"})
+    assert text.isascii()
+    assert json.loads(text) == {"name": "a\\u2028b\\u202ec"}
 
 
 def test_the_lines_of_a_layer_are_those_of_its_file(example, document):

@@ -191,7 +191,7 @@ def test_one_array_is_no_weights(tmp_path: Path) -> None:
         ({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, "expected whole numbers"),
         ({"a": {"dtype": "F8", "shape": [1], "data_offsets": [0, 1]}}, "has the type 'F8'"),
         ({"a": {"shape": [1]}}, "lacks dtype, shape or data_offsets"),
-        ({}, "holds no arrays"),
+        ({}, "has 8 bytes behind the last array"),
     ],
 )
 def test_headers_that_lie(tmp_path: Path, header: Any, message: str) -> None:
@@ -219,3 +219,10 @@ def test_weights_alone_do_not_run_and_are_not_written(tmp_path: Path) -> None:
         netweave.save(graph, tmp_path / "net.onnx")
     with pytest.raises(UsageError, match="holds only weights; it takes no other weights"):
         netweave.load(tmp_path / "net.npy", input_shapes={"data": (1, 3)})
+
+
+def test_an_archive_without_arrays_is_no_weights(tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    path.write_bytes((2).to_bytes(8, "little") + b"{}")
+    with pytest.raises((ReadError, UnsupportedError), match="holds no arrays"):
+        netweave.load(path)
