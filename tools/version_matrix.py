@@ -34,7 +34,7 @@ def main() -> int:
     rows = [row for python in PYTHONS for row in rows_of(python)]
     record = {
         "date": datetime.date.today().isoformat(),
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} on {platform.machine()}",
         "rows": rows,
     }
     RECORD.parent.mkdir(exist_ok=True)
@@ -113,6 +113,7 @@ def page(record: dict[str, Any]) -> str:
         f"Written by `python3 -m tools.version_matrix` on {record['date']}, on {record['system']}.",
         f"`tools/release` runs it before every release. It runs the tests of {folders}",
         "that take less than a second. *Not tried* is what this machine cannot get: it is not known to work.",
+        *([record["remark"]] if "remark" in record else []),
         "",
         "| Python | PyTorch | outcome | details |",
         "|---|---|---|---|",
