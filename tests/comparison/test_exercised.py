@@ -276,3 +276,11 @@ def test_strict_refuses_what_is_equal_with_a_difference(tmp_path):
     usual, strict = strict_and_not(TRAINED["Dropout"], tmp_path)
     assert (usual.exit_status, strict.exit_status) == (0, 3)
     assert strict.sentence.startswith("not decidable (strict): equal for these weights and inputs")
+
+
+def test_float16_is_equal_but_for_what_overflows(tmp_path):
+    to, back = "h = Cast<to=10>(x) ", "f = Cast<to=1>(h) y = Neg(f)"
+    usual, strict = strict_and_not((ROW, "y = Neg(x)", to + back), tmp_path)
+    assert usual.verdict is Verdict.EQUAL
+    assert "not exercised: range of float16 (values beyond 65504 overflow)" in usual.sentence
+    assert strict.exit_status == 3

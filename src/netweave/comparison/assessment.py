@@ -100,8 +100,7 @@ class Assessment:
 
     def missing(self, *missed: Unexercised) -> Assessment:
         """Return the assessment with more that was not exercised."""
-        coverage = self.coverage or Coverage(0)
-        return replace(self, coverage=replace(coverage, not_exercised=(*missed, *coverage.not_exercised)))
+        return replace(self, coverage=(self.coverage or Coverage(0)).missing(*missed))
 
     def with_values(self, log: StageLog) -> Assessment:
         """Return the assessment with the values of its groups, where they are wanted.

@@ -200,6 +200,8 @@ SIZES_OF = {
 def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[Sizes]:
     """Return sizes of A's inputs beyond the least and the largest constant size that only one net has.
 
+    Sequences of open length come in one other length at least.
+
     Args:
         a: The first net.
         b: The second net.
@@ -215,8 +217,11 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         known[name] = tuple(both)
     if not any(None in sizes for sizes in known.values()):
         return []
+    constants = constant_sizes(a) ^ constant_sizes(b)
+    if any(None in sizes and len(sizes) != 4 for sizes in known.values()):  # images come in two sizes anyway
+        constants.add(probes.OPEN_SIZE)
     found = []
-    for constant in sorted(constant_sizes(a) ^ constant_sizes(b)):
+    for constant in sorted(constants):
         size = constant + SIZE_STEP
         sizes = _filled(known, size, {2: (size, size + 7)})
         if all(prod(each) <= LARGEST_INPUT for each in sizes.values()):

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import LOCAL_TOLERANCE
-from netweave.comparison.result.comparison import Comparison, Finding, Group, Precision, Status
+from netweave.comparison.result.comparison import (
+    EQUAL_VERDICTS,
+    Comparison,
+    Finding,
+    Group,
+    Precision,
+    Status,
+)
+from netweave.comparison.result.coverage import Coverage, Unexercised
 from netweave.comparison.result.output_pair import OutputPair
 from netweave.comparison.result.verdict import EFFECTIVE, difference_in_words
 from netweave.comparison.result.verdicts import Verdict
@@ -24,6 +32,8 @@ if TYPE_CHECKING:
 
 SLACK = 2.0
 """How many times the expected loss a layer may lose: formats that are cut off and not rounded lose twice."""
+
+LARGEST_FLOAT16 = 65504
 
 NOTHING_LEFT = 0.5
 """Expected loss of an output from which on it says nothing of the net: half of its rms is noise."""
@@ -112,6 +122,9 @@ class RoundedResult:
         precision = Precision(self.side, self.formats, seen=seen, expected=expected)
         verdict, sentence = self._decided(groups, precision)
         notes = self.plain.notes
+        coverage = self.plain.coverage
+        if missed := _overflow(self.formats):
+            coverage = (coverage or Coverage(0)).missing(missed)
         if self.plain.equal:
             notes = (f"apart from rounding: {self.plain.sentence}", *notes)
         return replace(
@@ -122,6 +135,7 @@ class RoundedResult:
             error=seen,
             precision=precision,
             notes=notes,
+            coverage=coverage if verdict in EQUAL_VERDICTS else None,
         )
 
     def unmeasured(self, reason: str) -> Comparison:
@@ -172,7 +186,20 @@ class RoundedResult:
         return verdict, (
             f"{verdict.value}: {self.side} computes in {precision.text}, and its output differs by "
             f"{ratio_text(seen)} of its rms, within what {scales} can hold ({ratio_text(expected)})"
+            f"{_overflow_text(self.formats)}"
         )
+
+
+def _overflow(formats: Sequence[str]) -> Unexercised | None:
+    """Return that float16 holds no larger values, which inputs of the usual size do not show."""
+    if "float16" not in formats:
+        return None
+    return Unexercised("range of float16", "", f"values beyond {LARGEST_FLOAT16} overflow", differs=True)
+
+
+def _overflow_text(formats: Sequence[str]) -> str:
+    missed = _overflow(formats)
+    return f"; not exercised: {missed}" if missed is not None else ""
 
 
 def both_within(of_a: Comparison, of_b: Comparison) -> Comparison:
@@ -195,7 +222,7 @@ def both_within(of_a: Comparison, of_b: Comparison) -> Comparison:
         f"{verdict.value}: A computes in {one.text} and B in {other.text}, and they stand for the same net: "
         f"rounding changes A's output by {ratio_text(one.seen)} of its rms and B's by "
         f"{ratio_text(other.seen)}, within what they can hold ({ratio_text(one.expected)} and "
-        f"{ratio_text(other.expected)})"
+        f"{ratio_text(other.expected)}){_overflow_text(formats)}"
     )
     return replace(of_b, verdict=verdict, sentence=sentence, error=both.seen, precision=both)
 

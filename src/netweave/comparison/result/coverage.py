@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,10 @@ class Coverage:
     def differing(self) -> tuple[Unexercised, ...]:
         """What was not exercised although the nets differ in it."""
         return tuple(each for each in self.not_exercised if each.differs)
+
+    def missing(self, *missed: Unexercised) -> Coverage:
+        """Return the coverage with more that was not exercised, before the rest."""
+        return replace(self, not_exercised=(*missed, *self.not_exercised))
 
     def __str__(self) -> str:
         counts = f"{self.num_exercised:,} of {self.num_settings:,} settings exercised"
