@@ -78,7 +78,7 @@ def compare(name: str, batch: int, *, training: bool) -> dict[str, Any]:
     """Return the plans of a net beside what was measured, in MB."""
     graph = graph_of(name, batch, training=training)
     found = api.plan_memory(graph, batch=batch, training=training)
-    measured = api.measure_memory(graph, batch=batch, training=training)
+    measured = api.measure_memory(graph, batch=batch, training=training).peak_with_threads
     row = {plan.name: round(plan.num_bytes / 1e6, 1) for plan in found.plans}
     planned = found.step_peak / 1e6
     row |= {"planned at once": round(planned, 1), "measured": round(measured / 1e6, 1)}
@@ -173,7 +173,10 @@ def tiled_speed(rounds: int) -> list[dict[str, Any]]:
 
     seconds = interleaved({name: lambda name=name: run(name) for name in nets}, rounds)
     apart = float((outputs["whole"] - outputs["tiled"]).abs().max())
-    peaks = {"whole": api.measure_memory(whole), "tiled": api.measure_memory(tiled)}
+    peaks = {
+        "whole": api.measure_memory(whole).peak_with_threads,
+        "tiled": api.measure_memory(tiled).peak_with_threads,
+    }
     base = statistics.median(seconds["whole"])
     return [
         {

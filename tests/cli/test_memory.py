@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
+from netweave.graph.wording import bytes_text
 
 NET = """name: "small"
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 dim: 16 dim: 16 } } }
@@ -66,16 +71,46 @@ def test_a_net_that_takes_one_batch_size_only(netweave, tmp_path):
     assert "input 'x' takes 4 records" in refused.err
 
 
-def test_a_training_step_as_a_table_beside_what_torch_took(netweave, tmp_path):
-    pytest.importorskip("torch")
-    path = tmp_path / "net.prototxt"
+@pytest.fixture
+def convolutions(tmp_path):
+    path = tmp_path / "convolutions.prototxt"
     path.write_text(NET.replace('"InnerProduct"', '"Convolution"').replace("inner_product_param {", WINDOW))
-    called = netweave("memory", str(path), "--batch", "4", "--train", "--measure")
+    return str(path)
+
+
+def test_a_training_step_as_a_table_beside_what_torch_took(convolutions, netweave):
+    pytest.importorskip("torch")
+    called = netweave("memory", convolutions, "--batch", "4", "--train", "--measure")
     assert called.status == 0
     for name in ("none", "in place", "co-share", "both", "liveness bound", "recomputed, sqrt(N)"):
         assert re.search(rf"^ {re.escape(name)} +[\d.]+ kB", called.out, re.MULTILINE), name
     planned, measured = re.search(r"planned ([\d.]+) kB, measured ([\d.]+) kB", called.out).groups()
     assert float(planned) == pytest.approx(float(measured), rel=0.05)
+
+
+WITH_THREADS = """import sys, torch
+torch.set_num_threads(int(sys.argv[1]))
+assert torch.get_num_threads() == int(sys.argv[1])
+from netweave.cli import main
+sys.argv[1:] = sys.argv[2:]
+main()
+"""
+"""The command, computing with a number of threads: OMP_NUM_THREADS beyond the processors has no effect."""
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 16])
+def test_scratch_memory_of_threads_is_told_apart_from_what_a_plan_is_about(threads, convolutions, tmp_path):
+    pytest.importorskip("torch")
+    report = str(tmp_path / "memory.json")
+    options = ["--batch", "4", "--train", "--measure", "--json", report]
+    command = [sys.executable, "-c", WITH_THREADS, str(threads), "memory", convolutions, *options]
+    called = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(Path(report).read_text())
+    assert found["measured"] == pytest.approx(found["step_peak"], rel=0.001)
+    assert found["threads"] == threads
+    assert found["measured_with_threads"] >= found["measured"]
+    by_threads = f" with 1 thread, {bytes_text(found['measured_with_threads'])} with {threads},"
+    assert (by_threads in called.stdout) == (threads > 1)
 
 
 def test_a_picture_of_what_is_alive(net, netweave, tmp_path):

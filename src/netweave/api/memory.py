@@ -19,7 +19,7 @@ from netweave.memory_plan import parse_bytes, prepare, report, tile_to_fit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from netweave.memory_plan import MemoryPlan, MemoryReport
+    from netweave.memory_plan import MeasuredMemory, MemoryPlan, MemoryReport
 
 BANDS = {"value": "#4477aa", "gradient": "#ee6677", "kept": "#ccbb44", "workspace": "#bbbbbb"}
 """Colours of what memory is for, colour-blind safe (Tol, "bright")."""
@@ -57,11 +57,11 @@ def measure_memory(
     batch: int | None = None,
     training: bool = False,
     limit: str | int | None = None,
-) -> int:
-    """Run a net once on torch and return the most bytes that its allocator had given out at once.
+) -> MeasuredMemory:
+    """Run a net on torch and return the most bytes that its allocator had given out at once.
 
-    Parameters and inputs are not counted, gradients of parameters are: the figure stands beside
-    ``MemoryReport.step_peak``.
+    Parameters and inputs are not counted, gradients of parameters are: the figure with one thread stands
+    beside ``MemoryReport.step_peak``; the figure with all threads is what torch takes on this machine.
 
     Args:
         net: As for ``plan_memory``.

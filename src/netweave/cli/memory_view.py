@@ -12,10 +12,10 @@ from netweave.graph.wording import amount_text, bytes_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from netweave.memory_plan import MemoryReport
+    from netweave.memory_plan import MeasuredMemory, MemoryReport
 
 
-def show_memory(console: Console, found: MemoryReport, measured: int | None) -> None:
+def show_memory(console: Console, found: MemoryReport, measured: MeasuredMemory | None) -> None:
     """Print a table of the plans, and below it what no plan changes."""
     table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
     table.add_column("plan", no_wrap=True)
@@ -36,14 +36,18 @@ def show_memory(console: Console, found: MemoryReport, measured: int | None) -> 
     console.print(f"besides: {', '.join(fixed)}; batch {found.batch}", soft_wrap=True)
     if measured is not None:
         gradients = ", gradients of parameters among it" if found.training else ""
+        threads = ""
+        if measured.num_threads > 1:
+            with_threads = bytes_text(measured.peak_with_threads)
+            threads = f" with 1 thread, {with_threads} with {measured.num_threads}"
         console.print(
             f"at once at most: planned {bytes_text(found.step_peak)}, "
-            f"measured {bytes_text(measured)}{gradients}",
+            f"measured {bytes_text(measured.peak)}{threads}{gradients}",
             soft_wrap=True,
         )
 
 
-def memory_json(found: MemoryReport, measured: int | None) -> dict[str, Any]:
+def memory_json(found: MemoryReport, measured: MeasuredMemory | None) -> dict[str, Any]:
     """Return the plans as JSON values, in bytes."""
     return {
         "batch": found.batch,
@@ -61,5 +65,7 @@ def memory_json(found: MemoryReport, measured: int | None) -> dict[str, Any]:
             for plan in found.plans
         ],
         "step_peak": found.step_peak,
-        "measured": measured,
+        "measured": None if measured is None else measured.peak,
+        "threads": None if measured is None else measured.num_threads,
+        "measured_with_threads": None if measured is None else measured.peak_with_threads,
     }

@@ -11,12 +11,13 @@ from netweave.memory_plan.limit import TrainingMemory, parse_bytes, plan_trainin
 from netweave.memory_plan.net import Net, prepare
 from netweave.memory_plan.program import timeline
 from netweave.memory_plan.recompute import Recomputation, cheapest, square_root
-from netweave.memory_plan.report import MemoryPlan, MemoryReport, report
+from netweave.memory_plan.report import MeasuredMemory, MemoryPlan, MemoryReport, report
 from netweave.memory_plan.sharing import Sharing, share
 from netweave.memory_plan.tiling import tile_to_fit
 
 __all__ = [
     "Buffer",
+    "MeasuredMemory",
     "MemoryPlan",
     "MemoryReport",
     "Net",

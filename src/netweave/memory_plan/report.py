@@ -50,7 +50,7 @@ class MemoryReport:
         multiply_adds: Of a run, or of a step, in which backward does twice those of forward.
         plans: The plans, from the one that shares nothing.
         step_peak: The most bytes alive in a run or a step by the plan that torch carries out, gradients of
-            parameters among them.
+            parameters among them, scratch memory of further threads not.
     """
 
     batch: int
@@ -61,6 +61,21 @@ class MemoryReport:
     multiply_adds: int
     plans: tuple[MemoryPlan, ...]
     step_peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredMemory:
+    """The most bytes that torch's allocator had given out at once in a run or a step.
+
+    Attributes:
+        peak: With one thread, for ``MemoryReport.step_peak`` is about one.
+        num_threads: Threads that torch computes with.
+        peak_with_threads: With all of them: kernels have scratch memory for each.
+    """
+
+    peak: int
+    num_threads: int
+    peak_with_threads: int
 
 
 def report(

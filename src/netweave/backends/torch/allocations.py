@@ -3,6 +3,10 @@
 Resident memory is no measure: it counts what the C library keeps, and what was there before. The allocator is
 where values, gradients and oneDNN's scratch memory all come from; what MKL and OpenMP take for themselves
 does not.
+
+OneDNN's scratch memory grows with the number of threads, by rules that differ between processors: each thread
+of a convolution has a buffer, and sums its own gradient of the filters. No plan is about it, so a plan is
+held against one thread.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from netweave.backends.torch.dtypes import to_tensor
 from netweave.backends.torch.net import TorchNet
+from netweave.backends.torch.openmp import computing_with
 from netweave.graph.collection import collector_at_rest
-from netweave.memory_plan import cheapest
+from netweave.memory_plan import MeasuredMemory, cheapest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,8 +100,10 @@ def record_allocations(run: Callable[[], Any]) -> Allocations:
 
 def measure_step(
     graph: Graph, arrays: Mapping[str, np.ndarray], plan: Net, *, limit: int | None = None
-) -> int:
+) -> MeasuredMemory:
     """Run a net forward, or forward and backward, and return the most bytes given out at once.
+
+    It runs with one thread and, where torch computes with more, a second time with all of them.
 
     Args:
         graph: The net.
@@ -104,18 +111,24 @@ def measure_step(
         plan: The net, prepared for inference or training, as it is to run.
         limit: Compute values again so that a step stays within so many bytes.
     """
+    found = None if limit is None else cheapest(plan, limit)
     training = bool(plan.backward)
-    net = TorchNet(graph).train(training)
-    if limit is not None:
-        found = cheapest(plan, limit)
-        net.recompute(found.net, found.names)
-    inputs = {name: net.store.placed(to_tensor(array)) for name, array in arrays.items()}
 
-    def step() -> None:
-        with torch.set_grad_enabled(training):
-            outputs = net(**inputs)
-            if training:
-                sums = [output.sum() for output in outputs.values() if output.requires_grad]
-                torch.stack(sums).sum().backward()
+    def peak(num_threads: int) -> int:
+        net = TorchNet(graph).train(training)  # anew, for a second step would add to the gradients of a first
+        if found is not None:
+            net.recompute(found.net, found.names)
+        inputs = {name: net.store.placed(to_tensor(array)) for name, array in arrays.items()}
 
-    return record_allocations(step).peak
+        def step() -> None:
+            with torch.set_grad_enabled(training):
+                outputs = net(**inputs)
+                if training:
+                    sums = [output.sum() for output in outputs.values() if output.requires_grad]
+                    torch.stack(sums).sum().backward()
+
+        with computing_with(num_threads):
+            return record_allocations(step).peak
+
+    num_threads, alone = torch.get_num_threads(), peak(1)
+    return MeasuredMemory(alone, num_threads, alone if num_threads == 1 else peak(num_threads))
