@@ -11,18 +11,8 @@ from netweave.comparison.explain import agreement
 from netweave.graph import Graph, GraphBuilder, Layer, Parameter
 
 
-def chain(
-    factors: tuple[float, ...], file: str, *, hide: str = "", slope: float = 0.1, by_tanh: bool = False
-) -> Graph:
-    """Convolutions with a rectifier behind each, and perhaps what hides all that is before.
-
-    Args:
-        factors: Factors on the weights of each convolution.
-        file: Name of the file that the net seems to be from.
-        hide: What makes the output say nothing.
-        slope: Of the first rectifier.
-        by_tanh: Write the sigmoid at the end by a hyperbolic tangent.
-    """
+def chain(factors: tuple[float, ...], file: str, *, hide: str = "", slope: float = 0.1) -> Graph:
+    """Convolutions with a rectifier behind each, and perhaps what hides all that is before."""
     rng = np.random.default_rng(5)
     builder = GraphBuilder("net", format="onnx", files=(file,))
     x = builder.input("data", (1, 4, 9, 9))
@@ -39,12 +29,7 @@ def chain(
             scale = np.full((4, 1, 1), factor, np.float32)
             x = builder.add("Mul", [x, builder.parameter(Parameter("hide", (4, 1, 1)), scale)])
         with builder.layer(Layer("prob", "prob", "Sigmoid")):
-            if by_tanh:
-                half = builder.constant(0.5)
-                x = builder.add("Tanh", [builder.add("Mul", [x, half])])
-                x = builder.add("Add", [builder.add("Mul", [x, half]), half])
-            else:
-                x = builder.add("Sigmoid", [x])
+            x = builder.add("Sigmoid", [x])
     return builder.finish([x])
 
 
@@ -76,7 +61,8 @@ def test_layers_that_see_zeros_alone_are_tested_on_drawn_inputs() -> None:
 
 def test_layers_that_are_too_many_to_be_tested_are_not_decided(monkeypatch) -> None:
     """The output is saturated, so that only the test of each layer alone proves anything."""
-    nets = [chain((1, 1), f"{name}.net", hide="saturated", by_tanh=name == "b") for name in "ab"]
+    nets = [chain((1, 1), f"{name}.net", hide="saturated") for name in "ab"]
+    monkeypatch.setattr(agreement, "is_same", lambda *_: False)  # as of layers that are written differently
     assert netweave.compare(*nets).equal
     monkeypatch.setattr(agreement, "MAX_DRAWN", 0)
     found = netweave.compare(*nets)
