@@ -110,8 +110,8 @@ def _layers_of_findings(result: Comparison, *, is_swapped: bool = False) -> list
     """Return the layers of each group with a finding, in the first net and in the second one.
 
     Which layer of a group a finding names depends on where B is to be edited, and so on the order: where a
-    convolution and a normalisation are one group, it may name either. That a layer moved is told once, where A
-    has it, and is about both nets.
+    convolution and a normalisation are one group, it may name either. That a layer moved is told once, where
+    A has it, and is about both nets.
     """
     turn = slice(None, None, -1 if is_swapped else 1)
     layers = []
