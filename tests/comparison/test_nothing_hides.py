@@ -150,7 +150,7 @@ def marked(case: Case) -> Any:
     return pytest.param(case, marks=GAMMA_THAT_ONLY_A_HOLDS) if is_fixed_in_a else case
 
 
-@pytest.mark.parametrize("case", map(marked, SOME), ids=label)
+@pytest.mark.parametrize("case", [marked(case) for case in SOME], ids=label)
 def test_a_difference_is_found_and_named(case: Case, read: Read) -> None:
     check(case, compare(case, read))
 
