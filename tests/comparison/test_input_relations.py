@@ -118,6 +118,7 @@ def test_a_damaged_layer_is_blamed_and_not_the_input(tmp_path, relation, layer, 
     check_damage(tmp_path, net, relation, layer, damage, forms=("onnx", "onnx"))
 
 
+@pytest.mark.one_order(reason="counts the runs of one comparison")
 @pytest.mark.parametrize("layer", ["", "conv1", "conv2", "fc"])
 @pytest.mark.parametrize(
     "relation",

@@ -240,6 +240,7 @@ def test_the_result_does_not_depend_on_the_limit(form, weights, limited, live):
     assert live.peak <= LIMIT + 3 * LARGEST < peak
 
 
+@pytest.mark.one_order(reason="counts the reviews of one comparison")
 def test_what_depends_on_the_input_is_asked_while_values_are_there(limited, live, monkeypatch):
     """The review looks at every signal of A, which a net in slices would have to compute again."""
     runs_of_review = []

@@ -88,8 +88,19 @@ FORMS = {
 }
 
 
+UNROLLED = pytest.mark.one_order(
+    reason="a layer of the .keras file has a copy for each step of the SavedModel's loop: a latent finding "
+    "is about the first step where the loop is B, and about the last one where it is A"
+)
+
+
 @pytest.mark.parametrize(
-    ("model", "form"), [(model, form) for model, forms in FORMS.items() for form in forms]
+    ("model", "form"),
+    [
+        pytest.param(model, form, marks=UNROLLED if model == "words.keras" else ())
+        for model, forms in FORMS.items()
+        for form in forms
+    ],
 )
 def test_the_forms_of_a_model_are_equal(model, form):
     """In a SavedModel a batch normalisation is arithmetic, and an LSTM a loop over time."""

@@ -32,7 +32,7 @@ MAX_GAP = 1500
 MAX_CHAIN = 300
 """Longer chains are aligned as other gaps are: in chains, every node is held against every other."""
 
-OF_A_KIND = 1000
+OF_A_KIND = 2000
 """What it counts that two nodes of a chain are of a kind; that they agree in more only tells them apart."""
 
 KINDS, SIZES, FILTERS, BOTH = range(4)
@@ -239,11 +239,12 @@ class Extension:
         return changed
 
     def _likeness(self, a: ir.Node, b: ir.Node) -> int:
-        if family_of(a) != family_of(b):
+        family = family_of(a)
+        if family != family_of(b):
             return 0
-        return OF_A_KIND + sum(
-            _key(self._a, a, detail) == _key(self._b, b, detail) for detail in (SIZES, FILTERS)
-        )
+        agreeing = sum(_key(self._a, a, detail) == _key(self._b, b, detail) for detail in (SIZES, FILTERS))
+        # of a scaling and an activation that changed places, the scaling moved, whichever net is A
+        return OF_A_KIND + 2 * agreeing + (family != "affine")
 
     def _fill_gaps(self, detail: int) -> bool:
         """Align what is left between neighbouring pairs as sequences; say whether anything was paired."""

@@ -142,7 +142,7 @@ class Judge:
             return replace(group, status=Status.DIFFERENT, isolated_error=joined.error, finding=joined)
         if test.is_equal:
             propagates = error is None or error > LOCAL_TOLERANCE
-            finding = self._latent(draft)
+            finding = self._latent(draft, test)
             agrees = Status.LATENT if finding else Status.EQUAL
             status = Status.PROPAGATED if propagates else agrees
             return replace(group, status=status, evidence=Evidence.VALUES, finding=finding)
@@ -175,8 +175,8 @@ class Judge:
         status = Status.DIFFERENT if shaped is not None and shaped.mismatch else Status.UNKNOWN
         return replace(group, status=status, finding=shaped or note)
 
-    def _latent(self, draft: Draft) -> Finding | None:
-        latent = latent_finding(self.alignment, draft)
+    def _latent(self, draft: Draft, test: IsolatedTest | None = None) -> Finding | None:
+        latent = latent_finding(self.alignment, draft, None if test is None else test.layouts)
         if latent is not None or not self.completion.weights_copied:
             return latent
         return hidden_by_copies(self.alignment, draft, self.completion.reordered)

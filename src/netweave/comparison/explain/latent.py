@@ -17,13 +17,14 @@ from netweave.graph.parameters import source_keys
 from netweave.graph.wording import joined_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
     from netweave.comparison.align.groups import Draft
+    from netweave.comparison.layout.change import LayoutChange
     from netweave.comparison.result.comparison import Finding
     from netweave.comparison.side import Side
     from netweave.comparison.signals import Signals
@@ -32,8 +33,17 @@ MAX_FOLDED_ALONE = 3
 """So many normalisations that the other net lacks are named one by one."""
 
 
-def latent_finding(alignment: Alignment, draft: Draft) -> Finding | None:
-    """Return in what a group differs although its values agree; None if in nothing."""
+def latent_finding(
+    alignment: Alignment, draft: Draft, layouts: Mapping[str, LayoutChange] | None = None
+) -> Finding | None:
+    """Return in what a group differs although its values agree; None if in nothing.
+
+    Args:
+        alignment: Pairs of signals and nodes.
+        draft: The group.
+        layouts: In which layouts B's nodes agreed with A's when they were run on A's values, by B's signal;
+            leave it out where their own values agree, which tell the layouts.
+    """
     if [form_of(node) for node in draft.nodes_a] != [form_of(node) for node in draft.nodes_b]:
         return None  # split differently, so that single arrays and settings must differ
     a, b = alignment.sides
@@ -44,7 +54,7 @@ def latent_finding(alignment: Alignment, draft: Draft) -> Finding | None:
         nodes_a=tuple(draft.nodes_a),
         nodes_b=tuple(draft.nodes_b),
         orientation=alignment.orientation,
-        changes={pair.b: pair.change for pair in read if pair.change is not None},
+        changes={pair.b: pair.change for pair in read if pair.change is not None} | dict(layouts or {}),
         shapes_a={pair.a: shape for pair in read if (shape := a.tensors.shape_of(pair.a)) is not None},
     )
     proposals = [p for propose in (attribute_mismatches, constant_mismatches) for p in propose(case)]

@@ -219,6 +219,8 @@ def canonical(node: ir.Node) -> dict[str, Any]:
         values.setdefault("strides", (1,) * rank)
         values.setdefault("dilations", (1,) * rank)
         values.setdefault("pads", (0,) * (2 * rank))
+        if node.op_type == "ConvTranspose":
+            values.setdefault("output_padding", (0,) * rank)
     if node.op_type in POOLS:
         windows = PoolWindows.of(node.domain, attributes_of(node))
         values["rounding"] = windows.rounding
