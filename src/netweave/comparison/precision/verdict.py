@@ -16,7 +16,7 @@ from netweave.comparison.result.comparison import (
 )
 from netweave.comparison.result.coverage import Coverage, Unexercised
 from netweave.comparison.result.output_pair import OutputPair
-from netweave.comparison.result.verdict import EFFECTIVE, difference_in_words
+from netweave.comparison.result.verdict import EFFECTIVE, difference_in_words, place_in_words
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph.wording import ratio_text
 
@@ -167,6 +167,9 @@ class RoundedResult:
         seen, expected = precision.seen, precision.expected
         culprits = [group for group in groups if group.status in EFFECTIVE and group.finding]
         culprits = culprits or [group for group in groups if group.status in EFFECTIVE]
+        if self.findings and not culprits:  # what is wrong belongs to no group
+            finding = self.findings[0][1]
+            return Verdict.DIFFERENT, f"different at {place_in_words(finding)}: {finding.cause}"
         if self.findings or (self.plain.verdict is Verdict.DIFFERENT and culprits):
             return Verdict.DIFFERENT, difference_in_words(culprits, [OutputPair("", "", seen)])
         if not self.plain.equal:
