@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PIXEL_SCALE = 64.0
-"""Of the third sample: noise of the size of pixels."""
+"""Scale of the third sample, noise of the size of pixels."""
 
 SHARE_AT_LANDMARKS = 0.125
-"""Of a tensor whose readers decide by thresholds, so many elements are drawn on both sides of one."""
+"""Share of the elements that are drawn near a threshold, where the readers of a tensor have any."""
 
 SMALL_RANGE = 128
 """Integers that nothing bounds are drawn up to this size in the first sample."""

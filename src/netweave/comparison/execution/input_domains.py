@@ -27,7 +27,7 @@ LARGEST_LANDMARK = 1e6
 """Constants beyond it stand for infinity (the largest float, the -1e9 of a mask), and are not aimed at."""
 
 MAX_LANDMARKS = 64
-"""Of more, such as a whole table of thresholds, evenly picked ones are kept."""
+"""Largest number of landmarks; of more, such as a table of thresholds, evenly picked ones are kept."""
 
 OPEN_RANGE = 1 << 20
 """Integers that nothing bounds are drawn up to this size: their squares and products overflow int32."""

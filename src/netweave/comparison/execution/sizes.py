@@ -154,7 +154,7 @@ LARGEST_INPUT = 1 << 22
 """Elements of an input that is made larger than usual to reach beyond a constant size."""
 
 SIZE_STEP = 3
-"""How far beyond a constant size is compared."""
+"""Distance beyond a constant size at which nets are compared."""
 
 
 def constant_sizes(graph: Graph) -> set[int]:

@@ -90,8 +90,7 @@ def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, toler
     candidates = tester.candidates(groups)
     untested += [groups[index] for index in candidates[MAX_DRAWN:]]
     for index in candidates[:MAX_DRAWN]:
-        before = groups[index]
-        group, is_tested = tester.test(index, before)
+        group, is_tested = tester.test(index, groups[index])
         groups[index] = group
         if group.status is Status.DIFFERENT:
             differing.append(group)
