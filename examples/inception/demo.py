@@ -79,7 +79,7 @@ def main(epochs: int = 6) -> int:
     learn, judge, learn_labels, judge_labels = digits()
     symbol = net()
     shape = (1, 1, SIZE, SIZE)
-    print(f"{len(symbol.get_internals())} values; {symbol.memory(data=(48, *shape[1:]))} a batch of 48")
+    print(f"{len(symbol.get_internals())} values")
     symbol.save(HERE / "inception-symbol.json")
     (HERE / "inception.svg").write_text(symbol.plot(data=shape), encoding="utf-8")
 

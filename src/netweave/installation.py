@@ -1,12 +1,17 @@
-"""How this copy of Netweave was installed, and so how its extras are."""
+"""Optional packages: how this copy of Netweave was installed, and so how its extras are."""
 
 from __future__ import annotations
 
+import importlib
 import json
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["install_command"]
+from netweave.errors import UsageError
+
+__all__ = ["install_command", "need"]
 
 
 def install_command(*extras: str) -> str:
@@ -26,3 +31,23 @@ def install_command(*extras: str) -> str:
     if archive.endswith((".whl", ".tar.gz")):
         return f"pip install './{unquote(archive)}[{joined}]' where this file is"
     return f"pip install --editable '.[{joined}]' in the clone of Netweave"
+
+
+@cache
+def need(module: str, purpose: str, *, extra: str = "data") -> Any:
+    """Import a package of an extra.
+
+    Args:
+        module: Its name in Python.
+        purpose: What needs it, in words.
+        extra: The extra of Netweave that installs it.
+
+    Raises:
+        UsageError: It is not installed; the message says what to do.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        message = f"{purpose} need the package {package}: {install_command(extra)}"
+        raise UsageError(message) from error

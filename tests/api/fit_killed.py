@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from netweave import symbol as sym
+from netweave.api.custom_operators import operator
 from netweave.api.models import Module
-from netweave.backends.custom import operator
 from netweave.keras import EarlyStopping
 from netweave.training import Checkpoint, read_checkpoint
 from netweave.training.checkpoint_file import kept

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from netweave.api.images import image_input
-from netweave.data.preprocessing import Preprocessing
 from netweave.errors import ReadError, UsageError
 from netweave.graph import GraphBuilder
+from netweave.runtime.images.preprocessing import Preprocessing
 
 SETTINGS = {"color": "rgb", "fit": "stretch", "scale": 1.0, "mean": (0.0,), "std": (1.0,)}
 

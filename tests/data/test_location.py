@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from netweave.data import open_source
-from netweave.data.extras import need
 from netweave.data.location import exists, local_copy, part_names, read_files
 from netweave.data.pack import pack
 from netweave.data.sources.arrays import Arrays
 from netweave.errors import ReadError, UsageError
-from netweave.installation import install_command
+from netweave.installation import install_command, need
 from netweave.job import DataSource
 from tests.data.make import pictures
 

@@ -13,7 +13,6 @@ import pytest
 
 import netweave
 from netweave.data import open_source
-from netweave.data.image_size import num_pixels
 from netweave.data.source import EndOfDataError, Source
 from netweave.data.sources import recordio
 from netweave.data.transforms.arithmetic import read_means
@@ -22,6 +21,7 @@ from netweave.files.hdf5 import Group
 from netweave.formats.keras.weights import LayerArrays
 from netweave.job import DataSource
 from netweave.job.data import root_of_names
+from netweave.runtime.images.declared_size import num_pixels
 from tests.data.make import field, kvfile, singa_record
 from tests.hostile.stores import stores
 

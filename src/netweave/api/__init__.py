@@ -9,6 +9,7 @@ from netweave.api.anchors import AnchorResult, find_anchors
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all
+from netweave.api.custom_operators import operator
 from netweave.api.fixing import FixedPort, check_target, fix_port, mend
 from netweave.api.gains import gain_of
 from netweave.api.images import image_input
@@ -31,7 +32,6 @@ from netweave.api.training import load_job, train
 from netweave.api.weights import save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, zoo_costs
 from netweave.api.zoo_picture import save_zoo_picture
-from netweave.backends.custom import operator
 from netweave.comparison import (
     OUTPUT_TOLERANCE,
     Comparison,
@@ -39,7 +39,6 @@ from netweave.comparison import (
     open_comparison,
     save_comparison,
 )
-from netweave.data.preprocessing import Preprocessing
 from netweave.files.protections import protections
 from netweave.fixes import Mended
 from netweave.formats import CODE_NOT_ALLOWED, format_text
@@ -47,6 +46,7 @@ from netweave.graph import Graph
 from netweave.graph.wording import bytes_text
 from netweave.job import Job
 from netweave.parallel.devices import Context, cpu, device, gpu
+from netweave.runtime.images.preprocessing import Preprocessing
 
 __all__ = [
     "CODE_NOT_ALLOWED",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from netweave.api.nets import ReadOptions
     from netweave.comparison import Comparison, Divergence
-    from netweave.data.preprocessing import Preprocessing
+    from netweave.runtime.images.preprocessing import Preprocessing
 
     Probe = Mapping[str, np.ndarray] | str | Path
     Progress = Callable[[str], None]

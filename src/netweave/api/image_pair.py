@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.api.images import image_input
 from netweave.comparison.preprocessing import with_preprocessing
-from netweave.data.decode import decode
-from netweave.data.preprocessing import Preprocessing, parse_preprocessing
 from netweave.errors import UsageError
 from netweave.files import read_bytes
+from netweave.runtime.images.decode import decode
+from netweave.runtime.images.preprocessing import Preprocessing, parse_preprocessing
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.data.decode import decode
 from netweave.errors import UsageError
 from netweave.files import read_bytes
 from netweave.graph import known_shape
 from netweave.passes.fitting import likely_size
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from netweave.data.preprocessing import Preprocessing
     from netweave.graph import Graph
+    from netweave.runtime.images.preprocessing import Preprocessing
 
 
 def image_input(graph: Graph, file: str | Path, preprocessing: Preprocessing) -> dict[str, np.ndarray]:

@@ -14,9 +14,9 @@ from netweave.comparison.execution import probes
 from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
 from netweave.comparison.result.comparison import Comparison, Evidence, Finding, Group, Status
 from netweave.comparison.result.verdicts import Verdict
-from netweave.data.preprocessing import Preprocessing
 from netweave.errors import RunError
 from netweave.graph.wording import ratio_text
+from netweave.runtime.images.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data.decode import decode, opencv
 from netweave.errors import ShapeError, UsageError
+from netweave.runtime.images.decode import decode, opencv
 
 if TYPE_CHECKING:
     from netweave.data.transforms.geometry import Resize

@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.data.extras import need
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
 from netweave.files.expansion import gunzip
 from netweave.files.source import MISSING
+from netweave.installation import need
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

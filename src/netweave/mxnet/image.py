@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from netweave.data.decode import decode
-from netweave.data.transforms.geometry import resized
 from netweave.errors import ReadError, UsageError
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.ndarray import random
 from netweave.mxnet.ndarray.array import NDArray
+from netweave.runtime.images.decode import decode
+from netweave.runtime.images.scaling import resized
 
 INTERPOLATIONS = ("nearest", "linear", "cubic", "area", "lanczos")
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from netweave.symbol.functions import arange, full, hypot, maximum, minimum, ones, pow, zeros  # noqa: A004
 from netweave.symbol.initializer import Initializer
-from netweave.symbol.memory import Memory
 from netweave.symbol.naming import AttrScope, NameManager, Prefix
 from netweave.symbol.registry import READERS
 from netweave.symbol.symbol import Symbol, from_json, group, load, operator_function, variable
@@ -32,7 +31,6 @@ __all__ = [
     "AttrScope",
     "Group",
     "Initializer",
-    "Memory",
     "NameManager",
     "Prefix",
     "Symbol",

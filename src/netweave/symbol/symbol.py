@@ -15,7 +15,6 @@ from netweave.symbol.compose import composed, cut
 from netweave.symbol.document import HIDDEN, Document, parse_document, to_json, upgraded
 from netweave.symbol.infer import infer_shapes, infer_types, to_graph
 from netweave.symbol.initializer import Initializer
-from netweave.symbol.memory import Memory, estimate
 from netweave.symbol.naming import scoped_attributes
 from netweave.symbol.picture import draw
 from netweave.symbol.registry import READERS
@@ -237,14 +236,6 @@ class Symbol(Arithmetic):
         """
         check_names(sorted_vertices(self.outputs))
         return Document(self.outputs[0].vertex.origin.file, self.outputs)
-
-    def memory(self, **shapes: Sequence[int]) -> Memory:
-        """Return how much memory a run of the net takes on these sizes; see ``Memory``.
-
-        Raises:
-            SourceError: As ``graph``.
-        """
-        return estimate(to_graph(self, shapes), batch=next(iter(shapes.values()))[0] if shapes else 1)
 
     def plot(self, **shapes: Sequence[int]) -> str:
         """Return a picture of the net as SVG; with sizes of inputs, lines carry those of their values."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.boxes.voc import read_annotation
-from netweave.data.decode import decode
 from netweave.data.location import read_text
 from netweave.data.sources.images import ImageFiles
 from netweave.errors import NetweaveError, ReadError
 from netweave.files.image_lists import darknet_labels, image_files, label_file, voc_labels
 from netweave.files.source import is_file
 from netweave.graph.ops.yolo_loss import TRUTH_COLUMNS
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

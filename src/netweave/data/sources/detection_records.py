@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.data.decode import decode
 from netweave.data.recordio import leading_labels
 from netweave.data.sources.recordio import RecordIO
 from netweave.errors import ReadError
 from netweave.graph.ops.box_geometry import centres_of_corners, corners_of_centres
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

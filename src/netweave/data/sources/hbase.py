@@ -9,12 +9,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 
-from netweave.data.decode import decode
-from netweave.data.extras import need
 from netweave.data.item import Item
 from netweave.data.source import Record, Source
 from netweave.errors import ReadError, UsageError
 from netweave.files.border import reason_of
+from netweave.installation import need
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

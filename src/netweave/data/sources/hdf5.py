@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.data.extras import need
 from netweave.data.location import lines_of
 from netweave.data.source import Record, Source
 from netweave.data.sources.hdf5_process import Described, HDF5Process
 from netweave.errors import ReadError
 from netweave.files.expansion import allowed_bytes
 from netweave.files.source import is_file
+from netweave.installation import need
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.data.decode import decode
 from netweave.data.item import Item
 from netweave.data.location import is_remote, join, lines_of, read_file, read_files
 from netweave.data.source import Record, StoredSource
 from netweave.errors import ReadError
 from netweave.files.image_lists import SUFFIXES
 from netweave.job.urls import require_allowed
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

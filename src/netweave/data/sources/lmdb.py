@@ -11,7 +11,6 @@ from google.protobuf.message import DecodeError
 
 from netweave.data.block_checksums import checked
 from netweave.data.byte_file import open_bytes
-from netweave.data.decode import decode
 from netweave.data.item import Item
 from netweave.data.location import exists
 from netweave.data.source import Record, StoredSource
@@ -19,6 +18,7 @@ from netweave.data.sources.lmdb_file import LMDBFile
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.source import MISSING
 from netweave.formats.caffe.schema import caffe_schema
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,12 +11,12 @@ import numpy as np
 
 from netweave.data.block_checksums import check_content, checked
 from netweave.data.byte_file import open_bytes
-from netweave.data.decode import decode
 from netweave.data.item import Item
 from netweave.data.location import exists, is_remote, lines_of, read_file
 from netweave.data.recordio import FIRST, LAST, MIDDLE, WHOLE, Packed, head, padded, unframe, unpack
 from netweave.data.source import Record, StoredSource
 from netweave.errors import ReadError
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,13 +11,13 @@ import numpy as np
 
 from netweave.data.block_checksums import checked
 from netweave.data.byte_file import open_bytes
-from netweave.data.decode import decode
 from netweave.data.item import Item
 from netweave.data.kvfile import SHARD, numbers_of, parse_record, scan
 from netweave.data.location import exists, lines_of
 from netweave.data.source import Record, Source, StoredSource
 from netweave.data.sources.lmdb import open_entries
 from netweave.errors import ReadError
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

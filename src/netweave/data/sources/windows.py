@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.data.decode import decode
 from netweave.data.location import lines_of, read_file
 from netweave.data.source import Record, Source
 from netweave.data.transforms.arithmetic import read_means
-from netweave.data.transforms.geometry import scaled
 from netweave.errors import ReadError, UsageError
 from netweave.job.urls import require_allowed
+from netweave.runtime.images.decode import decode
+from netweave.runtime.images.scaling import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netweave.data.decode import opencv
 from netweave.data.transform import Geometric, transform
-from netweave.data.transforms.geometry import resized
 from netweave.graph.ops.yolo_loss import TRUTH_COLUMNS
 from netweave.job.make import require
+from netweave.runtime.images.decode import opencv
+from netweave.runtime.images.scaling import resized
 
 if TYPE_CHECKING:
     from netweave.data.transform import Image

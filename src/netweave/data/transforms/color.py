@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netweave.data.decode import opencv
 from netweave.data.transform import Geometric, transform
+from netweave.runtime.images.decode import opencv
 
 if TYPE_CHECKING:
     from netweave.data.transform import Image

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netweave.data.decode import opencv
 from netweave.data.transform import Geometric, transform
 from netweave.data.transforms.color import three_channels
 from netweave.graph.ops.box_geometry import box_areas, centres_of_corners, corners_of_centres
 from netweave.graph.ops.boxes import overlaps
 from netweave.job.make import require
+from netweave.runtime.images.decode import opencv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

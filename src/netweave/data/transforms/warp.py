@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netweave.data.decode import opencv_errors
 from netweave.data.transform import Geometric, transform
-from netweave.data.transforms.geometry import interpolation, require_interpolation
 from netweave.job.make import require
+from netweave.runtime.images.decode import opencv_errors
+from netweave.runtime.images.scaling import interpolation, require_interpolation
 
 if TYPE_CHECKING:
     from netweave.data.transform import Image

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.data.extras import need
 from netweave.data.writers.room import Room
 from netweave.data.writers.writer import Writer
 from netweave.errors import ShapeError
+from netweave.installation import need
 
 if TYPE_CHECKING:
     from pathlib import Path

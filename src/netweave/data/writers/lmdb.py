@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.data.block_checksums import write_checksums
-from netweave.data.extras import need
 from netweave.data.sources.lmdb import datum_class
 from netweave.data.writers.room import Room
 from netweave.data.writers.writer import Writer
+from netweave.installation import need
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.data.decode import decode
 from netweave.errors import UsageError
 from netweave.mxnet.imperative import invoke
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.operators import take_apart
 from netweave.mxnet.recording import scope
+from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data.transforms.geometry import INTERPOLATIONS, resized
 from netweave.errors import UsageError
+from netweave.runtime.images.scaling import INTERPOLATIONS, resized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data.extras import need
-from netweave.data.image_size import MAX_PIXELS, has_endless_chunk, num_pixels
 from netweave.errors import ReadError
+from netweave.installation import need
+from netweave.runtime.images.declared_size import MAX_PIXELS, has_endless_chunk, num_pixels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

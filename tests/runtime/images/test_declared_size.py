@@ -8,9 +8,9 @@ import zlib
 import numpy as np
 import pytest
 
-from netweave.data.decode import decode
-from netweave.data.image_size import num_pixels
 from netweave.errors import ReadError
+from netweave.runtime.images.declared_size import num_pixels
+from netweave.runtime.images.decode import decode
 
 cv2 = pytest.importorskip("cv2")
 

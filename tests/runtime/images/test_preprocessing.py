@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from netweave.data.preprocessing import PRESETS, parse_preprocessing
 from netweave.errors import UsageError
+from netweave.runtime.images.preprocessing import PRESETS, parse_preprocessing
 
 IMAGE = np.random.default_rng(1).integers(0, 256, (256, 256, 3)).astype(np.uint8)
 

@@ -1,0 +1,1 @@
+"""Running a graph: backends, memory plans, the dependency engine, and images as inputs."""

@@ -1,0 +1,1 @@
+"""Images on their way into a net: decoding, scaling and preprocessing."""
