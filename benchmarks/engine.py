@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.engine import SerialEngine, ThreadedEngine, Variable
+from netweave.runtime.engine import SerialEngine, ThreadedEngine, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netweave.engine import Engine
+    from netweave.runtime.engine import Engine
 
 TASKS = 2000
 

@@ -27,10 +27,10 @@ import numpy as np
 import torch
 
 from netweave import api
-from netweave.engine import ThreadedEngine
-from netweave.optim import Updater
+from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
 from netweave.training.nets import make_nets, trained
+from netweave.training.optim import Updater
 from netweave.training.trainer import Trainer
 
 if TYPE_CHECKING:

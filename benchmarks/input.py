@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
-from netweave.data import Loader, Order, open_source
-from netweave.data.pack import pack
-from netweave.data.sources.images import ImageFolder
-from netweave.engine import ThreadedEngine
 from netweave.job import DataSource
+from netweave.runtime.engine import ThreadedEngine
+from netweave.training.data import Loader, Order, open_source
+from netweave.training.data.pack import pack
+from netweave.training.data.sources.images import ImageFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

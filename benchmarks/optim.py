@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from netweave import job
-from netweave.optim import Trained, Updater
+from netweave.training.optim import Trained, Updater
 
 if TYPE_CHECKING:
     from collections.abc import Callable

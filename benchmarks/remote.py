@@ -93,9 +93,9 @@ def read(local: str, remote: str, *, limit: int, threads: int, seconds: float, t
     """Read both files in turns under a limit of memory; print rates as JSON."""
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     from benchmarks.input import BATCH, TRANSFORMS
-    from netweave.data import Loader, Order, open_source
-    from netweave.engine import ThreadedEngine
     from netweave.job import DataSource
+    from netweave.runtime.engine import ThreadedEngine
+    from netweave.training.data import Loader, Order, open_source
 
     def opened(path: str, how: str, stack: ExitStack) -> Loader:
         engine = stack.enter_context(ThreadedEngine({"input": threads}))
@@ -131,8 +131,8 @@ def read(local: str, remote: str, *, limit: int, threads: int, seconds: float, t
 def pack_records(folder: Path, limit: int) -> tuple[int, int]:
     """Write one period of records, and the local file; return the size of the period and its repetitions."""
     from benchmarks.input import draw
-    from netweave.data.pack import pack
-    from netweave.data.sources.images import ImageFolder
+    from netweave.training.data.pack import pack
+    from netweave.training.data.sources.images import ImageFolder
 
     draw(folder / "images")
     pack(ImageFolder(str(folder / "images")), folder / "period.rec", "recordio")

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime as ort
 
-from netweave.backends import prepare
-from netweave.backends.onnxruntime import session
 from netweave.graph import GraphBuilder, Parameter
+from netweave.runtime.backends import prepare
+from netweave.runtime.backends.onnxruntime import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from netweave.backends.onnxruntime.session import SessionSettings
     from netweave.graph import Graph
+    from netweave.runtime.backends.onnxruntime.session import SessionSettings
 
 
 def chain(length: int) -> Graph:

@@ -85,7 +85,7 @@ class Walk:
         Args:
             layers: The layers, the uppermost first.
         """
-        rank = {layer: index for index, layer in enumerate(layers)}
+        rank = {room: index for index, layer in enumerate(layers) for room in layer.split(" | ")}
         return Counter(
             {
                 (caller, callee): count

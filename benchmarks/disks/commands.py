@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave import api, viewer
-from netweave.data.named import Named, open_named
 from netweave.errors import NetweaveError
 from netweave.training.checkpoint_file import read_checkpoint
+from netweave.training.data.named import Named, open_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from netweave import api
-from netweave.engine import SerialEngine
 from netweave.errors import ReadError
+from netweave.runtime.engine import SerialEngine
 from netweave.training.checkpoint_file import latest
 from netweave.training.trainer import Trainer
-from tests.parallel import command
+from tests.training.parallel import command
 
 if TYPE_CHECKING:
     import random

@@ -11,8 +11,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from netweave.parallel.environment import LAUNCHED
-from netweave.parallel.launcher import Launcher
+from netweave.training.parallel.environment import LAUNCHED
+from netweave.training.parallel.launcher import Launcher
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,7 +22,7 @@ PRELOADED = [
     "netweave.cli",
     "netweave.api.training",
     "netweave.training.trainer",
-    "netweave.parallel.world",
+    "netweave.training.parallel.world",
 ]
 
 

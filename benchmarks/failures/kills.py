@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from netweave.training.checkpoint_file import latest, read_origin
-from tests.parallel import command
+from tests.training.parallel import command
 
 if TYPE_CHECKING:
     import random

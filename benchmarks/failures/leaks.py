@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.failures.kills import RANKS, SEED, Log
 from benchmarks.failures.stops import _wait_for
-from tests.parallel import command
+from tests.training.parallel import command
 
 if TYPE_CHECKING:
     import subprocess

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import netweave
 from benchmarks.failures import damage, kills, leaks, stops
 from tests.api import fit_killed
-from tests.parallel import command
+from tests.training.parallel import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

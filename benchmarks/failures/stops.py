@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.failures.kills import RANKS, SEED, Log
 from benchmarks.parallel.network import network
-from tests.parallel import command
+from tests.training.parallel import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

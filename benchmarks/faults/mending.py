@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import netweave
 from benchmarks.faults import caffe_faults, chainer_faults, darknet_faults, keras_source, mxnet_faults
+from netweave.comparison.fixes import mend
 from netweave.errors import NetweaveError
-from netweave.fixes import mend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from benchmarks.faults.model import Fault, Net, Subject
     from netweave.api import Comparison
     from netweave.comparison import Finding
-    from netweave.fixes import Mended
+    from netweave.comparison.fixes import Mended
 
 RESULT = Path(__file__).with_name("mending.json")
 

@@ -23,8 +23,6 @@ import onnx_ir as ir
 
 import netweave
 from netweave import api
-from netweave.data import open_source
-from netweave.data.pack import pack
 from netweave.errors import NetweaveError
 from netweave.files import checksums
 from netweave.files.checksums import CHANGED
@@ -32,6 +30,8 @@ from netweave.formats.caffe import snapshot
 from netweave.formats.mxnet.params import encode_params
 from netweave.job import DataSource
 from netweave.training.checkpoint_file import read_checkpoint
+from netweave.training.data import open_source
+from netweave.training.data.pack import pack
 from tests.hostile.nets import PROTOTXT
 from tests.hostile.stores import stores
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from netweave.data.sources import hdf5_process
 from netweave.files import hdf5
+from netweave.training.data.sources import hdf5_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("api", "backends", "comparison", "files", "formats", "graph", "passes", "symbol")
+ROOMS = ("api", "comparison", "files", "formats", "graph", "runtime")
 """What a cell's outcome may hang on, of Netweave."""
 
 

@@ -28,16 +28,16 @@ import torch
 from benchmarks.training.eager import MODULES
 from netweave import api
 from netweave.api.zoo import NETS
-from netweave.backends.torch import TorchNet
-from netweave.backends.torch.allocations import record_allocations
-from netweave.memory_plan import cheapest, prepare, timeline
+from netweave.runtime.backends.torch import TorchNet
+from netweave.runtime.backends.torch.allocations import record_allocations
+from netweave.runtime.memory_plan import cheapest, prepare, timeline
 from netweave.training.memory import keep_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from netweave.graph import Graph
-    from netweave.memory_plan import Recomputation
+    from netweave.runtime.memory_plan import Recomputation
 
 ZOO = ("alexnet", "vgg16", "resnet50", "inception-v3", "squeezenet")
 BATCHES = (1, 32)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.mxnet.symbol import zoo
+from netweave.formats.mxnet.symbol.training import FitConfig, TrainingGraph
 from netweave.job import Policy, Solver
-from netweave.symbol import zoo
-from netweave.symbol.training import FitConfig, TrainingGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.job import Job
-    from netweave.symbol import Symbol
 
 CLASSES = 1000
 RATE, DECAY = 1e-4, 5e-4

@@ -22,12 +22,12 @@ import torch
 from benchmarks.parallel import nets
 from benchmarks.parallel.torch_exchanges import TorchLoop, seconds_of_link
 from benchmarks.training.protocol import say
-from netweave.engine import ThreadedEngine, Trace
-from netweave.parallel.link_speed import slice_elements_for
-from netweave.parallel.plan import ExchangeSettings
-from netweave.parallel.world import World, join
+from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training import Event, Updated
 from netweave.training.memory import keep_memory
+from netweave.training.parallel.link_speed import slice_elements_for
+from netweave.training.parallel.plan import ExchangeSettings
+from netweave.training.parallel.world import World, join
 from netweave.training.ranks import stages_for
 from netweave.training.trainer import Trainer
 

@@ -26,7 +26,7 @@ import matplotlib as mpl
 
 from benchmarks.parallel.ranks import started
 from benchmarks.parallel.timeline import shares
-from netweave.parallel.launcher import Launcher
+from netweave.training.parallel.launcher import Launcher
 
 mpl.use("Agg")
 from matplotlib import pyplot

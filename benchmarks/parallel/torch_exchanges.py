@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from netweave.backends.torch import TorchNet
     from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
 
 DDP_DEFAULT_MB = 25
 

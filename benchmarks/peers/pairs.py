@@ -76,7 +76,7 @@ def _spread(faults: Sequence[Fault]) -> list[Fault]:
 def _ported(folder: Path, corpus: Path) -> Iterator[dict[str, Any]]:
     import netweave
     from netweave import api
-    from netweave.passes import specialise
+    from netweave.graph.passes import specialise
 
     for name in ("det1", "det2"):
         files = {form: folder / f"{name}-{form}.onnx" for form in ("caffe", "mxnet")}

@@ -9,7 +9,7 @@ percentile of the time of the process's own threads, so that other programs on t
 - ``eager``: modules as people write them (``eager.py``), in PyTorch's own memory format
 - ``eager, channels last``: the same after ``.to(memory_format=torch.channels_last)``
 - ``netweave``: the net as Caffe's file has it
-- ``netweave, absorbed``: after ``passes.absorb``, which takes normalisations into the convolutions
+- ``netweave, absorbed``: after ``graph.passes.absorb``, which takes normalisations into the convolutions
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import torch
 
 import netweave
 from benchmarks.torch_speed import eager
-from netweave.backends.torch import TorchNet
-from netweave.passes import absorb, to_inference
+from netweave.graph.passes import absorb, to_inference
+from netweave.runtime.backends.torch import TorchNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

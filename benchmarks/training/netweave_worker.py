@@ -24,7 +24,7 @@ from benchmarks.input import TRANSFORMS
 from benchmarks.training import protocol
 from benchmarks.training.nets import NETS, SIZE
 from netweave import api
-from netweave.engine import ThreadedEngine
+from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
 from netweave.training.memory import keep_memory
 from netweave.training.trainer import Trainer

@@ -43,8 +43,8 @@ from benchmarks.input import draw
 from benchmarks.training import picture
 from benchmarks.training.nets import NETS, SIZE, layers
 from benchmarks.worker import Worker
-from netweave.data.pack import pack
-from netweave.data.sources.images import ImageFolder
+from netweave.training.data.pack import pack
+from netweave.training.data.sources.images import ImageFolder
 
 HERE = Path(__file__).parent
 PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile", "autocast": "autocast"}

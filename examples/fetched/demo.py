@@ -24,12 +24,12 @@ from sklearn.datasets import load_digits
 
 import netweave
 from netweave import symbol as sym
-from netweave.backends.torch import TorchNet
+from netweave.runtime.backends.torch import TorchNet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 BATCH = 64
 HELD_OUT = 360

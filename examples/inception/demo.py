@@ -20,7 +20,7 @@ import netweave
 from netweave import symbol as sym
 
 if TYPE_CHECKING:
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 HERE = Path(__file__).parent
 SIZE = 16

@@ -12,13 +12,13 @@ import netweave
 from netweave import symbol as sym
 from netweave.errors import ReadError
 from netweave.formats.caffe.weights import read_weights
-from netweave.symbol import zoo
+from netweave.formats.mxnet.symbol import zoo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 PATCH = 32
 """Height and width of the patches that the small net learns from."""

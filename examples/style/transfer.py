@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from netweave import symbol as sym
-from netweave.backends.torch import TorchNet
+from netweave.runtime.backends.torch import TorchNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from examples.style.features import FeatureNet
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 
 def gram(x: Symbol, sizes: tuple[int, ...], name: str) -> Symbol:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from netweave import symbol
     from netweave.api import (
         Comparison,
         Context,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         train,
         transfer_weights,
     )
+    from netweave.formats.mxnet import symbol
     from netweave.keras import EarlyStopping, Sequential
 
 __all__ = [

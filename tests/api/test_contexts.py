@@ -15,8 +15,8 @@ import netweave
 from netweave import symbol as sym
 from netweave.api.models import BatchEnd, Module
 from netweave.errors import RunError, UsageError
-from netweave.parallel.launcher import Launcher
 from netweave.training import latest
+from netweave.training.parallel.launcher import Launcher
 from tests.api.dist_fit import MODES, whole_fit
 from tests.api.fits import BATCH, CONTEXTS, EPOCHS, FITS, first_values, records
 

@@ -16,10 +16,10 @@ from netweave import symbol as sym
 from netweave.api import to_inference
 from netweave.api.custom_operators import operator
 from netweave.api.models import Module
-from netweave.backends.torch import TorchNet
 from netweave.errors import RunError, ShapeError, UsageError
+from netweave.formats.mxnet.symbol import registry
 from netweave.graph import operators
-from netweave.symbol import registry
+from netweave.runtime.backends.torch import TorchNet
 
 CALLS: Counter[str] = Counter()
 
@@ -210,9 +210,7 @@ def test_shapes_that_do_not_fit_are_named():
     def three(x):
         return x
 
-    with pytest.raises(
-        ShapeError, match=r"test_custom_operators.py:\d+: layer .three. .*has 5 columns"
-    ):
+    with pytest.raises(ShapeError, match=r"test_custom_operators.py:\d+: layer .three. .*has 5 columns"):
         three(sym.Variable("data"), name="three").graph(data=(4, 5))
 
     @operator("WrongGradient", shapes=lambda x: x, gradient=lambda inputs, outputs, above: above[:1])

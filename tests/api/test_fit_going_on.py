@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 
 from netweave.api.models import Module  # noqa: E402 - after the check for torch
 from netweave.errors import UsageError  # noqa: E402
+from netweave.formats.mxnet.symbol import registry  # noqa: E402
 from netweave.graph import operators  # noqa: E402
 from netweave.keras import EarlyStopping  # noqa: E402
-from netweave.symbol import registry  # noqa: E402
 from netweave.training.checkpoint_file import encode, kept, read_checkpoint  # noqa: E402
 from tests.api import fit_killed  # noqa: E402
 from tests.api.fit_killed import last  # noqa: E402

@@ -13,8 +13,8 @@ from tests.formats.written_nets import NORM, drawn
 @pytest.fixture(autouse=True)
 def short_trials(monkeypatch):
     """Which backend is chosen does not matter here, or is told apart by far."""
-    monkeypatch.setattr("netweave.backends.selection.BLOCK_S", 0.002)
-    monkeypatch.setattr("netweave.backends.selection.BUDGET_S", 0.05)
+    monkeypatch.setattr("netweave.runtime.backends.selection.BLOCK_S", 0.002)
+    monkeypatch.setattr("netweave.runtime.backends.selection.BUDGET_S", 0.05)
 
 
 def test_nodes_elements_and_products_are_those_of_the_formulas(tmp_path):

@@ -15,12 +15,12 @@ from netweave import symbol as sym
 from netweave.api.models import BatchEnd, EpochEnd, Module
 from netweave.api.nets import load, run, to_inference
 from netweave.api.weights import save_weights
-from netweave.data.sources.arrays import Arrays
-from netweave.engine import SerialEngine
 from netweave.errors import RunError, UsageError
+from netweave.formats.mxnet.symbol.training import FitConfig, TrainingGraph, mxnet_solver
 from netweave.job import Checkpoints
-from netweave.symbol.training import FitConfig, TrainingGraph, mxnet_solver
+from netweave.runtime.engine import SerialEngine
 from netweave.training import latest
+from netweave.training.data.sources.arrays import Arrays
 from netweave.training.trainer import Trainer
 from tests.api.fits import BATCH, EPOCHS, FITS, first_values, records
 

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 
 import netweave
 from netweave import api
-from netweave.backends import BACKENDS
 from netweave.errors import NetweaveError, RunError, UsageError
 from netweave.graph import GraphBuilder, Parameter
-from tests.backends.installed import is_installed
-from tests.passes.nets import branching_net
-from tests.passes.random_nets import nets
+from netweave.runtime.backends import BACKENDS
+from tests.graph.passes.nets import branching_net
+from tests.graph.passes.random_nets import nets
+from tests.runtime.backends.installed import is_installed
 
 INSTALLED = [name for name in BACKENDS if is_installed(name)]
 X = np.random.default_rng(0).standard_normal((6, 3, 8, 8)).astype(np.float32)
@@ -24,8 +24,8 @@ X = np.random.default_rng(0).standard_normal((6, 3, 8, 8)).astype(np.float32)
 @pytest.fixture(autouse=True)
 def short_trials(monkeypatch):
     """Which backend is chosen does not matter here, or is told apart by far."""
-    monkeypatch.setattr("netweave.backends.selection.BLOCK_S", 0.002)
-    monkeypatch.setattr("netweave.backends.selection.BUDGET_S", 0.05)
+    monkeypatch.setattr("netweave.runtime.backends.selection.BLOCK_S", 0.002)
+    monkeypatch.setattr("netweave.runtime.backends.selection.BUDGET_S", 0.05)
 
 
 def product(rows, columns, *, name="product", values=None):

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pycocotools")
 
-from tests.boxes.files import coco_labels, write_json
+from tests.training.boxes.files import coco_labels, write_json
 
 BOX = {"image_id": 11, "category_id": 5, "bbox": [0, 0, 100, 100]}
 

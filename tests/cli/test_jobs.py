@@ -15,7 +15,7 @@ import pytest
 
 from netweave.api import jobs
 from netweave.errors import UsageError
-from tests.parallel import command
+from tests.training.parallel import command
 from tests.training.singa_jobs import CLASSIFIER, job_text
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from netweave.data.named import Named, open_named
-from tests.data.make import pictures
+from netweave.training.data.named import Named, open_named
+from tests.training.data.make import pictures
 
 cv2 = pytest.importorskip("cv2")
 pytest.importorskip("lmdb")

@@ -12,12 +12,12 @@ import pytest
 
 from examples.padding import demo, make_weights
 from netweave import api
-from netweave.backends import BACKENDS
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Parameter
 from netweave.installation import install_command
-from tests.backends.installed import is_installed
+from netweave.runtime.backends import BACKENDS
 from tests.oracles import golden, recipe
+from tests.runtime.backends.installed import is_installed
 
 RECORDS = json.loads((Path(__file__).parent.parent / "golden" / "examples.json").read_text())
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from netweave import api
-from netweave.data.item import Item
-from netweave.data.writers import make_writer
 from netweave.errors import UsageError
 from netweave.files import Source
 from netweave.formats.caffe.reader import read
 from netweave.installation import install_command
+from netweave.training.data.item import Item
+from netweave.training.data.writers import make_writer
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 

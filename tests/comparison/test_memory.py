@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import netweave
-from netweave.backends import prepare
 from netweave.comparison import assessment, compare, input_choice
 from netweave.comparison.execution import memory_budget, probes, tapped_values
 from netweave.comparison.execution.memory_budget import MemoryBudget
@@ -22,6 +21,7 @@ from netweave.comparison.execution.value_store import ValueStore
 from netweave.comparison.signals import Signals, comparable
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Layer, Parameter
+from netweave.runtime.backends import prepare
 from tests.comparison.nets import Form, build, without
 
 SIZES = {"data": (3, 3, 11, 11)}

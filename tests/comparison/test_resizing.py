@@ -15,7 +15,7 @@ from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.side import Side
 from netweave.comparison.signals import comparable
 from netweave.graph import GraphBuilder, known_shape
-from tests.passes.random_nets import nets
+from tests.graph.passes.random_nets import nets
 
 
 def pooled(*, rule: bool):

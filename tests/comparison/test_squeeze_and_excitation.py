@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from netweave.comparison import compare  # noqa: E402
+from netweave.comparison.fixes.python_source import edit_python  # noqa: E402
 from netweave.comparison.result.comparison import Edit  # noqa: E402
-from netweave.fixes.python_source import edit_python  # noqa: E402
 from tests.comparison.torch_pairs import drawn, effective, load  # noqa: E402
 
 

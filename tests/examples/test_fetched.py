@@ -12,9 +12,9 @@ pytest.importorskip("sklearn")
 pytest.importorskip("torch")
 
 from netweave import symbol as sym
-from netweave.backends.torch import TorchNet
+from netweave.formats.mxnet.symbol import registry
 from netweave.graph import operators
-from netweave.symbol import registry
+from netweave.runtime.backends.torch import TorchNet
 from tests.examples import story
 
 

@@ -18,9 +18,9 @@ from examples.style.features import FeatureNet, patches, small_net, vgg19  # noq
 from examples.style.transfer import gram, recolored, transfer  # noqa: E402
 from netweave import run, save_weights  # noqa: E402
 from netweave import symbol as sym  # noqa: E402
-from netweave.backends.torch import TorchNet  # noqa: E402
 from netweave.errors import ReadError  # noqa: E402
-from netweave.symbol import zoo  # noqa: E402
+from netweave.formats.mxnet.symbol import zoo  # noqa: E402
+from netweave.runtime.backends.torch import TorchNet  # noqa: E402
 from tests.examples import story  # noqa: E402
 
 SHAPE = (1, 3, 24, 32)

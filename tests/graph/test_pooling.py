@@ -18,7 +18,7 @@ from netweave.graph.ops.pooling import (
     max_pool,
     num_windows,
 )
-from netweave.passes import specialise
+from netweave.graph.passes import specialise
 
 SWEEP = [
     (size, kernel, stride, pad)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from netweave.backends import prepare
 from netweave.errors import ShapeError, UsageError
 from netweave.graph import GraphBuilder, Layer, Origin, infer_shapes, known_shape, shapes
 from netweave.graph.ops.pooling import num_windows, pooling
+from netweave.runtime.backends import prepare
 from tests.graph.test_pooling import caffe_windows, full_windows
 
 GEOMETRIES = [

@@ -14,15 +14,15 @@ import cv2
 import h5py
 import numpy as np
 
-from netweave.data import open_source
 from netweave.job import DataSource
-from tests.data.make import data_base, datum, kvfile, pictures, singa_record
-from tests.data.make import field as wire_field
+from netweave.training.data import open_source
+from tests.training.data.make import data_base, datum, kvfile, pictures, singa_record
+from tests.training.data.make import field as wire_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from netweave.data.source import Record
+    from netweave.training.data.source import Record
 
 IMAGES = pictures(4, height=5, width=6)
 

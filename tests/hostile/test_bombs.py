@@ -17,10 +17,10 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.data.test_image_size import png
 from tests.hostile.limited_child import run_limited
 from tests.hostile.stores import npy
 from tests.hostile.test_mutations import LIMIT_S
+from tests.training.data.test_image_size import png
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ PIECE = 1 << 20
 GIGABYTE = 1 << 30
 
 READ = """
-from netweave.data import open_source
+from netweave.training.data import open_source
 from netweave.job import DataSource
 
 def of_source(kind, settings):

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netweave.data import SOURCES
-from netweave.data.transforms.arithmetic import read_means
 from netweave.errors import NetweaveError
-from tests.data.make import field, kvfile, singa_record
+from netweave.training.data import SOURCES
+from netweave.training.data.transforms.arithmetic import read_means
 from tests.hostile.mutations import damaged_bytes, damaged_text
 from tests.hostile.stores import stores
 from tests.hostile.test_mutations import limited
+from tests.training.data.make import field, kvfile, singa_record
 
 UNTRIED = {"arrays", "filled", "iterable", "hbase"}
 """Kinds that parse no bytes, and HBase, whose bytes come from a server: ``test_damaged_answers``."""

@@ -12,18 +12,17 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.data import open_source
-from netweave.data.source import EndOfDataError, Source
-from netweave.data.sources import recordio
-from netweave.data.transforms.arithmetic import read_means
 from netweave.errors import ReadError, UnsupportedError, WeightError
 from netweave.files.hdf5 import Group
 from netweave.formats.keras.weights import LayerArrays
-from netweave.job import DataSource
-from netweave.job.data import root_of_names
+from netweave.job import DataSource, root_of_names
 from netweave.runtime.images.declared_size import num_pixels
-from tests.data.make import field, kvfile, singa_record
+from netweave.training.data import open_source
+from netweave.training.data.source import EndOfDataError, Source
+from netweave.training.data.sources import recordio
+from netweave.training.data.transforms.arithmetic import read_means
 from tests.hostile.stores import stores
+from tests.training.data.make import field, kvfile, singa_record
 
 
 @pytest.mark.parametrize(

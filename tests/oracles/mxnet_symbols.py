@@ -1,4 +1,4 @@
-"""Build the nets of tests/symbol/programs.py by MXNet, and write what it says about them.
+"""Build the nets of tests/formats/mxnet/symbol/programs.py by MXNet, and write what it says about them.
 
     cd REPOSITORY; ORACLES/bin/python -m tests.oracles.mxnet_symbols
 
@@ -18,7 +18,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from tests.symbol.programs import PROGRAMS
+from tests.formats.mxnet.symbol.programs import PROGRAMS
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "mxnet_symbols.json"
 

@@ -15,8 +15,8 @@ from types import ModuleType
 
 import numpy as np
 
-from tests.boxes.drawn import CASES, drawn
 from tests.oracles import golden
+from tests.training.boxes.drawn import CASES, drawn
 
 # GluonCV as a whole wants packages that none of its metrics needs, so its packages are entered by hand
 FOLDER = Path(find_spec("gluoncv").submodule_search_locations[0])

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from netweave.backends.torch import TorchNet
+from netweave.runtime.backends.torch import TorchNet
 from tests.formats.mxnet.cases import CASES
 from tests.formats.mxnet.test_operators import read_case
 from tests.oracles import recipe

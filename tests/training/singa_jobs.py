@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import netweave
-from netweave.engine import ThreadedEngine
+from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Ended, Updated
 from netweave.training.trainer import Trainer
 from tests.formats.singa.nets import conf, layer

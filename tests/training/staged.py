@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.engine import ThreadedEngine
 from netweave.formats.caffe.solver import read_solver
+from netweave.runtime.engine import ThreadedEngine
 from netweave.training.trainer import Trainer
 
 if TYPE_CHECKING:

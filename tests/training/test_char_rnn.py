@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import netweave  # noqa: E402 - after the check for torch
-from netweave.engine import ThreadedEngine  # noqa: E402
 from netweave.errors import ReadError  # noqa: E402
+from netweave.runtime.engine import ThreadedEngine  # noqa: E402
 from netweave.training import Shown, Updated  # noqa: E402
 from netweave.training.trainer import Trainer  # noqa: E402
 from tests.training.singa_jobs import arrays_of, job_text  # noqa: E402

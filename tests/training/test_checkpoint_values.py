@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("torch")
 
 from benchmarks.hostile.mutations.json_values import edit_value
-from netweave.engine import SerialEngine
 from netweave.errors import NetweaveError, ReadError, UsageError
 from netweave.formats.caffe.solver import read_solver
+from netweave.runtime.engine import SerialEngine
 from netweave.training.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
 from netweave.training.trainer import Trainer
 from tests.hostile.test_mutations import limited

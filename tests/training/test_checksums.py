@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from netweave.engine import SerialEngine
 from netweave.errors import ReadError
 from netweave.formats.caffe.solver import read_solver
+from netweave.runtime.engine import SerialEngine
 from netweave.training.trainer import Trainer
 from tests.training import small
 

@@ -12,12 +12,12 @@ pytest.importorskip("lmdb")
 import fsspec
 
 from netweave import api
-from netweave.data import byte_file
-from netweave.data.pack import pack
-from netweave.data.sources.arrays import Arrays
 from netweave.errors import ReadError
 from netweave.training import Saved, Updated
-from tests.data.make import pictures
+from netweave.training.data import byte_file
+from netweave.training.data.pack import pack
+from netweave.training.data.sources.arrays import Arrays
+from tests.training.data.make import pictures
 
 NET = """layer { name: "data" type: "Data" top: "data" top: "label"
   transform_param { scale: 0.01 mirror: true }

@@ -13,8 +13,8 @@ pytest.importorskip("torch")
 import torch
 
 from netweave import api
-from netweave.engine import SerialEngine
 from netweave.formats.caffe.solver import read_solver
+from netweave.runtime.engine import SerialEngine
 from netweave.training import Checkpoint, Shown, Updated, latest, write_checkpoint
 from netweave.training.trainer import Trainer
 from tests.training import killed, small

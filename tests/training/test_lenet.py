@@ -14,8 +14,8 @@ pytest.importorskip("sklearn")
 
 import torch
 
-from netweave.engine import ThreadedEngine
 from netweave.formats.caffe.solver import read_solver
+from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Evaluated, Updated
 from netweave.training.trainer import Trainer
 from tests.oracles import lenet as recipe

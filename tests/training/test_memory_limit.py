@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from netweave.engine import SerialEngine
 from netweave.errors import UsageError
 from netweave.formats.caffe.solver import read_solver
-from netweave.memory_plan import parse_bytes
+from netweave.runtime.engine import SerialEngine
+from netweave.runtime.memory_plan import parse_bytes
 from netweave.training import NormsSeen, ValuesSeen, Watched
 from netweave.training.monitor import ValueWatch
 from netweave.training.norms import NormWatch

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave import api
-from netweave.engine import SerialEngine
+from netweave.runtime.engine import SerialEngine
 from netweave.training import Note
 from netweave.training.trainer import Trainer
 from tests.training.singa_jobs import CLASSIFIER, TIED, job, records, run

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 
 import netweave
 from netweave.errors import UsageError
-from tests.parallel import nets
+from tests.training.parallel import nets
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.engine import Trace  # noqa: E402 - after the check for torch
 from netweave.errors import RunError  # noqa: E402
 from netweave.graph.parameters import source_keys  # noqa: E402
+from netweave.runtime.engine import Trace  # noqa: E402 - after the check for torch
 from netweave.training import Updated  # noqa: E402
 from tests.training import staged  # noqa: E402
 
@@ -86,7 +86,7 @@ class noted_masks:  # noqa: N801 - reads as a function
     """Note what is drawn, by stream, in the order of samples."""
 
     def __enter__(self):
-        from netweave.backends.torch.draws import Draws
+        from netweave.runtime.backends.torch.draws import Draws
 
         drawn = defaultdict(list)
         self._plain = plain = Draws.uniform
@@ -100,7 +100,7 @@ class noted_masks:  # noqa: N801 - reads as a function
         return drawn
 
     def __exit__(self, *error):
-        from netweave.backends.torch.draws import Draws
+        from netweave.runtime.backends.torch.draws import Draws
 
         Draws.uniform = self._plain
 
@@ -177,7 +177,7 @@ def test_a_step_is_told_before_its_update_and_access_waits_for_it(tmp_path):
                 {key: tensor.detach().clone() for key, tensor in trainer.nets["train"].params.items()}
             )
 
-    from netweave.engine import ThreadedEngine
+    from netweave.runtime.engine import ThreadedEngine
     from netweave.training.trainer import Trainer
 
     with ThreadedEngine() as engine:
@@ -195,7 +195,7 @@ def test_a_loss_that_is_not_finite_leaves_the_parameters(tmp_path, num_stages):
     _, before = staged.train(staged.job_of(tmp_path, staged.DROPPED, steps=2))
     data = staged.records()
     data["data"][17] = np.inf  # of the third batch
-    from netweave.engine import ThreadedEngine
+    from netweave.runtime.engine import ThreadedEngine
     from netweave.training.trainer import Trainer
 
     with ThreadedEngine() as engine:

@@ -11,15 +11,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from netweave.api.testing import load_phases  # noqa: E402
-from netweave.engine import ThreadedEngine  # noqa: E402
 from netweave.errors import ReadError, UnsupportedError, UsageError  # noqa: E402 - after the check for torch
 from netweave.files import Source  # noqa: E402
 from netweave.formats.singa.reader import read  # noqa: E402
 from netweave.graph import complete_arrays  # noqa: E402
+from netweave.runtime.engine import ThreadedEngine  # noqa: E402
 from netweave.training import NormsSeen, Saved, Shown  # noqa: E402
 from netweave.training.trainer import Trainer  # noqa: E402
-from tests.data.make import field, kvfile, singa_record  # noqa: E402
 from tests.formats.singa.nets import layer  # noqa: E402
+from tests.training.data.make import field, kvfile, singa_record  # noqa: E402
 from tests.training.singa_jobs import (  # noqa: E402
     BATCH,
     CLASSIFIER,

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from netweave.engine import SerialEngine
 from netweave.formats.caffe.solver import read_solver
+from netweave.runtime.engine import SerialEngine
 from netweave.training import Evaluated, Shown
 from netweave.training.trainer import Trainer
 from tests.formats.caffe.solvers import TABLE, lay_out, sizes

@@ -12,9 +12,9 @@ pytest.importorskip("torch")
 
 import torch
 
-from netweave.engine import SerialEngine, ThreadedEngine
 from netweave.errors import NetweaveError, RunError, UsageError, WriteError
 from netweave.formats.caffe.solver import read_solver
+from netweave.runtime.engine import SerialEngine, ThreadedEngine
 from netweave.training import Ended, Evaluated, Saved, Shown, Updated, latest, read_checkpoint
 from netweave.training.checkpoint_file import kept
 from netweave.training.trainer import Trainer

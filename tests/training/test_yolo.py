@@ -16,9 +16,9 @@ pytest.importorskip("pycocotools")
 import netweave
 from examples.yolo import make_data
 from netweave import api
-from netweave.backends.torch.draws import Draws
-from netweave.engine import SerialEngine
 from netweave.errors import ReadError, UnsupportedError, UsageError, WeightError
+from netweave.runtime.backends.torch.draws import Draws
+from netweave.runtime.engine import SerialEngine
 from netweave.training import Evaluated, Shown, Updated, latest
 from netweave.training.trainer import Trainer
 from tests.training import yolo_nets

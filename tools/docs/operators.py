@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx
 
-from netweave.backends.torch import Lowering, all_lowerings
 from netweave.formats.onnx.functions import why_without
 from netweave.graph import OPSET, all_operators
+from netweave.runtime.backends.torch import Lowering, all_lowerings
 
 INTRODUCTION = f"""\
 # Operators
@@ -17,7 +17,8 @@ the domain `netweave` they take the registry's own forward.
 
 A graph is written in ONNX's opset {OPSET}. "From" is the version of the operator from which on a lowering
 holds; the newest one that is not above the graph's is taken. To add a lowering see the head of
-`src/netweave/backends/torch/table.py`, to add an operator that of `src/netweave/graph/operators.py`."""
+`src/netweave/runtime/backends/torch/table.py`, to add an operator that of
+`src/netweave/graph/operators.py`."""
 
 NETWEAVE = """\
 ## The domain netweave

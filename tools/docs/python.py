@@ -7,9 +7,9 @@ from typing import Any
 
 import netweave
 from netweave import api, errors
-from netweave.backends.selection import BackendTrial
 from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
 from netweave.graph import Graph, Layer, LayerTable, Parameter
+from netweave.runtime.backends.selection import BackendTrial
 from tools.docs.docstrings import markdown, signature
 
 FUNCTIONS = (netweave.load, netweave.compare, netweave.run, netweave.prepare, netweave.save)

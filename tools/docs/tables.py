@@ -105,7 +105,7 @@ def _caffe() -> dict[str, str]:
 
 
 def _mxnet() -> dict[str, str]:
-    from netweave.symbol.operators import READERS
+    from netweave.formats.mxnet.symbol.operators import READERS
 
     return _read(READERS)
 

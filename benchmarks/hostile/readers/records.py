@@ -16,9 +16,9 @@ from benchmarks.hostile.mutations import (
     mutate_zip,
 )
 from benchmarks.hostile.readers.reader import Reader, Seed
-from netweave.data.transforms.arithmetic import read_means
-from tests.data.make import field, kvfile, singa_record
+from netweave.training.data.transforms.arithmetic import read_means
 from tests.hostile.stores import Store, stores
+from tests.training.data.make import field, kvfile, singa_record
 
 if TYPE_CHECKING:
     import random

@@ -3,7 +3,6 @@
 import warnings
 from typing import Any
 
-from netweave import symbol
 from netweave.api import kvstore
 from netweave.api.anchors import AnchorResult, find_anchors
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
@@ -39,14 +38,15 @@ from netweave.comparison import (
     open_comparison,
     save_comparison,
 )
+from netweave.comparison.fixes import Mended
 from netweave.files.protections import protections
-from netweave.fixes import Mended
 from netweave.formats import CODE_NOT_ALLOWED, format_text
+from netweave.formats.mxnet import symbol
 from netweave.graph import Graph
 from netweave.graph.wording import bytes_text
 from netweave.job import Job
-from netweave.parallel.devices import Context, cpu, device, gpu
 from netweave.runtime.images.preprocessing import Preprocessing
+from netweave.training.parallel.devices import Context, cpu, device, gpu
 
 __all__ = [
     "CODE_NOT_ALLOWED",

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.api.arguments import data_paths
-from netweave.boxes.anchors import cluster
-from netweave.data.sources.boxes import LabelledImages
 from netweave.errors import UsageError
 from netweave.formats.darknet.data_file import with_lists
 from netweave.formats.darknet.job import anchor_unit, class_names
+from netweave.training.boxes.anchors import cluster
+from netweave.training.data.sources.boxes import LabelledImages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

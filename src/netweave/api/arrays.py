@@ -13,8 +13,8 @@ from netweave.errors import ReadError, UsageError
 from netweave.files import Source, read_bytes
 from netweave.files.atomic import replacing_file
 from netweave.files.npy import MAGIC, parse_npy, read_npz
+from netweave.graph.passes.fitting import likely_size, open_shapes
 from netweave.installation import install_command
-from netweave.passes.fitting import likely_size, open_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.api.arguments import check_file, check_graph
-from netweave.boxes import find_boxes as find_in_outputs
-from netweave.boxes import read_detections, read_labels, score
 from netweave.errors import UsageError
+from netweave.training.boxes import find_boxes as find_in_outputs
+from netweave.training.boxes import read_detections, read_labels, score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from netweave.boxes import BoxScores, Detections
     from netweave.graph import Graph
+    from netweave.training.boxes import BoxScores, Detections
 
 
 def find_boxes(

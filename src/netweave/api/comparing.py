@@ -24,7 +24,7 @@ from netweave.api.reading import load_all
 from netweave.comparison import LOCAL_TOLERANCE, OUTPUT_TOLERANCE, READING, Matrix
 from netweave.errors import UsageError
 from netweave.graph import Graph
-from netweave.memory_plan import parse_bytes
+from netweave.runtime.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

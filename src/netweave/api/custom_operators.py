@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol.registry import READERS, OperatorReader
+from netweave.formats.mxnet.symbol.symbol import Symbol, operator_function
 from netweave.graph import DOMAIN, Effect, Operator, find_operator, is_registered, register_operator
-from netweave.symbol.registry import READERS, OperatorReader
-from netweave.symbol.symbol import Symbol, operator_function
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from netweave.formats.mxnet.symbol.context import MXNetOperator
+    from netweave.formats.mxnet.symbol.settings import Settings
     from netweave.graph.operators import Attributes, Dim
-    from netweave.symbol.context import MXNetOperator
-    from netweave.symbol.settings import Settings
 
 Shapes = Callable[..., Any]
 """``(shape of each input, attributes as keywords) -> shape of the output``, or a list of shapes."""

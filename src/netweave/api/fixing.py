@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from netweave import fixes
 from netweave.api.comparing import compare
+from netweave.comparison import fixes
 from netweave.errors import NetweaveError, UsageError
 from netweave.files.atomic import write_file
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from netweave.api.nets import ReadOptions
     from netweave.comparison import Comparison, Finding
-    from netweave.fixes import Mended
+    from netweave.comparison.fixes import Mended
 
 
 @dataclass(frozen=True, slots=True)

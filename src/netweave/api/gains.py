@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from netweave.api.arrays import draw_inputs
 from netweave.api.nets import run_settings
 from netweave.api.prepared import prepare
-from netweave.backends import AUTO, Purpose
-from netweave.backends import prepare as prepare_on
 from netweave.graph import total_cost
-from netweave.passes import to_inference
+from netweave.graph.passes import to_inference
+from netweave.runtime.backends import AUTO, Purpose
+from netweave.runtime.backends import prepare as prepare_on
 
 if TYPE_CHECKING:
     from netweave.graph import Graph

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import UsageError
 from netweave.files import read_bytes
 from netweave.graph import known_shape
-from netweave.passes.fitting import likely_size
+from netweave.graph.passes.fitting import likely_size
 from netweave.runtime.images.decode import decode
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.api.nets import load, to_inference
 from netweave.errors import SourceError
+from netweave.graph.passes.open_sizes import LETTERS, with_open_sizes
 from netweave.graph.wording import dims_text
-from netweave.passes.open_sizes import LETTERS, with_open_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.parallel.environment import rank_environment
+from netweave.training.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

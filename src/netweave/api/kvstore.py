@@ -8,7 +8,7 @@ from netweave.api.running import need_torch
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from netweave.parallel.kvstore import KVStore
+    from netweave.training.parallel.kvstore import KVStore
 
 
 def create(kind: str = "local") -> KVStore:
@@ -23,11 +23,11 @@ def create(kind: str = "local") -> KVStore:
             ``torchrun``.
     """
     need_torch()
-    from netweave.parallel.kvstore import KVStore
+    from netweave.training.parallel.kvstore import KVStore
 
     if kind != "dist_sync":
         return KVStore(kind)
-    from netweave.parallel.world import join
+    from netweave.training.parallel.world import join
 
     world = join()
     if world is None:

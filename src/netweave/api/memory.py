@@ -14,12 +14,12 @@ from netweave.files.atomic import replacing_file
 from netweave.graph import Graph
 from netweave.graph.wording import bytes_text
 from netweave.installation import install_command
-from netweave.memory_plan import parse_bytes, prepare, report, tile_to_fit
+from netweave.runtime.memory_plan import parse_bytes, prepare, report, tile_to_fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from netweave.memory_plan import MeasuredMemory, MemoryPlan, MemoryReport
+    from netweave.runtime.memory_plan import MeasuredMemory, MemoryPlan, MemoryReport
 
 BANDS = {"value": "#4477aa", "gradient": "#ee6677", "kept": "#ccbb44", "workspace": "#bbbbbb"}
 """Colours of what memory is for, colour-blind safe (Tol, "bright")."""
@@ -76,7 +76,7 @@ def measure_memory(
         RunError: A layer cannot be computed.
     """
     need_torch()
-    from netweave.backends.torch.allocations import measure_step
+    from netweave.runtime.backends.torch.allocations import measure_step
 
     graph = _graph(net, training)
     batch = _batch_of(graph, batch)

@@ -17,7 +17,6 @@ from netweave.api.arguments import (
     check_shapes,
     check_text,
 )
-from netweave.backends import Purpose, RunSettings, prepare
 from netweave.comparison import compare as compare_graphs
 from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.errors import SourceError, UnsupportedError, UsageError
@@ -26,9 +25,10 @@ from netweave.files.net_names import NetName, check_root, find_module, parse_net
 from netweave.files.settings_file import read_settings
 from netweave.formats import find_written, read
 from netweave.graph import Graph, as_loaded, with_arrays
-from netweave.memory_plan import parse_bytes, tile_to_fit
-from netweave.passes import absorb, chain, fold, prune, remove_concats, specialise, sum_of_parts
-from netweave.passes import to_inference as without_training
+from netweave.graph.passes import absorb, chain, fold, prune, remove_concats, specialise, sum_of_parts
+from netweave.graph.passes import to_inference as without_training
+from netweave.runtime.backends import Purpose, RunSettings, prepare
+from netweave.runtime.memory_plan import parse_bytes, tile_to_fit
 from netweave.training.checkpoint_file import SUFFIX, parameters_in
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.api.arguments import check_file
-from netweave.data import Source
-from netweave.data.named import Named, open_named
-from netweave.data.pack import pack as pack_source
-from netweave.data.sources.arrays import Arrays
-from netweave.data.transforms.geometry import Resize
 from netweave.errors import UsageError
-from netweave.memory_plan import parse_bytes
+from netweave.runtime.memory_plan import parse_bytes
+from netweave.training.data import Source
+from netweave.training.data.named import Named, open_named
+from netweave.training.data.pack import pack as pack_source
+from netweave.training.data.sources.arrays import Arrays
+from netweave.training.data.transforms.geometry import Resize
 
 if TYPE_CHECKING:
     import numpy as np

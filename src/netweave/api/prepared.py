@@ -10,20 +10,20 @@ import numpy as np
 from netweave.api.arguments import check_arrays
 from netweave.api.arrays import draw_inputs
 from netweave.api.nets import load_for_inputs, run_settings, to_inference
-from netweave.backends import AUTO, BACKENDS, Purpose
-from netweave.backends import prepare as prepare_on
-from netweave.backends.inputs import check_inputs
-from netweave.backends.selection import select
-from netweave.engine.cores import num_cores
 from netweave.errors import UsageError
 from netweave.graph import Graph
+from netweave.runtime.backends import AUTO, BACKENDS, Purpose
+from netweave.runtime.backends import prepare as prepare_on
+from netweave.runtime.backends.inputs import check_inputs
+from netweave.runtime.backends.selection import select
+from netweave.runtime.engine.cores import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from netweave.backends import Runner, RunSettings
-    from netweave.backends.selection import BackendTrial
+    from netweave.runtime.backends import Runner, RunSettings
+    from netweave.runtime.backends.selection import BackendTrial
 
 
 class PreparedNet:

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from netweave.errors import NetweaveError, PeerError, ReadError, UsageError
-from netweave.parallel.early_failure import announce_early_failure
-from netweave.parallel.environment import rank_environment
 from netweave.training import Note, latest
 from netweave.training.checkpoint_file import SUFFIX, last_generation, read_origin
+from netweave.training.parallel.early_failure import announce_early_failure
+from netweave.training.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from netweave.job import Job
-    from netweave.parallel.world import World
     from netweave.training.checkpoint_file import Origin
     from netweave.training.events import Watch
     from netweave.training.options import RankSettings, TrainOptions
+    from netweave.training.parallel.world import World
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,7 +48,7 @@ def joined(device: str | None, timeout_s: float | None) -> Iterator[World | None
     if rank_environment() is None:
         yield None
         return
-    from netweave.parallel.world import TIMEOUT_S, join
+    from netweave.training.parallel.world import TIMEOUT_S, join
 
     world = join(device=device, timeout_s=timeout_s or TIMEOUT_S)
     assert world is not None
@@ -61,7 +61,7 @@ def traced(world: World | None, trace: str | Path | None) -> Iterator[None]:
     """Join the timelines of all ranks after a run that went well; each is written when its engine closes."""
     yield
     if world is not None and world.size > 1 and trace:
-        from netweave.parallel.timeline import join_traces
+        from netweave.training.parallel.timeline import join_traces
 
         join_traces(world, Path(trace))
 
@@ -111,8 +111,8 @@ def shared(
     Raises:
         UsageError: There is no such meaning of the batch.
     """
-    from netweave.parallel.batch import batch_meaning, describe_batch, with_batch
-    from netweave.parallel.link_speed import slice_elements_for
+    from netweave.training.parallel.batch import batch_meaning, describe_batch, with_batch
+    from netweave.training.parallel.link_speed import slice_elements_for
 
     meaning = batch_meaning(job, settings.batch)
     job = with_batch(job, meaning, world.size)
@@ -142,10 +142,10 @@ def launch(
         UsageError: A device is not there.
         RunError: Ranks failed for good; the message names rank and cause.
     """
-    from netweave.parallel.launcher import Launcher
+    from netweave.training.parallel.launcher import Launcher
 
     if any(device != "cpu" for device in devices):
-        from netweave.backends.torch.device import find_device
+        from netweave.runtime.backends.torch.device import find_device
 
         for device in devices:
             find_device(device)

@@ -11,12 +11,12 @@ from netweave.api.training import load_job
 from netweave.errors import UsageError
 from netweave.graph import Graph
 from netweave.job import Job, Phase, Policy, Schedule, Solver
-from netweave.parallel.devices import as_contexts
+from netweave.training.parallel.devices import as_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.parallel.devices import Context
+    from netweave.training.parallel.devices import Context
     from netweave.training.replicated import ReplicatedNet
 
 
@@ -62,8 +62,8 @@ def replicate(
         UsageError: There is no such device, loss or optimizer, or torch is not installed.
     """
     need_torch()
-    from netweave.backends.torch.device import find_device
-    from netweave.symbol.training import mxnet_solver
+    from netweave.formats.mxnet.symbol.training import mxnet_solver
+    from netweave.runtime.backends.torch.device import find_device
     from netweave.training.begin import choose_seed
     from netweave.training.nets import make_nets
     from netweave.training.ranks import STAGES

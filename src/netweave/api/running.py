@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.ranks import joined, shared, start_of, traced
-from netweave.engine import ThreadedEngine, Trace
 from netweave.errors import UsageError
 from netweave.installation import install_command
-from netweave.memory_plan import parse_bytes
+from netweave.runtime.engine import ThreadedEngine, Trace
+from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.monitor import Monitor, ValueWatch, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from netweave.backends.torch import TorchNet
-    from netweave.engine import Engine
     from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Engine
     from netweave.training.events import Watch
     from netweave.training.monitor import Look
     from netweave.training.options import RankSettings, TrainOptions
@@ -95,7 +95,7 @@ def _show_to(
 ) -> None:
     """Begin files; the Job is good by now, so that what is overwritten is not lost for nothing."""
     if options.trace:
-        from netweave.parallel.timeline import trace_path
+        from netweave.training.parallel.timeline import trace_path
 
         engine.trace_to(Trace(trace_path(Path(options.trace), rank)))
     is_first = rank == 0

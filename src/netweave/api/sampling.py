@@ -10,10 +10,10 @@ import numpy as np
 
 from netweave.api.arguments import check_file
 from netweave.api.prepared import prepare
-from netweave.data.sources.characters import read_vocabulary
 from netweave.errors import RunError, UsageError
 from netweave.formats import find_job_format
 from netweave.formats.singa.stepping import RecurrentJob
+from netweave.training.data.sources.characters import read_vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

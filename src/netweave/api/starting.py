@@ -23,15 +23,15 @@ import numpy as np
 from netweave.api.ranks import launch
 from netweave.api.running import train_here
 from netweave.errors import NetweaveError, PeerError, RunError, UsageError
-from netweave.parallel.environment import GROUP_LOST, leave_at_once, leave_error, rank_environment
 from netweave.training.events import Note, SentOutputs, Updated, ValuesSeen
+from netweave.training.parallel.environment import GROUP_LOST, leave_at_once, leave_error, rank_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
 
-    from netweave.backends.torch import TorchNet
     from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
     from netweave.training.events import Event, Watch
     from netweave.training.options import RankSettings, TrainOptions
 
@@ -195,7 +195,7 @@ def _as_file(path: Path, array: Any) -> Any:
 
 def _net_of(job: Job, folder: Path) -> TorchNet:
     """Return the net that the ranks have trained, on the CPU."""
-    from netweave.backends.torch.device import find_device
+    from netweave.runtime.backends.torch.device import find_device
     from netweave.training.nets import make_nets
 
     phases = {"train": job.phases["train"]}

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.running import need_torch
-from netweave.data.probe import probe, probe_if_there
-from netweave.engine import ThreadedEngine
 from netweave.errors import UsageError
 from netweave.formats import find_job_format
 from netweave.formats.caffe.phases import Reading, data_root, read_phase
-from netweave.job import JobOptions
-from netweave.job.urls import checked_phases, checked_probe
+from netweave.job import JobOptions, checked_phases, checked_probe
+from netweave.runtime.engine import ThreadedEngine
+from netweave.training.data.probe import probe, probe_if_there
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

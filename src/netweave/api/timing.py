@@ -15,16 +15,16 @@ from netweave.api.nets import load, to_inference
 from netweave.api.prepared import prepare
 from netweave.api.running import need_torch
 from netweave.api.testing import load_phases
-from netweave.backends import AUTO
 from netweave.graph import Graph, layer_keys
+from netweave.runtime.backends import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from netweave.backends.selection import BackendTrial
-    from netweave.backends.torch.timing import Seconds
+    from netweave.runtime.backends.selection import BackendTrial
+    from netweave.runtime.backends.torch.timing import Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def time_layers(
         RunError: A layer cannot be run.
     """
     need_torch()
-    from netweave.backends.torch.timing import measure
+    from netweave.runtime.backends.torch.timing import measure
 
     graph = net if isinstance(net, Graph) else load_for_timing(net)
     labels = label_inputs(graph)

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.ranks import announcing_early_failure, device_of_rank
 from netweave.api.running import need_torch, train_here
-from netweave.data.probe import probe
 from netweave.errors import UsageError
 from netweave.formats import read_job
 from netweave.job import Job, JobOptions
-from netweave.parallel.devices import parse_devices
-from netweave.parallel.environment import rank_environment
+from netweave.training.data.probe import probe
+from netweave.training.parallel.devices import parse_devices
+from netweave.training.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from netweave.backends.torch import TorchNet
+    from netweave.runtime.backends.torch import TorchNet
     from netweave.training.events import Watch
     from netweave.training.monitor import Monitor
 
@@ -148,8 +148,8 @@ def train(
         RunError: The loss became NaN or infinite, or a checkpoint cannot be written.
     """
     need_torch()
-    from netweave.parallel.plan import ExchangeSettings
     from netweave.training.options import RankSettings, TrainOptions
+    from netweave.training.parallel.plan import ExchangeSettings
 
     options = TrainOptions(
         data=data,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from netweave.api.nets import to_inference
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import zoo
 from netweave.graph.costs import total_cost
-from netweave.symbol import zoo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.graph import Graph
-    from netweave.symbol import Symbol
 
 
 @dataclass(frozen=True, slots=True)

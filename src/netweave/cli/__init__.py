@@ -38,8 +38,8 @@ from netweave.cli.time import time
 from netweave.cli.train import train
 from netweave.cli.zoo import zoo
 from netweave.errors import NetweaveError, PeerError
-from netweave.parallel.early_failure import announce_early_failure
-from netweave.parallel.environment import GROUP_LOST, is_rank, leave_at_once, leave_error
+from netweave.training.parallel.early_failure import announce_early_failure
+from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at_once, leave_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

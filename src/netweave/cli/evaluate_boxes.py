@@ -10,7 +10,7 @@ import click
 from netweave.cli.options import Command, json_option
 
 if TYPE_CHECKING:
-    from netweave.boxes import BoxScores
+    from netweave.training.boxes import BoxScores
 
 _COLUMNS = {
     "boxes": "num_labels",

@@ -12,7 +12,7 @@ from netweave.graph.wording import amount_text, bytes_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from netweave.memory_plan import MeasuredMemory, MemoryReport
+    from netweave.runtime.memory_plan import MeasuredMemory, MemoryReport
 
 
 def show_memory(console: Console, found: MemoryReport, measured: MeasuredMemory | None) -> None:

@@ -17,8 +17,8 @@ from netweave.cli.console import LINE_BELOW_HEAD
 from netweave.cli.words import settings_text
 from netweave.formats import FORMATS
 from netweave.graph import BATCH, layer_summaries, node_summaries, total_cost, value_summary
+from netweave.graph.passes.fitting import likely_size, open_shapes
 from netweave.graph.wording import amount_text, bytes_text, dims_text
-from netweave.passes.fitting import likely_size, open_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

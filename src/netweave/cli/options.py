@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from netweave.backends import AUTO, BACKENDS, PRECISIONS
+from netweave.runtime.backends import AUTO, BACKENDS, PRECISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -92,7 +92,7 @@ def pack(
     """
     from netweave import api
     from netweave.cli.console import output_console, working
-    from netweave.data.location import part_names
+    from netweave.training.data.location import part_names
 
     with working(f"packing {source}"):
         count = api.pack(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from netweave.parallel.environment import rank_environment
-from netweave.parallel.plan import COMPRESSIONS, EXCHANGES
+from netweave.training.parallel.environment import rank_environment
+from netweave.training.parallel.plan import COMPRESSIONS, EXCHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,8 +11,8 @@ from netweave.cli.caffe import CaffeCommand, allow_url_option, files_of, in_stat
 from netweave.cli.options import parse_paths
 from netweave.cli.several import is_silent_rank, launch_again, several_options
 from netweave.errors import UsageError
-from netweave.parallel.devices import parse_devices
-from netweave.parallel.environment import rank_environment
+from netweave.training.parallel.devices import parse_devices
+from netweave.training.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
     from netweave.cli.options import InputShapes

@@ -1,4 +1,4 @@
-"""Comparing two Graphs: where they agree, where they do not, and why."""
+"""The comparing wing: where two Graphs agree, where they differ and why, and fixes for what differs."""
 
 from __future__ import annotations
 

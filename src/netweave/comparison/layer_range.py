@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from netweave.comparison.signals import Signals, is_constant
 from netweave.errors import UsageError
 from netweave.graph import layer_keys
-from netweave.passes.extract import extract
+from netweave.graph.passes.extract import extract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,8 +11,8 @@ from netweave.comparison.align.weights import match_weights
 from netweave.comparison.result.comparison import Status
 from netweave.comparison.signals import constants_of
 from netweave.graph.parameters import source_keys
+from netweave.graph.passes import to_inference
 from netweave.graph.stored import stored_values, values_of
-from netweave.passes import to_inference
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.backends import prepare
 from netweave.errors import NetweaveError
 from netweave.graph import parameter_key, with_arrays
+from netweave.graph.passes.extract import extract
 from netweave.graph.stored import stored_arrays
-from netweave.passes.extract import extract
+from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
     import onnx_ir as ir

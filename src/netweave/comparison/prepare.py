@@ -14,15 +14,15 @@ from netweave.comparison.joined_outputs import find_joined_outputs, part_outputs
 from netweave.comparison.missing_weights import find_weights, looks_untrained
 from netweave.comparison.side import Side
 from netweave.comparison.signals import Signals
-from netweave.passes.attention import attention_forms, fuse_heads
-from netweave.passes.cut_splits import cut_splits, num_splits
-from netweave.passes.rewrite import chain
-from netweave.passes.spread_activations import (
+from netweave.graph.passes.attention import attention_forms, fuse_heads
+from netweave.graph.passes.cut_splits import cut_splits, num_splits
+from netweave.graph.passes.rewrite import chain
+from netweave.graph.passes.spread_activations import (
     num_before_concats,
     num_behind_concats,
     spread_activations,
 )
-from netweave.passes.whole_windows import num_global_pools, pool_whole_images
+from netweave.graph.passes.whole_windows import num_global_pools, pool_whole_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from netweave.comparison.missing_weights import Weights
     from netweave.comparison.stage_log import StageLog
     from netweave.graph import Graph
-    from netweave.passes.rewrite import Pass
+    from netweave.graph.passes.rewrite import Pass
 
 
 class NotComparableError(Exception):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.backends import prepare
 from netweave.comparison.packed import BIASES, MAX_ELEMENTS, in_first_half, numbered
 from netweave.errors import NetweaveError
 from netweave.graph import attributes_of, with_arrays
+from netweave.graph.passes.extract import extract
 from netweave.graph.stored import stored_arrays
-from netweave.passes.extract import extract
+from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.graph import infer_shapes, known_shape
-from netweave.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
-from netweave.passes.rotary import join_rotations
-from netweave.passes.scaffolding import has_scaffolding, see_through
-from netweave.passes.spread import Branchings, find_branchings, spread_groups
-from netweave.passes.two_term_sums import two_term_sums
+from netweave.graph.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
+from netweave.graph.passes.rotary import join_rotations
+from netweave.graph.passes.scaffolding import has_scaffolding, see_through
+from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
+from netweave.graph.passes.two_term_sums import two_term_sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Readers and writers of each framework's files, and the table that says which of them handles a file.
+"""Readers and writers of each framework's files, the table of formats, and the lowering they share.
 
 To add a format: write a package here with ``match(source) -> bool`` (cheap, no side effects), a module
 ``reader`` in it with ``read(source) -> Graph`` and, if it writes nets, a module ``writer`` with ``write``,

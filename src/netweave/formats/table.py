@@ -13,7 +13,7 @@ from netweave.files.checksums import CHANGED, is_as_written
 from netweave.files.no_net import refusal
 from netweave.files.source import Source, is_file, is_folder, refuse_pointer
 from netweave.graph.collection import collector_at_rest
-from netweave.job.urls import checked_job, checked_probe
+from netweave.job import checked_job, checked_probe
 
 if TYPE_CHECKING:
     from types import ModuleType

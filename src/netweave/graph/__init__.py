@@ -1,4 +1,4 @@
-"""The type Graph: nodes, layers, stored arrays, operators that ONNX lacks, shapes and costs."""
+"""The type Graph: nodes, layers, stored arrays, operators that ONNX lacks, shapes, costs and passes."""
 
 from netweave.graph import ops
 from netweave.graph.attributes import attributes_of, default_attributes, make_attributes

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 REMEDIES = {
     "keras.applications": "load the net from its file: keras.models.load_model",
-    "keras.datasets": "load the arrays with NumPy, or use netweave.data",
-    "keras.preprocessing": "prepare the arrays with NumPy, or use netweave.data",
+    "keras.datasets": "load the arrays with NumPy, or use netweave.training.data",
+    "keras.preprocessing": "prepare the arrays with NumPy, or use netweave.training.data",
     "keras.mixed_precision": "leave it out: arrays are float32",
-    "keras.distribution": "train on several devices with netweave.parallel",
+    "keras.distribution": "train on several devices with netweave.training.parallel",
     "keras.random": "draw with NumPy, and pass the arrays",
     "keras.saving.load_model": "use keras.models.load_model",
     "keras.saving.register_keras_serializable": "leave it out: classes of your own cannot be in a file",

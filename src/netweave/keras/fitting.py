@@ -11,13 +11,13 @@ from netweave.api.models.events import History
 from netweave.api.models.records import batches
 from netweave.api.models.resuming import FitCheckpoints
 from netweave.errors import RunError, UsageError
+from netweave.formats.mxnet.symbol.training import FitConfig
 from netweave.keras import optimizers
 from netweave.keras.callbacks.progress import Progress
 from netweave.keras.compiling import Compiled
 from netweave.keras.preparing import ArrayOutputs, Prepared
 from netweave.keras.records import by_name, given_records, split_off
 from netweave.keras.state import names_of_training, next_seed
-from netweave.symbol.training import FitConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Keras' initializers: the names and settings; the numbers are drawn by ``optim.keras.initializers``."""
+"""Names and settings of Keras' initializers; ``training.optim.keras.initializers`` draws the numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Initializer(Configured):
             dtype: Type of the elements.
             key: Name of the array: each has a series of numbers of its own.
         """
-        from netweave.optim.filler import fill
+        from netweave.training.optim.filler import fill
 
         settings = self.get_config()
         seed = settings.get("seed")

@@ -11,11 +11,11 @@ from netweave.keras.objective import Records, TrainingNet, lower_model, training
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.backends.torch import TorchNet
-    from netweave.backends.torch.parameters import ParameterStore
     from netweave.graph import Graph
     from netweave.keras.losses import Loss
     from netweave.keras.network import Network
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.backends.torch.parameters import ParameterStore
 
 
 class Nets:
@@ -80,9 +80,9 @@ class Nets:
 
     def _made(self, graph: Graph) -> TorchNet:
         try:
-            from netweave.backends.torch import TorchNet
-            from netweave.backends.torch.device import find_device
-            from netweave.backends.torch.parameters import ParameterStore
+            from netweave.runtime.backends.torch import TorchNet
+            from netweave.runtime.backends.torch.device import find_device
+            from netweave.runtime.backends.torch.parameters import ParameterStore
         except ImportError as error:
             raise UsageError(
                 f"models compute with torch; install it with: {install_command('torch')}"

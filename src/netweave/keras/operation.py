@@ -19,9 +19,9 @@ from netweave.formats.keras.context import KerasLayer, KerasNet
 from netweave.formats.keras.layers import READERS
 from netweave.formats.keras.registry import read_layer
 from netweave.formats.keras.weights import LayerArrays, snake_case
+from netweave.formats.lowering.channels_last import Tensor
 from netweave.graph import BATCH, GraphBuilder, Layer
 from netweave.keras.state import unique_name
-from netweave.lowering.channels_last import Tensor
 
 Shape = tuple[int | None, ...]
 

@@ -17,12 +17,12 @@ from netweave.keras.optimizers import LearningRateSchedule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from netweave.backends.torch import TorchNet
     from netweave.graph import Graph
     from netweave.job import Solver
     from netweave.keras.network import Network
     from netweave.keras.optimizers import Optimizer
     from netweave.keras.variable import Variable
+    from netweave.runtime.backends.torch import TorchNet
 
 PLACE = "optimizer/vars"
 """The group of a file that holds the variables."""
@@ -98,8 +98,8 @@ def updater_state(
         graph: Its Graph.
         solver: How gradients change parameters.
     """
-    from netweave.optim import Updater
     from netweave.training.nets import trained
+    from netweave.training.optim import Updater
 
     kind = type(optimizer).__name__
     before = 1 + len(_rates(optimizer))

@@ -1,4 +1,4 @@
-"""Keras' optimizers and schedules: names and settings; the arithmetic is that of ``optim.keras``."""
+"""Keras' optimizers and schedules: names and settings; the arithmetic is that of ``training.optim.keras``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LearningRateSchedule(Configured):
 
     def __call__(self, step: int) -> float:
         """Return the rate of the update of a number, from 0."""
-        from netweave.optim.policy import make_policy
+        from netweave.training.optim.policy import make_policy
 
         return make_policy(self.policy()).rate(int(step))
 

@@ -23,14 +23,14 @@ from netweave.keras.optimizer_files import optimizer_arrays, updater_state
 from netweave.keras.records import Given, given_records
 from netweave.keras.state import next_seed
 from netweave.keras.stepping import Stepper
-from netweave.parallel.devices import as_contexts
+from netweave.training.parallel.devices import as_contexts
 
 if TYPE_CHECKING:
     from netweave.api.models.callbacks import Callbacks
     from netweave.api.models.events import History
-    from netweave.backends.torch import TorchNet
     from netweave.job import Solver
     from netweave.keras.losses import Loss
+    from netweave.runtime.backends.torch import TorchNet
     from netweave.training.trainer import Trainer
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.api.models.records import Borrowed
-from netweave.data import Source
-from netweave.data.sources.arrays import Arrays
-from netweave.data.sources.iterable import Iterated
 from netweave.errors import UsageError
+from netweave.training.data import Source
+from netweave.training.data.sources.arrays import Arrays
+from netweave.training.data.sources.iterable import Iterated
 
 if TYPE_CHECKING:
     from netweave.keras.network import Network
@@ -50,7 +50,7 @@ def given_records(
     Args:
         network: The model, for the names of its inputs.
         x: Arrays: one, a list, or by the names of inputs; or what yields batches (x, y) or (x, y, weights):
-            a generator, a list, an object with ``len`` and ``[]``; or a source of ``netweave.data``.
+            a generator, a list, an object with ``len`` and ``[]``; or a source of ``netweave.training.data``.
         y: Arrays of labels, in the same forms, if ``x`` is arrays.
         sample_weight: A weight for each record, or for each output's.
         class_weight: A weight for each class, instead.

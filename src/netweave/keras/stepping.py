@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from netweave.backends.torch import TorchNet
     from netweave.graph import Graph
     from netweave.job import Solver
+    from netweave.runtime.backends.torch import TorchNet
 
 
 class Stepper:
@@ -40,8 +40,8 @@ class Stepper:
         state: Mapping[str, Any] | None,
         seed: int,
     ) -> None:
-        from netweave.optim import Updater
         from netweave.training.nets import trained
+        from netweave.training.optim import Updater
 
         self.net, self.loss, self._seed, self.solver = net, loss, seed, solver
         self.updater = Updater(solver, trained(graph, net, solver.gradient_mult), seed=seed)

@@ -1,8 +1,8 @@
 """MXNet's Python API over Netweave: ``import netweave.mxnet as mx`` instead of ``import mxnet as mx``.
 
 One file for each module of MXNet's; each stands for the names of one table: operators are those of
-``netweave.symbol``, optimizers and schedulers those of ``netweave.optim``, arrays are torch tensors. What is
-not here fails by its name, with the way out. See docs/reference/mxnet.md.
+``netweave.symbol``, optimizers and schedulers those of ``netweave.training.optim``, arrays are torch tensors.
+What is not here fails by its name, with the way out. See docs/reference/mxnet.md.
 """
 
 from __future__ import annotations

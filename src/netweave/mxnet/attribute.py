@@ -1,5 +1,5 @@
 """``mx.attribute``: attributes that symbols get from the ``with`` around them."""
 
-from netweave.symbol import AttrScope
+from netweave.formats.mxnet.symbol import AttrScope
 
 __all__ = ["AttrScope"]

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.files.atomic import Replacement
+from netweave.formats.mxnet.symbol import load as load_symbol
 from netweave.mxnet import ndarray as nd
-from netweave.symbol import load as load_symbol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.mxnet.ndarray.array import NDArray
-    from netweave.symbol import Symbol
 
     Arrays = dict[str, NDArray]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from netweave.errors import UsageError
-from netweave.parallel.devices import Context as Device
+from netweave.training.parallel.devices import Context as Device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from netweave.errors import RunError, UsageError
+from netweave.formats.mxnet.symbol.registry import READERS, OperatorReader
 from netweave.graph import DOMAIN, Effect, Operator, register_operator
 from netweave.mxnet import recording
 from netweave.mxnet.context import context_of
 from netweave.mxnet.ndarray.array import NDArray, numpy_type
-from netweave.symbol.registry import READERS, OperatorReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
 
-    from netweave.symbol.context import MXNetOperator
-    from netweave.symbol.settings import Settings
+    from netweave.formats.mxnet.symbol.context import MXNetOperator
+    from netweave.formats.mxnet.symbol.settings import Settings
 
 ENTRY = "MXNetCustom"
 """The operator's name in a Graph."""

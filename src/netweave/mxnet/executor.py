@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.errors import ShapeError, UsageError
+from netweave.formats.mxnet.symbol.registry import ROLES
+from netweave.formats.mxnet.symbol.settings import DTYPES
+from netweave.formats.mxnet.symbol.vertex import sorted_vertices
 from netweave.graph import known_shape, unread_arrays
 from netweave.mxnet import recording
 from netweave.mxnet.context import Context, as_contexts
 from netweave.mxnet.ndarray.array import NDArray, torch_type
 from netweave.mxnet.sizes import shapes_of, sized
-from netweave.symbol.registry import ROLES
-from netweave.symbol.settings import DTYPES
-from netweave.symbol.vertex import sorted_vertices
+from netweave.runtime.backends.torch import ParameterStore, TorchNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.graph import Graph
-    from netweave.symbol import Symbol
 
 Arrays = dict[str, NDArray]
 

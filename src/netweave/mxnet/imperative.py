@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import NameManager
+from netweave.formats.mxnet.symbol.apply import apply, setting_text
+from netweave.formats.mxnet.symbol.build import build
+from netweave.formats.mxnet.symbol.registry import AUXILIARY
+from netweave.formats.mxnet.symbol.symbol import Symbol, variable
 from netweave.mxnet import recording
-from netweave.symbol import NameManager
-from netweave.symbol.apply import apply, setting_text
-from netweave.symbol.build import build
-from netweave.symbol.registry import AUXILIARY
-from netweave.symbol.symbol import Symbol, variable
+from netweave.runtime.backends.torch import ParameterStore, TorchNet
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence

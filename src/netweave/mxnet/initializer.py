@@ -1,7 +1,7 @@
 """``mx.init``: first values of arrays, by MXNet's rules for names.
 
-The values are drawn by the fillers of ``optim.mxnet.initializers``; here stand the classes that scripts name,
-and subclass.
+The values are drawn by the fillers of ``training.optim.mxnet.initializers``; here stand the classes that
+scripts name, and subclass.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from netweave.errors import UsageError
 from netweave.mxnet.ndarray import random
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.optim.filler import FILLERS
-from netweave.optim.first_values import MXNET_NAMES
+from netweave.training.optim.filler import FILLERS
+from netweave.training.optim.first_values import MXNET_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

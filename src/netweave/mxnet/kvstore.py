@@ -12,7 +12,7 @@ from netweave.mxnet.ndarray.array import NDArray
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from netweave.parallel.kvstore import KVStore as Store
+    from netweave.training.parallel.kvstore import KVStore as Store
 
 __all__ = ["KVStore", "create", "store_of"]
 

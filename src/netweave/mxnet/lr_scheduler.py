@@ -1,6 +1,6 @@
 """``mx.lr_scheduler``: the schedulers as objects that are called with the number of the update.
 
-The rates are those of ``optim.mxnet.policies``.
+The rates are those of ``training.optim.mxnet.policies``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from typing import Any, ClassVar
 
 from netweave import job
-from netweave.optim.policy import Policy, make_policy
+from netweave.training.optim.policy import Policy, make_policy
 
 
 class LRScheduler:

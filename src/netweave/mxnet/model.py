@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet.checkpoint import load_checkpoint, load_params, save_checkpoint
 from netweave.mxnet.io import NDArrayIter, ResizeIter
 from netweave.mxnet.module import BatchEndParam, BucketingModule, Module
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.symbol import Symbol
 
 __all__ = ["BatchEndParam", "FeedForward", "load_checkpoint", "load_params", "save_checkpoint"]
 

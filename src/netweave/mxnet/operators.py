@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.symbol.operators import READERS
+from netweave.formats.mxnet.symbol.operators import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

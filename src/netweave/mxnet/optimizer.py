@@ -1,7 +1,7 @@
 """``mx.optimizer``: optimizers as objects that update one array at a time.
 
-The arithmetic is that of the rules in ``netweave.optim.mxnet``; here stand MXNet's bookkeeping (counts of
-updates, multipliers by name, the scheduler) and what scripts subclass.
+The arithmetic is that of the rules in ``netweave.training.optim.mxnet``; here stand MXNet's bookkeeping
+(counts of updates, multipliers by name, the scheduler) and what scripts subclass.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol.training import DECAYED, DEFAULT_BASE_LR, RATES
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.optim import make_rule
-from netweave.optim.rule import RULES, Beginning, Block, Multiplied
-from netweave.symbol.training import DECAYED, DEFAULT_BASE_LR, RATES
+from netweave.training.optim import make_rule
+from netweave.training.optim.rule import RULES, Beginning, Block, Multiplied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from netweave.optim.rule import Rule
+    from netweave.training.optim.rule import Rule
 
 O = TypeVar("O", bound=type["Optimizer"])  # noqa: E741
 
@@ -164,7 +164,7 @@ class Optimizer:
 
 
 class RuleOptimizer(Optimizer):
-    """An optimizer whose arithmetic is a rule of ``netweave.optim``.
+    """An optimizer whose arithmetic is a rule of ``netweave.training.optim``.
 
     Args:
         kwargs: The rule's own settings, and those of ``Optimizer``.

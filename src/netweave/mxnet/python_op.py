@@ -14,8 +14,8 @@ from netweave.mxnet.custom_op import CustomOp, CustomOpProp, register
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.mxnet.ndarray.array import NDArray
-    from netweave.symbol import Symbol
 
 _NUMBERS = itertools.count()
 
@@ -38,8 +38,8 @@ class PythonOp:
 
     def get_symbol(self, *args: Any, **kwargs: Any) -> Symbol:
         """Return the symbol of a call; a second one shares what the operator keeps, as in MXNet."""
+        from netweave.formats.mxnet.symbol.naming import fresh_name
         from netweave.mxnet import symbol
-        from netweave.symbol.naming import fresh_name
 
         if not hasattr(self, "_op_type"):
             self._op_type = f"{self.hint}_{type(self).__name__}{next(_NUMBERS)}"

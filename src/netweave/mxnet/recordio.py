@@ -9,11 +9,11 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from netweave.data.recordio import HEADER, Packed, frame, head, padded, unframe
-from netweave.data.recordio import pack as pack_image
 from netweave.errors import ReadError, UsageError
 from netweave.files.atomic import write_file, writing
 from netweave.runtime.images.decode import decode, opencv
+from netweave.training.data.recordio import HEADER, Packed, frame, head, padded, unframe
+from netweave.training.data.recordio import pack as pack_image
 
 IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
 

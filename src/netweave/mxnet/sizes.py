@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.errors import ShapeError, UsageError
+from netweave.formats.mxnet.symbol.build import build
+from netweave.formats.mxnet.symbol.compose import cut
+from netweave.formats.mxnet.symbol.vertex import Output, sorted_vertices
 from netweave.graph import known_shape
-from netweave.symbol.build import build
-from netweave.symbol.compose import cut
-from netweave.symbol.vertex import Output, sorted_vertices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.graph import Graph
-    from netweave.symbol import Symbol
 
 CASTS = frozenset({"Cast", "cast", "amp_cast"})
 """Operators that change the type of an array and keep its sizes."""

@@ -6,11 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ShapeError
-from netweave.mxnet.base import missing
-from netweave.mxnet.executor import bind, simple_bind
-from netweave.mxnet.namespace import Namespace
-from netweave.mxnet.operators import PREFIXES, find_operator, names_in, take_apart
-from netweave.symbol import (
+from netweave.formats.mxnet.symbol import (
     AttrScope,
     Group,
     NameManager,
@@ -28,8 +24,12 @@ from netweave.symbol import (
     variable,
     zeros,
 )
-from netweave.symbol import operator_function as symbol_function
-from netweave.symbol.symbol import METHODS
+from netweave.formats.mxnet.symbol import operator_function as symbol_function
+from netweave.formats.mxnet.symbol.symbol import METHODS
+from netweave.mxnet.base import missing
+from netweave.mxnet.executor import bind, simple_bind
+from netweave.mxnet.namespace import Namespace
+from netweave.mxnet.operators import PREFIXES, find_operator, names_in, take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
 from netweave.files.atomic import write_file
+from netweave.formats.mxnet.symbol.symbol import Symbol
+from netweave.formats.mxnet.symbol.vertex import sorted_vertices
 from netweave.mxnet.sizes import shapes_of, sized
-from netweave.symbol.symbol import Symbol
-from netweave.symbol.vertex import sorted_vertices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

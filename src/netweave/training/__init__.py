@@ -1,4 +1,4 @@
-"""Running a Job: the training loop (``trainer``), its data and its checkpoints.
+"""The training wing: the loop that runs a Job, with its data, update rules, ranks, boxes and checkpoints.
 
 What is named here needs no torch, so that events can be shown and checkpoints looked at without it.
 """

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.backends.torch.device import check_bfloat16
 from netweave.errors import UnsupportedError, UsageError
+from netweave.runtime.backends.torch.device import check_bfloat16
 
 if TYPE_CHECKING:
     from netweave.job import Job
-    from netweave.parallel.world import World
     from netweave.training.checkpoint_file import Checkpoint
+    from netweave.training.parallel.world import World
 
 DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
 """The types of numbers to train in."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.backends.torch.node_memory import memories, to_array
-from netweave.engine import Variable
 from netweave.errors import UsageError, WriteError
 from netweave.files import checksums
 from netweave.files.atomic import Replacement
 from netweave.formats.table import find_run_writer, find_state_reader
-from netweave.job.run_state import RunState
+from netweave.job import RunState
+from netweave.runtime.backends.torch.node_memory import memories, to_array
+from netweave.runtime.engine import Variable
 from netweave.training.checkpoint_file import (
     Checkpoint,
     Origin,
@@ -35,11 +35,10 @@ from netweave.training.run_lock import exclusive
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from netweave.backends.torch import TorchNet
-    from netweave.engine import Engine
-    from netweave.job import Job
-    from netweave.job.run_state import FoundState
-    from netweave.optim import Updater
+    from netweave.job import FoundState, Job
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Engine
+    from netweave.training.optim import Updater
 
 
 @dataclass(frozen=True, slots=True)

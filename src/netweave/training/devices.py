@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from netweave.backends.torch import ParameterStore, TorchNet
-from netweave.backends.torch.node_memory import to_array
-from netweave.backends.torch.openmp import compute_threads
-from netweave.backends.torch.stages import cut
 from netweave.graph import unread_arrays
-from netweave.parallel.device_batch import DeviceBatch, Meeting
-from netweave.parallel.flat_row import FlatRow, GradientRow, copy_slice
+from netweave.runtime.backends.torch import ParameterStore, TorchNet
+from netweave.runtime.backends.torch.node_memory import to_array
+from netweave.runtime.backends.torch.openmp import compute_threads
+from netweave.runtime.backends.torch.stages import cut
 from netweave.training.nets import moving_states, trained
+from netweave.training.parallel.device_batch import DeviceBatch, Meeting
+from netweave.training.parallel.flat_row import FlatRow, GradientRow, copy_slice
 from netweave.training.passes import COMPUTE, NetPasses, Where
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from netweave.backends.torch.parameters import Stored
-    from netweave.engine import Engine
     from netweave.graph import Graph
-    from netweave.optim.layout import FlatLayout
-    from netweave.parallel.kvstore import KVStore
+    from netweave.runtime.backends.torch.parameters import Stored
+    from netweave.runtime.engine import Engine
+    from netweave.training.optim.layout import FlatLayout
+    from netweave.training.parallel.kvstore import KVStore
 
 
 @dataclass(frozen=True, slots=True, eq=False)

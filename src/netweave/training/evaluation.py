@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from netweave.backends.torch.node_memory import memories
-from netweave.backends.torch.openmp import release_threads
-from netweave.data import Turns
+from netweave.runtime.backends.torch.node_memory import memories
+from netweave.runtime.backends.torch.openmp import release_threads
+from netweave.training.data import Turns
 from netweave.training.events import Evaluated
 from netweave.training.metrics import make_metric
 from netweave.training.output_metrics import averaged, measured
@@ -17,12 +17,12 @@ from netweave.training.passes import COMPUTE, objective_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from netweave.backends.torch import TorchNet
-    from netweave.engine import Engine
     from netweave.job import Job, Phase
-    from netweave.parallel.world import World
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Engine
     from netweave.training.loading import PhaseLoader
     from netweave.training.metrics import PhaseMetric
+    from netweave.training.parallel.world import World
     from netweave.training.passes import Where
     from netweave.training.program import StepProgram
     from netweave.training.ranks import RankExchange

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-    from netweave.engine import LaneStatistics
+    from netweave.runtime.engine import LaneStatistics
     from netweave.training.work import RankWork
 
 

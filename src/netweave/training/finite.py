@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from netweave.backends.torch.finite import parameter_not_finite
 from netweave.errors import RunError
+from netweave.runtime.backends.torch.finite import parameter_not_finite
 
 if TYPE_CHECKING:
-    from netweave.backends.torch import TorchNet
     from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
 
 
 def require_finite_parameters(job: Job, net: TorchNet, iteration: int) -> None:

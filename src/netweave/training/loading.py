@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.data import BatchShare, BatchTurns, Loader, Order, Source, Turns, open_source
-from netweave.data.sources.arrays import Arrays
-from netweave.data.sources.iterable import Iterated
 from netweave.errors import UsageError
+from netweave.training.data import BatchShare, BatchTurns, Loader, Order, Source, Turns, open_source
+from netweave.training.data.sources.arrays import Arrays
+from netweave.training.data.sources.iterable import Iterated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netweave.engine import Engine, Variable
     from netweave.graph import Graph
     from netweave.job import DataSource, Phase
+    from netweave.runtime.engine import Engine, Variable
 
 Given = Mapping[str, Any]
 """What feeds a phase: arrays of all records by input, or a ``data.Source`` by its first input."""

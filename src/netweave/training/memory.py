@@ -7,7 +7,7 @@ one.
 
 from __future__ import annotations
 
-from netweave.engine.malloc import M_ARENA_MAX, M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
+from netweave.runtime.engine.malloc import M_ARENA_MAX, M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
 
 NEVER = -1
 """The size above which free memory at the end is given back; of positive ones 2 GiB would be the most."""

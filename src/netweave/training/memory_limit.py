@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.memory_plan import TrainingMemory, plan_training
+from netweave.runtime.memory_plan import TrainingMemory, plan_training
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from torch import Tensor
 
-    from netweave.backends.torch import TorchNet
-    from netweave.backends.torch.stages import Stage
     from netweave.job import Job
-    from netweave.memory_plan import Recomputation
-    from netweave.optim import Updater
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.backends.torch.stages import Stage
+    from netweave.runtime.memory_plan import Recomputation
+    from netweave.training.optim import Updater
     from netweave.training.ranks import RankExchange
 
 BATCHES = 6

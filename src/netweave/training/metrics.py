@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from netweave.boxes import Detections, Labels, find_boxes, score
 from netweave.errors import UsageError
+from netweave.training.boxes import Detections, Labels, find_boxes, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from netweave.backends.torch import TorchNet
     from netweave.graph import Graph
+    from netweave.runtime.backends.torch import TorchNet
 
 BINS = 30
 """Of a histogram."""

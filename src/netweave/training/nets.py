@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.errors import ShapeError, UsageError
 from netweave.files.checksums import require_as_written
 from netweave.formats.table import find_weights_reader
 from netweave.graph import known_shape, unread_arrays
 from netweave.graph.wording import names_text
-from netweave.optim import Trained, first_values
+from netweave.runtime.backends.torch import ParameterStore, TorchNet
 from netweave.training.checkpoint_file import SUFFIX, nested, parameters_in, read_checkpoint
+from netweave.training.optim import Trained, first_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from netweave.backends.torch import TorchNet
     from netweave.graph import Graph
     from netweave.job import Job, Schedule
+    from netweave.runtime.backends.torch import TorchNet
 
 
 class NormWatch:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.parallel.plan import ExchangeSettings
+from netweave.training.parallel.plan import ExchangeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from netweave.backends.torch.stages import run_backward, run_stage
-from netweave.engine import Variable
 from netweave.errors import UsageError
+from netweave.runtime.backends.torch.stages import run_backward, run_stage
+from netweave.runtime.engine import Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from netweave.backends.torch import TorchNet
-    from netweave.backends.torch.stages import Stage, StagePass
-    from netweave.engine import Completion, Engine
-    from netweave.optim.layout import FlatLayout
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.backends.torch.stages import Stage, StagePass
+    from netweave.runtime.engine import Completion, Engine
+    from netweave.training.optim.layout import FlatLayout
 
 T = TypeVar("T")
 

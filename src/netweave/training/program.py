@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.backends.torch.finite import first_not_finite
-from netweave.backends.torch.openmp import single_thread
-from netweave.engine import Variable
 from netweave.errors import RunError
+from netweave.runtime.backends.torch.finite import first_not_finite
+from netweave.runtime.backends.torch.openmp import single_thread
+from netweave.runtime.engine import Variable
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of, split_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.backends.torch.stages import Stage, StagePass
-    from netweave.engine import Completion, Engine
     from netweave.job import Job
-    from netweave.optim import Update, Updater
+    from netweave.runtime.backends.torch.stages import Stage, StagePass
+    from netweave.runtime.engine import Completion, Engine
     from netweave.training.devices import StoreExchange
     from netweave.training.monitor import Look
+    from netweave.training.optim import Update, Updater
     from netweave.training.ranks import RankExchange
 
 __all__ = ["COMPUTE", "NetPasses", "Part", "StepProgram", "StepResult", "Where", "objective_of"]

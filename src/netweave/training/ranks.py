@@ -2,7 +2,7 @@
 
 Each rank computes a part of every batch with the same parameters. The mean of the ranks' gradients,
 objectives and outputs is that of the whole batch, as every operator that looks at the whole batch takes part
-in making it so (``backends.torch.whole_batch``).
+in making it so (``runtime.backends.torch.whole_batch``).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import distributed
 
-from netweave.backends.torch.node_memory import memories
-from netweave.backends.torch.peak import peak_multiply_adds_per_s
-from netweave.backends.torch.table import find_lowering
 from netweave.errors import UnsupportedError
 from netweave.graph import OPSET
-from netweave.parallel.exchange import Exchange
-from netweave.parallel.link import Channel
-from netweave.parallel.occupancy import COMPUTE
-from netweave.parallel.plan import SliceInfo
-from netweave.parallel.whole_batch import RankedBatch
+from netweave.runtime.backends.torch.node_memory import memories
+from netweave.runtime.backends.torch.peak import peak_multiply_adds_per_s
+from netweave.runtime.backends.torch.table import find_lowering
 from netweave.training.nets import layer_numbers, moving_states
+from netweave.training.parallel.exchange import Exchange
+from netweave.training.parallel.link import Channel
+from netweave.training.parallel.occupancy import COMPUTE
+from netweave.training.parallel.plan import SliceInfo
+from netweave.training.parallel.whole_batch import RankedBatch
 from netweave.training.same_run import exchange_in_common
 from netweave.training.work import RankWork, multiply_adds_per_sample
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from netweave.backends.torch import TorchNet
-    from netweave.engine import Completion, Engine, Variable
     from netweave.graph import Graph
     from netweave.job import Job
-    from netweave.optim import Updater
-    from netweave.parallel.plan import ExchangeSettings
-    from netweave.parallel.world import World
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Completion, Engine, Variable
+    from netweave.training.optim import Updater
+    from netweave.training.parallel.plan import ExchangeSettings
+    from netweave.training.parallel.world import World
 
 T = TypeVar("T")
 

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from netweave.backends.torch.node_memory import memories
-from netweave.backends.torch.parameters import Views
-from netweave.backends.torch.stages import cut
-from netweave.engine import ThreadedEngine, Trace
 from netweave.errors import UnsupportedError, UsageError
-from netweave.optim import Trained, Updater
-from netweave.optim.layout import ALIGNED_ELEMENTS, flat_layout
-from netweave.parallel.devices import current_context
-from netweave.parallel.flat_row import copy_slice
-from netweave.parallel.kvstore import LANE, KVStore
-from netweave.parallel.plan import owners_by_layer
+from netweave.runtime.backends.torch.node_memory import memories
+from netweave.runtime.backends.torch.parameters import Views
+from netweave.runtime.backends.torch.stages import cut
+from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training.devices import lane_of, net_on, open_lanes
 from netweave.training.nets import layer_numbers, trained
+from netweave.training.optim import Trained, Updater
+from netweave.training.optim.layout import ALIGNED_ELEMENTS, flat_layout
+from netweave.training.parallel.devices import current_context
+from netweave.training.parallel.flat_row import copy_slice
+from netweave.training.parallel.kvstore import LANE, KVStore
+from netweave.training.parallel.plan import owners_by_layer
 from netweave.training.passes import NetPasses, Part, Where, objective_of
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from netweave.backends.torch import TorchNet
-    from netweave.backends.torch.stages import StagePass
-    from netweave.engine import Completion
     from netweave.job import Phase, Solver
-    from netweave.parallel.devices import Context
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.backends.torch.stages import StagePass
+    from netweave.runtime.engine import Completion
+    from netweave.training.parallel.devices import Context
 
 
 class ReplicatedNet:

@@ -15,10 +15,10 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from netweave.backends.torch import TorchNet
     from netweave.job import Job
-    from netweave.optim import Updater
-    from netweave.parallel.plan import ExchangeSettings
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.training.optim import Updater
+    from netweave.training.parallel.plan import ExchangeSettings
 
 
 def exchange_in_common(settings: ExchangeSettings) -> dict[str, Any]:

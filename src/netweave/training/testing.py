@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from netweave.backends.torch.device import find_device
 from netweave.errors import UsageError
+from netweave.runtime.backends.torch.device import find_device
 from netweave.training.events import Evaluated
 from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.metrics import make_metric
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from netweave.backends.torch import TorchNet
-    from netweave.engine import Engine, Variable
     from netweave.job import Phase
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Engine, Variable
     from netweave.training.loading import Given
 
     Outputs = Mapping[str, torch.Tensor]

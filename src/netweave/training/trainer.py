@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.backends.torch.device import find_device
-from netweave.backends.torch.node_memory import to_array
-from netweave.backends.torch.openmp import release_threads
-from netweave.backends.torch.stages import cut
 from netweave.files.border import reading
-from netweave.optim import Updater
-from netweave.optim.layout import SLICE_ELEMENTS
-from netweave.parallel.plan import ExchangeSettings
+from netweave.runtime.backends.torch.device import find_device
+from netweave.runtime.backends.torch.node_memory import to_array
+from netweave.runtime.backends.torch.openmp import release_threads
+from netweave.runtime.backends.torch.stages import cut
 from netweave.training.begin import (
     DTYPES,
     check_can_train,
@@ -36,7 +33,10 @@ from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.memory_limit import limit_memory
 from netweave.training.nets import make_nets, trained
 from netweave.training.norms import norms_of
+from netweave.training.optim import Updater
+from netweave.training.optim.layout import SLICE_ELEMENTS
 from netweave.training.output_metrics import MeanOutputs, OutputElements, elements
+from netweave.training.parallel.plan import ExchangeSettings
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from netweave.backends.torch import TorchNet
-    from netweave.engine import Engine
     from netweave.job import Job, Phase
-    from netweave.parallel.world import World
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Engine
     from netweave.training.checkpoint_file import Checkpoint
     from netweave.training.devices import SeveralDevices
     from netweave.training.events import Watch
     from netweave.training.loading import Given
     from netweave.training.monitor import Look
+    from netweave.training.parallel.world import World
     from netweave.training.work import RankWork
 
 KEPT = 3

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from netweave.backends.torch import TorchNet
 from netweave.errors import UsageError
-from netweave.passes.extract import Extractor
+from netweave.graph.passes.extract import Extractor
+from netweave.runtime.backends.torch import TorchNet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from netweave.comparison.execution.input_mapping import InputMapping
 from netweave.comparison.execution.probes import resized
 from netweave.comparison.execution.sizes import declared_sizes
+from netweave.comparison.fixes import mend
 from netweave.comparison.result.verdicts import Verdict
-from netweave.fixes import mend
 from netweave.graph import Graph
 from netweave.graph.collection import collector_at_rest
-from netweave.passes.inference import inference_form
+from netweave.graph.passes.inference import inference_form
 from netweave.viewer.net import VERSION, Json, net_json, real, record_json
 from netweave.viewer.tables import rare, repeated, table
 from netweave.viewer.values import StoredArrays, values_json, weight_differences

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 import netweave
 from benchmarks.precision.nets import edited, float_net, images
 from netweave.comparison import Verdict
-from netweave.passes.rounding import explicit_rounding
+from netweave.graph.passes.rounding import explicit_rounding
 from tests.comparison.torch_pairs import copied, drawn, load
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_stored_numbers_that_were_cut_off_are_within_bfloat16(floats: Path, tmp_
         tensor.CopyFrom(numpy_helper.from_array(bits.view(np.float32), tensor.name))
     import onnx_ir as ir
 
-    from netweave.passes.rounding.formats import float_bound
+    from netweave.graph.passes.rounding.formats import float_bound
 
     plain = {tensor.name: numpy_helper.to_array(tensor) for tensor in float_net().graph.initializer}
     for tensor in model.graph.initializer:

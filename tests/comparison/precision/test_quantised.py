@@ -13,7 +13,7 @@ import netweave
 from benchmarks.precision.nets import edited, float_net, images, quantised
 from benchmarks.precision.planted import PER_CHANNEL, PER_TENSOR, PLANTED, Planted
 from netweave.comparison import Status, Verdict, open_comparison, save_comparison
-from netweave.passes.rounding import explicit_rounding, without_rounding
+from netweave.graph.passes.rounding import explicit_rounding, without_rounding
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from netweave.comparison.precision.given_ranges import has_given_range
 from netweave.files.onnx import metadata
 from netweave.formats.tensorflow.lite.schema import SCHEMA
 from netweave.graph import StoredFormat
-from netweave.passes.rounding import explicit_rounding, rounding_points
+from netweave.graph.passes.rounding import explicit_rounding, rounding_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.backends import prepare
 from netweave.files import Source
 from netweave.formats.caffe.reader import read
 from netweave.graph import parameter_key, parameter_layout
 from netweave.graph.parameters import undo_layout
+from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.data.probe import probe
 from netweave.errors import NetweaveError
 from netweave.formats.caffe.solver import read_solver
+from netweave.training.data.probe import probe
 
 if TYPE_CHECKING:
     from netweave.job import DataSource, Job

@@ -196,7 +196,7 @@ def test_every_solver_of_the_corpus(corpus, tmp_path):
 
 def test_absolute_names_in_the_list_of_an_image_layer(tmp_path):
     cv2 = pytest.importorskip("cv2")
-    from netweave.data import open_source
+    from netweave.training.data import open_source
 
     (tmp_path / "photos").mkdir()
     for value, name in enumerate(("photos/a.png", "b.png")):

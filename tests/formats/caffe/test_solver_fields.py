@@ -8,8 +8,8 @@ import pytest
 
 from netweave.formats.caffe.solver import KINDS
 from netweave.formats.caffe.solver import POLICIES as READ
-from netweave.optim import RULES
-from netweave.optim.policy import POLICIES
+from netweave.training.optim import RULES
+from netweave.training.optim.policy import POLICIES
 
 
 def settings_of(made: type) -> set[str]:

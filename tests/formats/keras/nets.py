@@ -8,7 +8,7 @@ from tests.formats.onnx.models import model, node
 from tests.formats.recurrent_nets import NETS as RECURRENT
 from tests.formats.recurrent_nets import expected
 from tests.formats.written_nets import PAD, drawn, ints, net, one
-from tests.passes.attention_nets import FORMS
+from tests.graph.passes.attention_nets import FORMS
 
 ROWS = {"x": ["N", 5, 6]}
 

@@ -6,7 +6,7 @@ import pytest
 
 from netweave.formats.keras.source.layouts import channels_last_values
 from netweave.graph import GraphBuilder
-from tests.passes.nets import weight
+from tests.graph.passes.nets import weight
 
 
 @pytest.fixture

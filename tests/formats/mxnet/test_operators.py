@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from netweave.backends import prepare
 from netweave.files import Source
 from netweave.formats.mxnet.reader import read
+from netweave.formats.mxnet.symbol.operators import READERS
 from netweave.graph import attributes_of, find_operator
-from netweave.symbol.operators import READERS
+from netweave.runtime.backends import prepare
 from tests.formats.mxnet.cases import CASES
 from tests.oracles import mxnet_params
 

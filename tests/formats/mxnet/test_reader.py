@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from netweave.backends import prepare
 from netweave.errors import ReadError, ShapeError, UnsupportedError, UsageError, WeightError
 from netweave.files import Source
 from netweave.formats.mxnet import match
 from netweave.formats.mxnet.reader import find_weights, read
+from netweave.runtime.backends import prepare
 from tests.formats.mxnet.symbols import node, symbol, variable
 from tests.oracles import mxnet_params, recipe
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from netweave.backends import prepare
-from netweave.symbol.reshaping import sizes_from_codes
+from netweave.formats.mxnet.symbol.reshaping import sizes_from_codes
+from netweave.runtime.backends import prepare
 from tests.formats.mxnet.test_operators import CASES, GOLDEN, read_case
 
 RESHAPES = [name for name in CASES if name.startswith("reshape-") and "like" not in name]

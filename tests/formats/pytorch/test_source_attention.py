@@ -8,8 +8,8 @@ import pytest
 import netweave
 from tests.formats.onnx.models import load, run
 from tests.formats.pytorch.test_source import imported
-from tests.passes.attention_nets import FORMS
-from tests.passes.test_attention import inputs_of
+from tests.graph.passes.attention_nets import FORMS
+from tests.graph.passes.test_attention import inputs_of
 
 torch = pytest.importorskip("torch")
 

@@ -14,10 +14,10 @@ from netweave.api.models.monitoring import look_of
 from netweave.api.models.records import batches
 from netweave.api.models.stores import checkpoints_of
 from netweave.api.running import need_torch, stopping
-from netweave.engine import ThreadedEngine
 from netweave.errors import UnsupportedError, UsageError
 from netweave.job import Phase
-from netweave.parallel.devices import Context
+from netweave.runtime.engine import ThreadedEngine
+from netweave.training.parallel.devices import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from netweave.api.models.epochs import Measures
     from netweave.api.models.monitoring import BatchMonitor
     from netweave.api.models.resuming import FitCheckpoints
-    from netweave.backends.torch import TorchNet
-    from netweave.data import Source
+    from netweave.formats.mxnet.symbol import Initializer
+    from netweave.formats.mxnet.symbol.training import FitConfig
     from netweave.graph import Graph
     from netweave.job import Solver
-    from netweave.parallel.kvstore import KVStore
-    from netweave.symbol import Initializer
-    from netweave.symbol.training import FitConfig
+    from netweave.runtime.backends.torch import TorchNet
     from netweave.training import Checkpoint
+    from netweave.training.data import Source
     from netweave.training.devices import SeveralDevices
     from netweave.training.monitor import Monitor
+    from netweave.training.parallel.kvstore import KVStore
     from netweave.training.trainer import Trainer
 
 
@@ -127,8 +127,8 @@ class Model(ABC):
         if self._bound is not None and self._bound[0] is training_graph and self._sizes == sizes:
             return
         need_torch()
-        from netweave.backends.torch import TorchNet
-        from netweave.backends.torch.device import find_device
+        from netweave.runtime.backends.torch import TorchNet
+        from netweave.runtime.backends.torch.device import find_device
         from netweave.training.begin import DTYPES
         from netweave.training.nets import make_nets
 
@@ -247,7 +247,7 @@ class Model(ABC):
     @contextmanager
     def _giving(self, taps: Sequence[str]) -> Iterator[None]:
         """Have the net give further values, until the context ends."""
-        from netweave.backends.torch import TorchNet
+        from netweave.runtime.backends.torch import TorchNet
 
         assert self._bound is not None
         plain = self.net
@@ -263,9 +263,9 @@ class Model(ABC):
         self, store: KVStore, batch_size: int, sync_batch_norm: bool, taps: Sequence[str]
     ) -> SeveralDevices:
         """Return the net on each device, bound to the size of its part of a batch."""
-        from netweave.backends.torch import TorchNet
-        from netweave.backends.torch.device import find_device
-        from netweave.backends.torch.node_memory import memories
+        from netweave.runtime.backends.torch import TorchNet
+        from netweave.runtime.backends.torch.device import find_device
+        from netweave.runtime.backends.torch.node_memory import memories
         from netweave.training.devices import SeveralDevices, net_on
         from netweave.training.passes import split_bounds
 

@@ -15,10 +15,10 @@ from netweave.api.models.resuming import FitCheckpoints
 from netweave.api.models.stores import store_for
 from netweave.api.nets import to_inference
 from netweave.errors import UsageError
-from netweave.parallel.devices import as_contexts
-from netweave.symbol.infer import to_graph
-from netweave.symbol.metrics import find_metric
-from netweave.symbol.training import FitConfig, TrainingGraph, mxnet_solver
+from netweave.formats.mxnet.symbol.infer import to_graph
+from netweave.formats.mxnet.symbol.metrics import find_metric
+from netweave.formats.mxnet.symbol.training import FitConfig, TrainingGraph, mxnet_solver
+from netweave.training.parallel.devices import as_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from netweave.api.models.callbacks import BatchEndCallback, EpochEndCallback, KerasCallback
     from netweave.api.models.events import Callback, History
     from netweave.api.models.monitoring import BatchMonitor
-    from netweave.parallel.devices import Context
-    from netweave.parallel.kvstore import KVStore
-    from netweave.symbol import Initializer, Symbol
+    from netweave.formats.mxnet.symbol import Initializer, Symbol
     from netweave.training.monitor import Monitor
+    from netweave.training.parallel.devices import Context
+    from netweave.training.parallel.kvstore import KVStore
 
     Metric = str | Callable[[Symbol, Symbol], Symbol]
 
@@ -309,8 +309,8 @@ class Module(Model):
 
     def _predict(self, symbol: Symbol, data: Any, inputs: Sequence[str], batch_size: int) -> Any:
         """Return the outputs of a symbol for all records: an array, or one for each output."""
-        from netweave.backends.torch import TorchNet
-        from netweave.backends.torch.node_memory import memories
+        from netweave.runtime.backends.torch import TorchNet
+        from netweave.runtime.backends.torch.node_memory import memories
 
         source = as_source(data, None, inputs)
         if self._predictor is None:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from netweave.api.models.model import Model
-    from netweave.backends.torch import TorchNet
     from netweave.graph import Graph
+    from netweave.runtime.backends.torch import TorchNet
     from netweave.training.monitor import Look
 
     Callback = Callable[[str, Tensor], Any]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data import Loader, Order, Source
-from netweave.data.sources.arrays import Arrays
-from netweave.data.sources.iterable import Indexed, Iterated
-from netweave.engine import ThreadedEngine
 from netweave.errors import UsageError
+from netweave.runtime.engine import ThreadedEngine
+from netweave.training.data import Loader, Order, Source
+from netweave.training.data.sources.arrays import Arrays
+from netweave.training.data.sources.iterable import Indexed, Iterated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from netweave.data import Record
+    from netweave.training.data import Record
 
 
 class Borrowed(Source):

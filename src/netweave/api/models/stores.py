@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from netweave.parallel.kvstore import KVStore
+    from netweave.training.parallel.kvstore import KVStore
 
 
 def store_for(

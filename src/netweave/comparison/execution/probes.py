@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.backends import prepare
 from netweave.comparison.execution.draws import draw_array
 from netweave.comparison.execution.input_domains import domain_of
 from netweave.errors import RunError, ShapeError, UsageError
 from netweave.graph import BATCH, DOMAIN, infer_shapes, known_shape
-from netweave.passes.crops import absorb_crops
-from netweave.passes.scaffolding import has_scaffolding, see_through
-from netweave.passes.specialise import explicit
+from netweave.graph.passes.crops import absorb_crops
+from netweave.graph.passes.scaffolding import has_scaffolding, see_through
+from netweave.graph.passes.specialise import explicit
+from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.execution import probes
 from netweave.graph import known_shape
-from netweave.passes.fitting import likely_size
+from netweave.graph.passes.fitting import likely_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.backends import prepare
 from netweave.comparison.execution import probes
 from netweave.comparison.execution.net_slices import check_budget, cut_net
-from netweave.engine.malloc import give_back_large_buffers
-from netweave.passes.extract import Extractor
+from netweave.graph.passes.extract import Extractor
+from netweave.runtime.backends import prepare
+from netweave.runtime.engine.malloc import give_back_large_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

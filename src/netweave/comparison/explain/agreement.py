@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from netweave.backends import prepare
 from netweave.comparison.execution.variation import Variation
 from netweave.comparison.explain.exercise import (
     SCALES,
@@ -26,6 +25,7 @@ from netweave.comparison.names import list_names
 from netweave.comparison.result.comparison import Group, Status
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
+from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

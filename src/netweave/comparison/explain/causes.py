@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from netweave.backends import prepare
 from netweave.comparison.explain.edits import edits_of
 from netweave.comparison.explain.findings import finding_at, where
 from netweave.comparison.explain.incompatible import other_filters, other_operators, shape_mismatch
@@ -20,6 +19,7 @@ from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
 from netweave.graph.parameters import source_keys
 from netweave.graph.wording import joined_text
+from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

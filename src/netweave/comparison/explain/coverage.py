@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.backends import prepare
 from netweave.comparison.explain.known_mismatches.attributes import IGNORED, canonical, set_attribute
 from netweave.comparison.explain.known_mismatches.constants import replace_constant
 from netweave.comparison.result.coverage import Coverage, Unexercised
@@ -20,6 +19,7 @@ from netweave.comparison.signals import constants_of
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
 from netweave.graph import layer_keys
+from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -66,7 +66,7 @@ def _through_views(signals: Signals, node: ir.Node, name: str, elements: np.ndar
         return elements.reshape(-1).astype(np.int64)
     builder = SubgraphBuilder(signals)
     builder.add_views(value, {name: elements.shape})
-    from netweave.backends import prepare
+    from netweave.runtime.backends import prepare
 
     computed = prepare(builder.finish()).run({name: elements})
     return computed[str(value.name)].reshape(-1).astype(np.int64)

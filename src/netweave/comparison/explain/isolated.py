@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
-from netweave.backends import prepare
 from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
 from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError, RunError
+from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.comparison.explain.pooling_calls import POOLS, pooling_call
 from netweave.comparison.signals import constants_of
 from netweave.graph import attributes_of, default_attributes, known_shape
-from netweave.passes.specialise import PADDING_RULE_PROP
+from netweave.graph.passes.specialise import PADDING_RULE_PROP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,8 +19,8 @@ from netweave.comparison.precision.reference_arrays import ReferenceArrays, refe
 from netweave.comparison.precision.verdict import GroupLoss, RoundedResult, both_within
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import NetweaveError, RunError
-from netweave.passes import absorb
-from netweave.passes.rounding import (
+from netweave.graph.passes import absorb
+from netweave.graph.passes.rounding import (
     ExplicitRounding,
     NotExplicitError,
     choose_rectifiers,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from netweave.comparison.result.tensor_values import TensorValues
     from netweave.comparison.stage_log import StageLog
     from netweave.graph import Graph
-    from netweave.passes.rounding import RoundingPoint
+    from netweave.graph.passes.rounding import RoundingPoint
 
 ALIKE = 1.2
 """A net whose stored arrays lose so many times what the other's do is the coarser one; else B is judged."""

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.passes.rounding import MOVING, array_of
+from netweave.graph.passes.rounding import MOVING, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     import onnx_ir as ir
 
-    from netweave.passes.rounding import Quantiser, RoundingPoint
+    from netweave.graph.passes.rounding import Quantiser, RoundingPoint
 
 BOUNDED = {"HardSigmoid": 1.0, "Sigmoid": 1.0, "Softmax": 1.0, "Tanh": 1.0}
 """Functions whose values are no larger, which TFLite's specification prescribes as the range."""

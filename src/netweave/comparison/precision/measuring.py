@@ -15,8 +15,8 @@ from netweave.comparison.explain.values import tensor_values
 from netweave.comparison.metric import relative_error
 from netweave.comparison.precision.ranges import SMALL, range_ratio
 from netweave.errors import RunError
-from netweave.passes.rounding import Quantiser, rounding_points
-from netweave.passes.rounding.formats import round_to_float
+from netweave.graph.passes.rounding import Quantiser, rounding_points
+from netweave.graph.passes.rounding.formats import round_to_float
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from netweave.comparison.result.comparison import TensorMapping
     from netweave.comparison.result.tensor_values import TensorValues
     from netweave.graph import Graph
-    from netweave.passes.rounding import ExplicitRounding, RoundingPoint, StoredRounding
+    from netweave.graph.passes.rounding import ExplicitRounding, RoundingPoint, StoredRounding
 
 Inputs = dict[str, np.ndarray]
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from netweave.comparison.precision.given_ranges import has_given_range
 from netweave.comparison.precision.stored_faults import StoredFault
-from netweave.passes.rounding.formats import FLOATS
+from netweave.graph.passes.rounding.formats import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.passes.rounding import Quantiser, RoundingPoint
+    from netweave.graph.passes.rounding import Quantiser, RoundingPoint
 
 CLIPPED = 0.02
 """Part of a tensor's rms that cutting off may take: calibration by percentile or entropy takes less.

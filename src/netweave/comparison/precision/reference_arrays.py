@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.precision.stored_faults import StoredFault, stored_fault
-from netweave.passes.rounding import StoredRounding
-from netweave.passes.rounding.formats import float_bound
+from netweave.graph.passes.rounding import StoredRounding
+from netweave.graph.passes.rounding.formats import float_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netweave.passes.rounding import Quantiser, StoredRounding
+    from netweave.graph.passes.rounding import Quantiser, StoredRounding
 
 EXPLAINED = 0.999
 """Share of an array's elements that a fault must bring within rounding to be the cause."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from netweave.formats.lowering import LayerContext, RuleTable
 from netweave.graph import BATCH
-from netweave.lowering import LayerContext, RuleTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

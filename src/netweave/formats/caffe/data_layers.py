@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.caffe.inputs import INPUTS, brings_data
+from netweave.formats.lowering import RuleTable
 from netweave.job import DataSource
-from netweave.lowering import RuleTable
 
 if TYPE_CHECKING:
     from pathlib import Path

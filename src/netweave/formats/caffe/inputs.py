@@ -15,8 +15,8 @@ from netweave.files.unknown import check_input_names
 from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import read_blob
-from netweave.lowering import RuleTable
-from netweave.lowering.inputs import check_input_size, open_sizes
+from netweave.formats.lowering import RuleTable
+from netweave.formats.lowering.inputs import check_input_size, open_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

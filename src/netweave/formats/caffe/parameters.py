@@ -7,9 +7,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.errors import WeightError
+from netweave.formats.lowering import ParameterStore
+from netweave.formats.lowering.parameters import check_size
 from netweave.graph.wording import dims_text, names_text
-from netweave.lowering import ParameterStore
-from netweave.lowering.parameters import check_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.context import CaffeLayer
     from netweave.formats.caffe.weights import Weights
+    from netweave.formats.lowering import Layout
     from netweave.graph import GraphBuilder, Parameter
-    from netweave.lowering import Layout
 
 Shape = tuple[int, ...]
 

@@ -11,16 +11,14 @@ from netweave.formats.caffe.data_layers import GIVEN, NOT_TAKEN, Place, data_sou
 from netweave.formats.caffe.net import build
 from netweave.formats.caffe.reader import parse_net
 from netweave.formats.caffe.wiring import included, net_state
-from netweave.job import Phase
-from netweave.job.data import root_of_names, with_path
+from netweave.job import Phase, root_of_names, with_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from netweave.files.protobuf import Message
     from netweave.graph import Graph
-    from netweave.job import DataSource
-    from netweave.job.options import Probe
+    from netweave.job import DataSource, Probe
 
 Sizes = Mapping[str, tuple[int, ...]]
 

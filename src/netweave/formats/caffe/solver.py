@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.phases import Sizes
-    from netweave.job.options import Probe
+    from netweave.job import Probe
 
 COMMON = ("momentum", "weight_decay", "regularization_type", "clip_gradients")
 

@@ -15,13 +15,13 @@ from netweave.errors import ReadError
 from netweave.files.source import is_file
 from netweave.formats.caffe import snapshot
 from netweave.formats.caffe.weights import read_weights
-from netweave.job.run_state import FoundState
+from netweave.job import FoundState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from netweave.graph import Graph
-    from netweave.job.run_state import RunState
+    from netweave.job import RunState
 
 _WRITERS = {
     "caffemodel": (snapshot.encode_net, snapshot.encode_state, "solverstate"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from netweave.lowering import LayerContext, RuleTable
+from netweave.formats.lowering import LayerContext, RuleTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from netweave.formats.darknet.config import Section
     from netweave.formats.darknet.weights import WeightFile
+    from netweave.formats.lowering import ParameterStore
     from netweave.graph import Layer
     from netweave.graph.parameters import Step
-    from netweave.lowering import ParameterStore
 
 HEADS = frozenset({"yolo", "Gaussian_yolo", "region", "detection"})
 """Types whose output is an output of the net, wherever they stand."""

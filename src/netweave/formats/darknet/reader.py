@@ -18,10 +18,10 @@ from netweave.formats.darknet.config import SETTINGS, Section, read_config
 from netweave.formats.darknet.context import HEADS, DarknetLayer, Training
 from netweave.formats.darknet.layers import LAYERS, REASONS
 from netweave.formats.darknet.weights import WeightFile
+from netweave.formats.lowering import ParameterStore
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, layer_keys
 from netweave.graph.ops.yolo_loss import TRUTH_COLUMNS
-from netweave.lowering import ParameterStore
-from netweave.passes import prune
+from netweave.graph.passes import prune
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.graph import Graph
-    from netweave.job.run_state import RunState
+    from netweave.job import RunState
 
 
 def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Callable[[], bytes]]]:

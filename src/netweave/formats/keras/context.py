@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.formats.keras.config import LayerConfig
 from netweave.formats.keras.registry import is_without_effect
-from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
 
 if TYPE_CHECKING:
     import numpy as np

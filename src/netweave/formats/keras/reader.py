@@ -18,10 +18,10 @@ from netweave.formats.keras.layers import READERS, REASONS
 from netweave.formats.keras.layers.masking import KEEPS_MASK
 from netweave.formats.keras.opening import Opened, open_model
 from netweave.formats.keras.registry import read_layer
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, Tensor
+from netweave.formats.lowering.inputs import check_given_sizes, unknown_sizes
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
 from netweave.graph.ordering import CycleError, inputs_first
-from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
-from netweave.lowering.inputs import check_given_sizes, unknown_sizes
 
 if TYPE_CHECKING:
     from netweave.files import Source

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from netweave.lowering import RuleTable
+from netweave.formats.lowering import RuleTable
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Tensor
+    from netweave.formats.lowering.channels_last import Tensor
 
 
 Read = Callable[["KerasLayer"], "Tensor | Sequence[Tensor]"]

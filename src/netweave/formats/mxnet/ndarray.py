@@ -20,8 +20,8 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
+from netweave.formats.mxnet.symbol.settings import DTYPES
 from netweave.graph.budget import num_elements
-from netweave.symbol.settings import DTYPES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.formats.lowering.parameters import STATISTICS
 from netweave.formats.mxnet.ndarray import FILE_MAGIC, V2
-from netweave.lowering.parameters import STATISTICS
-from netweave.symbol.settings import DTYPES
+from netweave.formats.mxnet.symbol.settings import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from netweave.graph import complete_arrays
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netweave.job.run_state import RunState
+    from netweave.job import RunState
 
 
 def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Callable[[], bytes]]]:

@@ -8,7 +8,7 @@ from netweave.files import OutputFiles
 from netweave.files.onnx.save import save
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.onnx.functions import with_functions
-from netweave.passes import chain, fuse_gelu, fuse_layer_norm
+from netweave.graph.passes import chain, fuse_gelu, fuse_layer_norm
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError, WeightError
 from netweave.files.source import is_file, read_bytes
+from netweave.formats.lowering.channels_last import Stored
 from netweave.formats.openvino.document import parse_size
 from netweave.graph.budget import num_elements
-from netweave.lowering.channels_last import Stored
 
 if TYPE_CHECKING:
     from pathlib import Path

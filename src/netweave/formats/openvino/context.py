@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, Stored
+from netweave.formats.lowering.windows import Window
 from netweave.graph.budget import MAX_LISTED
 from netweave.graph.parameters import apply_layout
-from netweave.lowering.channels_last import ChannelsLastLayer, Stored
-from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.formats.lowering.channels_last import ChannelsLastNet, Operand
     from netweave.formats.openvino.document import IRLayer
-    from netweave.lowering.channels_last import ChannelsLastNet, Operand
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?|nan", re.IGNORECASE)

@@ -9,20 +9,20 @@ import onnx_ir as ir
 from netweave.errors import ReadError
 from netweave.files.source import read_bytes
 from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
-from netweave.formats.openvino.constants import DTYPES, Constants, weights_beside
-from netweave.formats.openvino.context import OpenVINOOperation
-from netweave.formats.openvino.document import parse_size, read_document
-from netweave.formats.openvino.operators import READERS, REASONS
-from netweave.graph import BATCH, GraphBuilder, Origin
-from netweave.graph.ordering import CycleError, inputs_first
-from netweave.lowering.channels_last import (
+from netweave.formats.lowering.channels_last import (
     ChannelsLastLayer,
     ChannelsLastNet,
     Operand,
     Stored,
     Tensor,
 )
-from netweave.lowering.inputs import check_given_sizes, check_input_size, unknown_sizes
+from netweave.formats.lowering.inputs import check_given_sizes, check_input_size, unknown_sizes
+from netweave.formats.openvino.constants import DTYPES, Constants, weights_beside
+from netweave.formats.openvino.context import OpenVINOOperation
+from netweave.formats.openvino.document import parse_size, read_document
+from netweave.formats.openvino.operators import READERS, REASONS
+from netweave.graph import BATCH, GraphBuilder, Origin
+from netweave.graph.ordering import CycleError, inputs_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

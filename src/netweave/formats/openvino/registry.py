@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.lowering import RuleTable
+from netweave.formats.lowering import RuleTable
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.openvino.context import OpenVINOOperation
-    from netweave.lowering.channels_last import Operand
 
 Read = Callable[["OpenVINOOperation"], "Operand | Sequence[Operand]"]
 

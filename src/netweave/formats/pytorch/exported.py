@@ -15,7 +15,7 @@ from netweave.formats.pytorch.module_calls import mark_calls, origin_of
 from netweave.formats.pytorch.traced_sizes import drop_volume_biases, settle_reshapes, settle_splits
 from netweave.graph import Graph, Parameter, parameter_key
 from netweave.graph.parameters import tag_parameter
-from netweave.passes import chain, compose, see_through
+from netweave.graph.passes import chain, compose, see_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

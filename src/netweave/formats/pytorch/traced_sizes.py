@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.passes.scaffolding import settled_sizes
+from netweave.graph.passes.scaffolding import settled_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from netweave.lowering import LayerContext, RuleTable
+from netweave.formats.lowering import LayerContext, RuleTable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
 from netweave.files.unknown import check_input_names
+from netweave.formats.lowering.inputs import check_input_size, open_sizes
 from netweave.graph import BATCH
-from netweave.lowering.inputs import check_input_size, open_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,8 +19,7 @@ from netweave.formats.singa.notes import notes_of
 from netweave.formats.singa.paths import below, root_of
 from netweave.formats.singa.phases import PHASES
 from netweave.formats.singa.settings import checkpoints_of, cluster_of, place_of, schedule_of, solver_of
-from netweave.job import Job, JobOptions, Phase
-from netweave.job.data import with_path
+from netweave.job import Job, JobOptions, Phase, with_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

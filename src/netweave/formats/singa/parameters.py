@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, WeightError
+from netweave.formats.lowering import ParameterStore
+from netweave.formats.lowering.parameters import check_size
 from netweave.formats.singa.unroll import kind_of
 from netweave.graph.wording import dims_text, names_text
-from netweave.lowering import ParameterStore
-from netweave.lowering.parameters import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message
+    from netweave.formats.lowering import Layout
     from netweave.formats.singa.checkpoint import Weights
     from netweave.formats.singa.context import SingaLayer
     from netweave.graph import GraphBuilder, Parameter
-    from netweave.lowering import Layout
 
 
 class Parameters(ParameterStore):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from netweave.job.data import root_of_names
+from netweave.job import root_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

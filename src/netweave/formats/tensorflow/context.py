@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, Stored, Tensor
 from netweave.formats.tensorflow.operands import (
     Item,
     Open,
@@ -12,7 +13,6 @@ from netweave.formats.tensorflow.operands import (
 )
 from netweave.graph.budget import MAX_LISTED
 from netweave.graph.parameters import apply_layout
-from netweave.lowering.channels_last import ChannelsLastLayer, Stored, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from netweave.errors import UnsupportedError
 from netweave.files.unknown import check_input_names
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.inputs import check_given_sizes, unknown_sizes
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.graph import BATCH
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.inputs import check_given_sizes, unknown_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last import Stored, Tensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir

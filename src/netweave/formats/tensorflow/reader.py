@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers, refuse_unknown_settings
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
 from netweave.formats.tensorflow.attribute_names import unknown_attributes
 from netweave.formats.tensorflow.folding import can_fold
 from netweave.formats.tensorflow.inputs import Inputs
@@ -17,7 +18,6 @@ from netweave.formats.tensorflow.outputs import find_outputs
 from netweave.formats.tensorflow.reach import check_written_out, needed
 from netweave.formats.tensorflow.variables import Variables
 from netweave.graph import Graph, GraphBuilder
-from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

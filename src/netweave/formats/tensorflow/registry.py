@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.lowering import RuleTable
+from netweave.formats.lowering import RuleTable
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.context import TensorFlowOperation

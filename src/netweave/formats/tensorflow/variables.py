@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import WeightError
+from netweave.formats.lowering.channels_last import Stored
 from netweave.graph.wording import names_text
-from netweave.lowering.channels_last import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

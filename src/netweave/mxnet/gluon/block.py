@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import checkpoint
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
@@ -18,7 +19,6 @@ from netweave.mxnet.gluon.parameter import (
 )
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.sizes import shapes_of, sized
-from netweave.symbol import Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -315,7 +315,7 @@ def evaluate(net: Symbol, values: dict[str, NDArray]) -> list[NDArray]:
 
 
 def _order(net: Symbol) -> Any:
-    from netweave.symbol.vertex import sorted_vertices
+    from netweave.formats.mxnet.symbol.vertex import sorted_vertices
 
     return sorted_vertices(net.outputs)
 

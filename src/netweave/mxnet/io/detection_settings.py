@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.data.transforms.detection import CropSampler
 from netweave.errors import UsageError
 from netweave.mxnet.io.image_settings import ImageSettings, Row, in_bgr, interpolation_name
+from netweave.training.data.transforms.detection import CropSampler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data import Source
-from netweave.data.sources.csv import CSV
-from netweave.data.sources.idx import MNIST
 from netweave.errors import ReadError
 from netweave.mxnet.io.loaded import MXDataIter, drop_ignored, require_known, share_of_worker
+from netweave.training.data import Source
+from netweave.training.data.sources.csv import CSV
+from netweave.training.data.sources.idx import MNIST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.data import Record
+    from netweave.training.data import Record
 
 
 def MNISTIter(  # noqa: N802 - MXNet's name

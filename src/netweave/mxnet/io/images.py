@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data.sources.detection_records import DetectionRecords, join_label
-from netweave.data.sources.recordio import RecordIO
 from netweave.errors import UsageError
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.io.detection_settings import detection_transforms
 from netweave.mxnet.io.image_settings import image_transforms
 from netweave.mxnet.io.loaded import MXDataIter, drop_ignored, require_known, share_of_worker
+from netweave.training.data.sources.detection_records import DetectionRecords, join_label
+from netweave.training.data.sources.recordio import RecordIO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.data import Source
+    from netweave.training.data import Source
 
 
 SIZES = 4

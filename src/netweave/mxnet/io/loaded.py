@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data import Loader, Order, Source
-from netweave.engine import ThreadedEngine
 from netweave.errors import UsageError
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.io.batch import DataBatch, DataDesc, DataIter
+from netweave.runtime.engine import ThreadedEngine
+from netweave.training.data import Loader, Order, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.data import Record
+    from netweave.training.data import Record
 
 
 class MXDataIter(DataIter):

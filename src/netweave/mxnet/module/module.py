@@ -30,8 +30,8 @@ from netweave.mxnet.ndarray.array import NDArray
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.mxnet.io.batch import DataDesc
-    from netweave.symbol import Symbol
 
 
 class Module(OptimizedModule):

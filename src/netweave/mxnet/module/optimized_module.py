@@ -13,9 +13,9 @@ from netweave.mxnet.optimizer_states import read_into, write_states
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.mxnet.context import Context
     from netweave.mxnet.executor import Executor
-    from netweave.symbol import Symbol
 
 
 class OptimizedModule(BaseModule):

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from netweave.errors import RunError, UsageError
+from netweave.formats.mxnet.symbol.reshaping import sizes_from_codes
 from netweave.mxnet.context import Context, context_of
 from netweave.mxnet.ndarray.indexing import assign, select
 from netweave.mxnet.operators import find_operator
 from netweave.mxnet.recording import GRAD_REQS, is_recording, run_backward, scope
-from netweave.symbol.reshaping import sizes_from_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

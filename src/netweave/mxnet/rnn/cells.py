@@ -12,7 +12,7 @@ from netweave.mxnet import symbol as sym
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 States = list[Any]
 

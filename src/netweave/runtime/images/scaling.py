@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from netweave.job.make import require
 from netweave.runtime.images.decode import opencv_errors
 
 INTERPOLATIONS = ("nearest", "linear", "cubic", "area", "lanczos")
@@ -18,7 +17,8 @@ def require_interpolation(name: str) -> None:
         ValueError: There is none of this name.
     """
     known = (*INTERPOLATIONS, "auto", "random")
-    require(name in known, f"interpolation is {name!r}, expected {', '.join(known)}")
+    if name not in known:
+        raise ValueError(f"interpolation is {name!r}, expected {', '.join(known)}")
 
 
 def interpolation(

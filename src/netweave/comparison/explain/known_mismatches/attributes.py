@@ -13,8 +13,8 @@ from netweave.comparison.explain.wording import in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.graph import DOMAIN, attributes_of, default_attributes, find_operator, known_shape
 from netweave.graph.ops.pooling import PoolWindows
+from netweave.graph.passes.specialise import PADDING_RULE_PROP
 from netweave.graph.subgraph_text import subgraph_text
-from netweave.passes.specialise import PADDING_RULE_PROP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

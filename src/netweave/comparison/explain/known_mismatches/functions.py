@@ -13,7 +13,7 @@ from netweave.comparison.explain.known_mismatches.operators import operator_name
 from netweave.comparison.explain.wording import function_setting
 from netweave.comparison.signals import ELEMENTWISE, family_of, is_constant
 from netweave.graph import attributes_of
-from netweave.passes.rewrite import Rewriter
+from netweave.graph.passes.rewrite import Rewriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ import numpy as np
 from netweave.comparison.explain.known_mismatches.constants import replace_constant, same_array
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal
 from netweave.comparison.signals import constants_of
-from netweave.lowering.recurrent_weights import GATE_ORDERS
+from netweave.formats.lowering.recurrent_weights import GATE_ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

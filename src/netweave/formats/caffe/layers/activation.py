@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.python_code import parse_settings
-from netweave.lowering.activations import rectify, swish
+from netweave.formats.lowering.activations import rectify, swish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

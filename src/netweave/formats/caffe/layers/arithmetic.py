@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.formats.caffe.context import CaffeLayer, layer
+from netweave.formats.lowering import MANY
 from netweave.graph.wording import dims_text
-from netweave.lowering import MANY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ import numpy as np
 
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.fused import fuses, joined, refuse_fused
-from netweave.lowering import MANY
-from netweave.lowering.windows import Window
+from netweave.formats.lowering import MANY
+from netweave.formats.lowering.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

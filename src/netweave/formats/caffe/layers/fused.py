@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.lowering.activations import rectify
+from netweave.formats.lowering.activations import rectify
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -14,9 +14,9 @@ import numpy as np
 
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.fused import fuses, joined
+from netweave.formats.lowering.normalization import batch_normalization
 from netweave.graph import DOMAIN, Statistics
 from netweave.graph.parameters import drawn
-from netweave.lowering.normalization import batch_normalization
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

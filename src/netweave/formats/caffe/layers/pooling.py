@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.caffe.context import CaffeLayer, layer
+from netweave.formats.lowering.windows import Window
 from netweave.graph.ops.pooling import pooling as pooling_operator
-from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

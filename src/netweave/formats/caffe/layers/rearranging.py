@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.caffe.context import CaffeLayer, layer
-from netweave.lowering.indexing import SMALLEST
+from netweave.formats.lowering.indexing import SMALLEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.formats.caffe.context import CaffeLayer, layer
-from netweave.lowering.resizing import repeat_elements
+from netweave.formats.lowering.resizing import repeat_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.formats.caffe.context import CaffeLayer, layer
+from netweave.formats.lowering import MANY
+from netweave.formats.lowering.indexing import LARGEST
 from netweave.graph.wording import dims_text
-from netweave.lowering import MANY
-from netweave.lowering.indexing import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.caffe.context import CaffeLayer, layer
+from netweave.formats.lowering.windows import Window
 from netweave.graph.ops.pooling import pooling
-from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from netweave.files.prototext_writer import format_text
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.writer.net import layers_of, named
 from netweave.graph import known_shape
-from netweave.passes import (
+from netweave.graph.passes import (
     absorb_pads,
     absorb_scales,
     chain,

@@ -10,10 +10,10 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import CodeError, WeightError
+from netweave.formats.lowering import LayerContext
 from netweave.graph import GraphBuilder, Layer, Origin, known_shape
 from netweave.graph import Parameter as Stored
 from netweave.graph.wording import names_text
-from netweave.lowering import LayerContext
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Types of layers, one file for each family; importing this registers them all."""
 
 from netweave.formats.darknet.context import LAYERS
-from netweave.lowering import import_families
+from netweave.formats.lowering import import_families
 
 __all__ = ["LAYERS", "REASONS"]
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netweave.formats.darknet.context import DarknetLayer, layer
-from netweave.lowering.activations import FUNCTIONS, gelu, rectify
+from netweave.formats.lowering.activations import FUNCTIONS, gelu, rectify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.darknet.context import DarknetLayer, layer
-from netweave.lowering.windows import Window
+from netweave.formats.lowering.windows import Window
 
 if TYPE_CHECKING:
     import onnx_ir as ir

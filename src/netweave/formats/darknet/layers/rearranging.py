@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.darknet.context import DarknetLayer, layer
-from netweave.lowering.resizing import repeat_elements
+from netweave.formats.lowering.resizing import repeat_elements
 
 if TYPE_CHECKING:
     import onnx_ir as ir

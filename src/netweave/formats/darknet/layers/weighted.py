@@ -9,9 +9,9 @@ import numpy as np
 
 from netweave.formats.darknet.context import DarknetLayer, layer
 from netweave.formats.darknet.layers.activation import activate
+from netweave.formats.lowering.normalization import batch_normalization
+from netweave.formats.lowering.windows import Window
 from netweave.graph import Statistics
-from netweave.lowering.normalization import batch_normalization
-from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from netweave.formats.keras.layers.refused import REASONS
 from netweave.formats.keras.registry import READERS
-from netweave.lowering import import_families
+from netweave.formats.lowering import import_families
 
 __all__ = ["READERS", "REASONS"]
 

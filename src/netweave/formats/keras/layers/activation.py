@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from netweave.formats.keras.registry import layer_reader, read_layer
-from netweave.lowering.activations import gelu, hard_sigmoid, hard_swish, rectify
-from netweave.lowering.channels_last.axes import along, split
+from netweave.formats.lowering.activations import gelu, hard_sigmoid, hard_swish, rectify
+from netweave.formats.lowering.channels_last.axes import along, split
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Tensor
+    from netweave.formats.lowering.channels_last import Tensor
 
 LIKE_EVERYWHERE = frozenset(
     {

@@ -9,14 +9,14 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last import Tensor
-from netweave.lowering.channels_last.axes import reduce, widen
+from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.channels_last.axes import reduce, widen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Operand
+    from netweave.formats.lowering.channels_last import Operand
 
 LARGE = -1e9
 """What a score is where the mask says that it does not count."""

@@ -10,12 +10,12 @@ from netweave.formats.keras.layers.activation import activate
 from netweave.formats.keras.layers.recurrent import run, settings_of
 from netweave.formats.keras.registry import layer_reader
 from netweave.formats.keras.weights import snake_case
-from netweave.lowering.channels_last.axes import concat, drop, flip, split, widen
-from netweave.lowering.channels_last.windows import PaddedWindow, convolution
+from netweave.formats.lowering.channels_last.axes import concat, drop, flip, split, widen
+from netweave.formats.lowering.channels_last.windows import PaddedWindow, convolution
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Tensor
+    from netweave.formats.lowering.channels_last import Tensor
 
 CELLS = {"GRUCell": "GRU", "LSTMCell": "LSTM", "SimpleRNNCell": "SimpleRNN"}
 """Cells, and the layer that does the same at every step."""

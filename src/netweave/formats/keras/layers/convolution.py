@@ -8,12 +8,12 @@ import onnx_ir as ir
 
 from netweave.formats.keras.layers.activation import activate
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last import Tensor, axes, windows
-from netweave.lowering.windows import Window
+from netweave.formats.lowering.channels_last import Tensor, axes, windows
+from netweave.formats.lowering.windows import Window
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Stored
+    from netweave.formats.lowering.channels_last import Stored
 
 
 def _kernel_size(ctx: KerasLayer) -> list[int]:

@@ -9,8 +9,8 @@ import onnx_ir as ir
 from netweave.formats.keras.layers.activation import activate
 from netweave.formats.keras.layers.masking import nonzero
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last import Tensor
-from netweave.lowering.channels_last.axes import gather
+from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.channels_last.axes import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,13 +8,13 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering import activations
-from netweave.lowering.channels_last import Tensor
-from netweave.lowering.channels_last.axes import along, reduce
+from netweave.formats.lowering import activations
+from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.channels_last.axes import along, reduce
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Operand
+    from netweave.formats.lowering.channels_last import Operand
 
 REDUCTIONS = {
     "All": "ReduceMin",

@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last import Tensor
-from netweave.lowering.channels_last.axes import drop, reduce
+from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.channels_last.axes import drop, reduce
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer

@@ -9,15 +9,15 @@ import numpy as np
 
 from netweave.formats.keras.layers.normalization import unit_length
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.activations import find_operator
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.channels_last.axes import concat, drop
+from netweave.formats.lowering.activations import find_operator
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last.axes import concat, drop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Operand
+    from netweave.formats.lowering.channels_last import Operand
 
 
 @layer_reader("Add", "Divide", "Maximum", "Minimum", "Multiply", "Power", "Subtract", "TrueDivide")

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last.axes import cut
+from netweave.formats.lowering.channels_last.axes import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Tensor
+    from netweave.formats.lowering.channels_last import Tensor
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.channels_last.axes import reduce
-from netweave.lowering.channels_last.normalization import batch_normalization as by_statistics
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last.axes import reduce
+from netweave.formats.lowering.channels_last.normalization import batch_normalization as by_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Operand
+    from netweave.formats.lowering.channels_last import Operand
 
 
 MAX_ONES = 1 << 24

@@ -9,11 +9,11 @@ import numpy as np
 
 from netweave.formats.keras.layers.shaping import is_pair
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last import Tensor, axes
+from netweave.formats.lowering.channels_last import Tensor, axes
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Operand
+    from netweave.formats.lowering.channels_last import Operand
 
 
 @layer_reader("ExpandDims")

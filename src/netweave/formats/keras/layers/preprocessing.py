@@ -8,13 +8,13 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last import Stored
-from netweave.lowering.channels_last.axes import cut
-from netweave.lowering.channels_last.resizing import resize
+from netweave.formats.lowering.channels_last import Stored
+from netweave.formats.lowering.channels_last.axes import cut
+from netweave.formats.lowering.channels_last.resizing import resize
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Tensor
+    from netweave.formats.lowering.channels_last import Tensor
 
 METHODS = {"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic"}
 RANDOM = (

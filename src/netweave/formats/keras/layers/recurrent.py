@@ -9,16 +9,16 @@ from netweave.formats.keras.layers.activation import hard_slope
 from netweave.formats.keras.layers.masking import pack
 from netweave.formats.keras.layers.noise import input_dropout
 from netweave.formats.keras.registry import READERS, layer_reader, read_layer
-from netweave.lowering.channels_last.axes import concat, flip, reshape, split
-from netweave.lowering.channels_last.recurrent import Outputs, Weights, recurrent
-from netweave.lowering.recurrent import RecurrentCell
+from netweave.formats.lowering.channels_last.axes import concat, flip, reshape, split
+from netweave.formats.lowering.channels_last.recurrent import Outputs, Weights, recurrent
+from netweave.formats.lowering.recurrent import RecurrentCell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.formats.keras.config import LayerConfig
     from netweave.formats.keras.context import KerasLayer
-    from netweave.lowering.channels_last import Tensor
+    from netweave.formats.lowering.channels_last import Tensor
 
 
 OPERATORS = {"CuDNNGRU": "GRU", "CuDNNLSTM": "LSTM", "GRU": "GRU", "LSTM": "LSTM", "SimpleRNN": "RNN"}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.formats.keras.layers.preprocessing import METHODS
 from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last import Tensor, axes
-from netweave.lowering.channels_last.resizing import resize
-from netweave.lowering.indexing import FAR
+from netweave.formats.lowering.channels_last import Tensor, axes
+from netweave.formats.lowering.channels_last.resizing import resize
+from netweave.formats.lowering.indexing import FAR
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer

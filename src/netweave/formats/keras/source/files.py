@@ -9,7 +9,7 @@ import numpy as np
 from netweave.files import OutputFiles
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.keras.source.writer import write_source
-from netweave.passes import (
+from netweave.graph.passes import (
     absorb_biases,
     absorb_scales,
     attention_fusion,

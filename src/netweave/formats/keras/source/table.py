@@ -12,7 +12,7 @@ from netweave.files.node_writer import NotWritable, WriterTable
 from netweave.files.source_code.node import SourceNode
 from netweave.files.source_code.steps import Module, Step
 from netweave.formats.keras.source.layouts import IMAGE, RANKS
-from netweave.passes.specialise import same_pads
+from netweave.graph.passes.specialise import same_pads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.files.source_code.steps import Field
+    from netweave.formats.lowering.windows import Window
     from netweave.graph import Graph
-    from netweave.lowering.windows import Window
 
 
 class KerasNode(SourceNode):

@@ -8,10 +8,11 @@ from netweave.files import OutputFiles
 from netweave.files.node_writer import NotWritableNodes
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.mxnet.params import encode_arrays
+from netweave.formats.mxnet.symbol import Symbol, group, variable
 from netweave.formats.mxnet.writer.operators import TABLE
 from netweave.formats.mxnet.writer.table import MXNetNode, Net
 from netweave.graph import known_shape
-from netweave.passes import (
+from netweave.graph.passes import (
     absorb_pads,
     absorb_scales,
     chain,
@@ -21,7 +22,6 @@ from netweave.passes import (
     specialise,
     to_inference,
 )
-from netweave.symbol import Symbol, group, variable
 
 if TYPE_CHECKING:
     from pathlib import Path

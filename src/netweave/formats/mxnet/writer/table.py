@@ -8,8 +8,8 @@ import numpy as np
 
 from netweave.errors import shortened
 from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
+from netweave.formats.mxnet.symbol import Symbol, operator_function, variable
 from netweave.graph.naming import take_name
-from netweave.symbol import Symbol, operator_function, variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

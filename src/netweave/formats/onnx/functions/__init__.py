@@ -6,8 +6,8 @@ place. To add one: write ``@body("Name")`` in the file of its family, with the a
 ``graph/ops``.
 """
 
+from netweave.formats.lowering import import_families
 from netweave.formats.onnx.functions.writing import why_without, with_functions
-from netweave.lowering import import_families
 
 __all__ = ["why_without", "with_functions"]
 

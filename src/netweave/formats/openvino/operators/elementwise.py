@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.formats.lowering.activations import clip, gelu, hard_sigmoid, swish
+from netweave.formats.lowering.channels_last import Stored, Tensor
 from netweave.formats.openvino.constants import DTYPES
 from netweave.formats.openvino.context import constant_of
 from netweave.formats.openvino.registry import operator_reader
 from netweave.graph.budget import num_elements
-from netweave.lowering.activations import clip, gelu, hard_sigmoid, swish
-from netweave.lowering.channels_last import Stored, Tensor
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.openvino.context import OpenVINOOperation
-    from netweave.lowering.channels_last import Operand
 
 UNARY = {
     **{name: name for name in (

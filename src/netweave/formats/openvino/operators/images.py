@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Tensor
 from netweave.formats.openvino.registry import operator_reader
-from netweave.lowering.channels_last import Tensor
 
 if TYPE_CHECKING:
     from netweave.formats.openvino.context import OpenVINOOperation

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.channels_last.axes import along, reduce
 from netweave.formats.openvino.registry import operator_reader
-from netweave.lowering.channels_last import Tensor
-from netweave.lowering.channels_last.axes import along, reduce
 
 if TYPE_CHECKING:
     from netweave.formats.openvino.context import OpenVINOOperation

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.formats.lowering.channels_last import Stored, Tensor, axes
 from netweave.formats.openvino.constants import DTYPES
 from netweave.formats.openvino.context import constant_of
 from netweave.formats.openvino.operators.elementwise import renamed
 from netweave.formats.openvino.registry import operator_reader
-from netweave.lowering.channels_last import Stored, Tensor, axes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import EllipsisType
 
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.openvino.context import OpenVINOOperation
-    from netweave.lowering.channels_last import Operand
 
 
 @operator_reader("ShapeOf")

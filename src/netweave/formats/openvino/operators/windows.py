@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.channels_last import Tensor, windows
 from netweave.formats.openvino.registry import operator_reader
 from netweave.graph.ops.pooling import pooling as pooling_node
-from netweave.lowering.channels_last import Tensor, windows
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.parameters import Layout
+    from netweave.formats.lowering.windows import Window
     from netweave.formats.openvino.context import OpenVINOOperation
-    from netweave.lowering.parameters import Layout
-    from netweave.lowering.windows import Window
 
 
 def _attributes(ctx: OpenVINOOperation, window: Window, groups: int) -> dict[str, object]:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _MODULES = (
-    "backends/torch/attention.py",
+    "runtime/backends/torch/attention.py",
     "graph/ops/box_geometry.py",
-    "backends/torch/detectors.py",
-    "backends/torch/proposals.py",
-    "backends/torch/regions.py",
+    "runtime/backends/torch/detectors.py",
+    "runtime/backends/torch/proposals.py",
+    "runtime/backends/torch/regions.py",
 )
 
 

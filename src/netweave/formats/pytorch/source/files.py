@@ -8,8 +8,7 @@ from netweave.errors import UnsupportedError
 from netweave.files import OutputFiles
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.pytorch.source.writer import write_source
-from netweave.installation import install_command
-from netweave.passes import (
+from netweave.graph.passes import (
     absorb_scales,
     chain,
     fuse_attention,
@@ -19,6 +18,7 @@ from netweave.passes import (
     see_through,
     to_inference,
 )
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from pathlib import Path

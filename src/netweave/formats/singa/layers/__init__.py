@@ -4,8 +4,8 @@ To add a type: a function under ``@layer`` in the file of its family; its facts 
 repository that the docstring names.
 """
 
+from netweave.formats.lowering import import_families
 from netweave.formats.singa.context import LAYERS
-from netweave.lowering import import_families
 
 __all__ = ["LAYERS", "REASONS"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering import MANY
 from netweave.formats.singa.context import Output, SingaLayer, layer
 from netweave.formats.singa.inputs import InputLayer
-from netweave.lowering import MANY
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.normalization import batch_normalization
 from netweave.formats.singa.context import Output, SingaLayer, layer
 from netweave.graph.parameters import drawn, tag_sources
-from netweave.lowering.normalization import batch_normalization
 
 if TYPE_CHECKING:
     import onnx_ir as ir

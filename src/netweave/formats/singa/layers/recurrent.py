@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.recurrent import RecurrentCell, recurrent_node, without_state_bias
 from netweave.formats.singa.context import Output, SingaLayer, layer
-from netweave.lowering.recurrent import RecurrentCell, recurrent_node, without_state_bias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

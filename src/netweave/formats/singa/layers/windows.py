@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.windows import Window
 from netweave.formats.singa.context import Output, SingaLayer, layer
-from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
     import onnx_ir as ir

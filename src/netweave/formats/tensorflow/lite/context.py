@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.formats.lowering.activations import clip
+from netweave.formats.lowering.channels_last import Stored, Tensor
 from netweave.formats.tensorflow.context import TensorFlowOperation
 from netweave.formats.tensorflow.folding import fold
 from netweave.formats.tensorflow.lite.program import OPERANDS, Operands
@@ -13,8 +15,6 @@ from netweave.formats.tensorflow.lite.quantization import ROUNDED
 from netweave.formats.tensorflow.nodes import Node
 from netweave.formats.tensorflow.operands import Item
 from netweave.formats.tensorflow.operators import READERS
-from netweave.lowering.activations import clip
-from netweave.lowering.channels_last import Stored, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, Tensor
 from netweave.formats.tensorflow.interpreter import Interpreter
 from netweave.formats.tensorflow.lite.context import LiteOperator
 from netweave.formats.tensorflow.lite.operators import LITE_READERS
 from netweave.formats.tensorflow.lite.program import OPERANDS, TENSOR
 from netweave.formats.tensorflow.registry import OperatorReader
-from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.formats.lowering.channels_last import ChannelsLastNet
     from netweave.formats.tensorflow.inputs import Inputs
     from netweave.formats.tensorflow.lite.tensors import LiteTensor
     from netweave.formats.tensorflow.nodes import Node, Program
     from netweave.formats.tensorflow.operands import Item
     from netweave.formats.tensorflow.variables import Variables
-    from netweave.lowering.channels_last import ChannelsLastNet
 
 MAX_UNROLLED = 8_000
 """Operators that loops may add: a recurrent layer has some twenty a step, and one damaged byte makes of five

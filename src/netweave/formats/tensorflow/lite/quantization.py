@@ -18,7 +18,7 @@ from netweave.errors import ReadError, UnsupportedError
 
 if TYPE_CHECKING:
     from netweave.files.flatbuffers import Record
-    from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
+    from netweave.formats.lowering.channels_last import ChannelsLastLayer, Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)

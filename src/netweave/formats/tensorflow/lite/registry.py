@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from netweave.formats.lowering import RuleTable
 from netweave.formats.tensorflow.operands import Item
 from netweave.formats.tensorflow.registry import OperatorReader
-from netweave.lowering import RuleTable
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.lite.context import LiteOperator

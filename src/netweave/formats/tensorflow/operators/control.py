@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Stored
 from netweave.formats.tensorflow.attributes import Function
 from netweave.formats.tensorflow.context import MAX_PIECES
 from netweave.formats.tensorflow.frames import FRAME, Frame
 from netweave.formats.tensorflow.operands import Dead, constant_of
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Stored, Tensor, windows
+from netweave.formats.lowering.windows import Window
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Stored, Tensor, windows
-from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.context import Padding, TensorFlowOperation

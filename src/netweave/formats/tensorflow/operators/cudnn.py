@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.recurrent import CUDNN_CELLS, RecurrentCell, stacked_layers
+from netweave.formats.lowering.recurrent_weights import PackedWeights
 from netweave.formats.tensorflow.operands import constant_of
 from netweave.formats.tensorflow.registry import operator_reader
 from netweave.graph.wording import dims_text
-from netweave.lowering.channels_last import Tensor
-from netweave.lowering.recurrent import CUDNN_CELLS, RecurrentCell, stacked_layers
-from netweave.lowering.recurrent_weights import PackedWeights
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
-    from netweave.lowering.channels_last import Operand
 
 
 @operator_reader("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.formats.lowering.channels_last import Tensor
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Tensor
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.context import TensorFlowOperation

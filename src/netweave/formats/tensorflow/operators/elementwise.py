@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.formats.lowering.activations import find_operator
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last.axes import along
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.activations import find_operator
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.channels_last.axes import along
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.context import TensorFlowOperation
-    from netweave.lowering.channels_last import Operand
 
 
 UNARY = (

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.activations import gelu, rectify
 from netweave.formats.tensorflow.operators.convolution import convolution, matmul
 from netweave.formats.tensorflow.operators.elementwise import bias_add
 from netweave.formats.tensorflow.operators.normalization import fused_batch_norm, normalized_by
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.activations import gelu, rectify
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.channels_last import Stored, Tensor
     from netweave.formats.tensorflow.context import TensorFlowOperation
-    from netweave.lowering.channels_last import Stored, Tensor
 
 ACTIVATIONS = frozenset({"Elu", "Relu", "Relu6", "Sigmoid", "Tanh"})
 """Functions that may stand behind, and are what other frameworks call so too."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.channels_last.axes import gather
 from netweave.formats.tensorflow.operands import Handle
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Tensor
-from netweave.lowering.channels_last.axes import gather
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.context import TensorFlowOperation
-    from netweave.lowering.channels_last import Operand
 
 
 @operator_reader("Gather", "GatherV2")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last.axes import concat, split
 from netweave.formats.tensorflow.operands import Handle, TensorList
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.channels_last.axes import concat, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

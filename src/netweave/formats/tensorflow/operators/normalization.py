@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last.normalization import batch_normalization as by_statistics
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.channels_last.normalization import batch_normalization as by_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.context import TensorFlowOperation
-    from netweave.lowering.channels_last import Operand
 
 
 def fused_batch_norm(ctx: TensorFlowOperation) -> Tensor:

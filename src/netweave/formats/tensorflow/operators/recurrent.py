@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.activations import clip
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last.axes import concat, drop, split, widen
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.activations import clip
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.channels_last.axes import concat, drop, split, widen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
-    from netweave.lowering.channels_last import Operand
 
 ORDERS = {"BlockLSTM": "icfo", "BlockLSTMV2": "ifco", "LSTMBlockCell": "icfo"}
 """The gates of each operator as they lie beside one another: c is the candidate."""

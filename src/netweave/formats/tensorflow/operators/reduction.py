@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.formats.lowering.channels_last import Tensor, axes
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Tensor, axes
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
-    from netweave.lowering.channels_last import Operand
 
 REDUCE = {
     "EuclideanNorm": "ReduceL2",

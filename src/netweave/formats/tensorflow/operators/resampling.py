@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.channels_last.resizing import resize
 from netweave.formats.tensorflow.operands import Open, numbers_of
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last.resizing import resize
 
 if TYPE_CHECKING:
+    from netweave.formats.lowering.channels_last import Tensor
     from netweave.formats.tensorflow.context import TensorFlowOperation
-    from netweave.lowering.channels_last import Tensor
 
 METHODS = {"ResizeBilinear": "linear", "ResizeNearestNeighbor": "nearest", "ResizeBicubic": "cubic"}
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Stored, Tensor, axes
+from netweave.formats.lowering.channels_last.tensor import position
+from netweave.formats.lowering.indexing import FAR
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.folding import strided_index
 from netweave.formats.tensorflow.operands import Open, Sizes, numbers_of, of_numbers
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Stored, Tensor, axes
-from netweave.lowering.channels_last.tensor import position
-from netweave.lowering.indexing import FAR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
-    from netweave.lowering.channels_last import Operand
 
 
 @operator_reader("Shape", "ShapeN", plain=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Stored
 from netweave.formats.tensorflow.operands import Handle, Saved
 from netweave.formats.tensorflow.registry import operator_reader
-from netweave.lowering.channels_last import Stored
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.context import TensorFlowOperation

@@ -12,7 +12,7 @@ from netweave.mxnet.module.module import Module
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 Sums = dict[str, torch.Tensor]
 

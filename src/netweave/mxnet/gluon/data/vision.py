@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data.sources.idx import read_idx
 from netweave.errors import UsageError
 from netweave.mxnet import image
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.gluon.data.dataset import Dataset
+from netweave.training.data.sources.idx import read_idx
 
 if TYPE_CHECKING:
     from netweave.mxnet.ndarray.array import NDArray

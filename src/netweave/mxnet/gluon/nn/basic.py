@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
 from netweave.mxnet.gluon.block import Block, HybridBlock
-from netweave.symbol import Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

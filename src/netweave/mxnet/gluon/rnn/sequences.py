@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
-from netweave.symbol import Symbol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

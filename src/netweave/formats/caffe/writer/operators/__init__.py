@@ -1,7 +1,7 @@
 """The operators that can be written, by subject."""
 
 from netweave.formats.caffe.writer.table import TABLE
-from netweave.lowering import import_families
+from netweave.formats.lowering import import_families
 
 __all__ = ["TABLE"]
 

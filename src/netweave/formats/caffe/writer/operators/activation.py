@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from netweave.files.node_writer import NotWritable
 from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, Step, power, writes
-from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
-from netweave.lowering.nodes.names import by_operator
+from netweave.formats.lowering.nodes.arrays import channel_slopes, clip_bounds
+from netweave.formats.lowering.nodes.names import by_operator
 
 _RELU: Step = ("ReLU", {})
 _PROD = {"eltwise_param": {"operation": "PROD"}}

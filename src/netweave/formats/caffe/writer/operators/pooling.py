@@ -14,8 +14,8 @@ import numpy as np
 from netweave.files.node_writer import NotWritable
 from netweave.formats.caffe.writer.operators.shape import cut
 from netweave.formats.caffe.writer.table import Blob, CaffeNode, per_axis, writes
+from netweave.formats.lowering.nodes.windows import pool_windows_of, spatial_sizes
 from netweave.graph import DOMAIN
-from netweave.lowering.nodes.windows import pool_windows_of, spatial_sizes
 
 if TYPE_CHECKING:
     from netweave.formats.caffe.writer.table import CaffeLayer

@@ -12,13 +12,13 @@ import numpy as np
 
 from netweave.files.node_writer import NotWritable
 from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, per_axis, writes
-from netweave.lowering.nodes.arrays import dense_arrays
-from netweave.lowering.nodes.windows import window_of
+from netweave.formats.lowering.nodes.arrays import dense_arrays
+from netweave.formats.lowering.nodes.windows import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.lowering.windows import Window
+    from netweave.formats.lowering.windows import Window
 
 
 @writes("Conv")

@@ -1,7 +1,7 @@
 """``chainer.functions``, one file for each family; importing this registers them all."""
 
 from netweave.formats.chainer.shim.registry import FUNCTIONS
-from netweave.lowering import import_families
+from netweave.formats.lowering import import_families
 
 __all__ = ["FUNCTIONS"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.table import function, integers, node, wrap
 from netweave.formats.chainer.shim.recorder import current
-from netweave.lowering import activations
+from netweave.formats.lowering import activations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ from netweave.formats.chainer.shim.arguments import ArgumentsError
 from netweave.formats.chainer.shim.functions.table import function, integers, node, wrap
 from netweave.formats.chainer.shim.recorder import ImageSize, Size, current
 from netweave.formats.chainer.shim.variable import Variable
-from netweave.lowering.indexing import FAR, part_of
+from netweave.formats.lowering.indexing import FAR, part_of
 
 if TYPE_CHECKING:
-    from netweave.lowering.indexing import Index
+    from netweave.formats.lowering.indexing import Index
 
 
 @function()

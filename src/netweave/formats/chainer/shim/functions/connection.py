@@ -9,7 +9,7 @@ import numpy as np
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.table import function, integers, node, pair
 from netweave.formats.chainer.shim.recorder import current
-from netweave.lowering.windows import Window
+from netweave.formats.lowering.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

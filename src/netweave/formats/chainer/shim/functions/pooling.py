@@ -9,8 +9,8 @@ import numpy as np
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.table import function, integers, node, pair
 from netweave.formats.chainer.shim.recorder import current
+from netweave.formats.lowering.resizing import REPEATED
 from netweave.graph.ops.pooling import pooling
-from netweave.lowering.resizing import REPEATED
 
 if TYPE_CHECKING:
     from netweave.formats.chainer.shim.variable import Variable

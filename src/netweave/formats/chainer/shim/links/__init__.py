@@ -1,7 +1,7 @@
 """``chainer.links``, one file for each family; importing this registers them all."""
 
 from netweave.formats.chainer.shim.links.table import LINKS
-from netweave.lowering import import_families
+from netweave.formats.lowering import import_families
 
 __all__ = ["LINKS"]
 

@@ -14,15 +14,15 @@ from netweave.formats.chainer.shim.link import ChainList, Link
 from netweave.formats.chainer.shim.links.table import Signed, link, takes
 from netweave.formats.chainer.shim.recorder import current
 from netweave.formats.chainer.shim.variable import Parameter, Variable
-from netweave.lowering.recurrent import CUDNN_CELLS, stacked_layers
-from netweave.lowering.recurrent_weights import gate_permutation
+from netweave.formats.lowering.recurrent import CUDNN_CELLS, stacked_layers
+from netweave.formats.lowering.recurrent_weights import gate_permutation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from netweave.lowering.recurrent import Weights
+    from netweave.formats.lowering.recurrent import Weights
 
 SIGNATURE = "n_layers, in_size, out_size, dropout, *, initialW=None, initial_bias=None"
 

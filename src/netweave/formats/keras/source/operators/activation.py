@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import number
 from netweave.formats.keras.source.table import KerasNode, writes
-from netweave.lowering.nodes.arrays import clip_bounds
-from netweave.lowering.nodes.names import by_operator
+from netweave.formats.lowering.nodes.arrays import clip_bounds
+from netweave.formats.lowering.nodes.names import by_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir

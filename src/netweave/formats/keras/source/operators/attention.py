@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.formats.keras.source.table import KerasNode, writes
+from netweave.formats.lowering.nodes.attention import ProjectedAttention
 from netweave.graph import DOMAIN
-from netweave.lowering.nodes.attention import ProjectedAttention
 
 if TYPE_CHECKING:
     import numpy as np

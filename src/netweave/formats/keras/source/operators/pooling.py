@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable, int_or_tuple
 from netweave.formats.keras.source.table import KerasNode, around, is_same, writes
+from netweave.formats.lowering.nodes.windows import pool_windows_of, spatial_sizes
+from netweave.formats.lowering.windows import Window
 from netweave.graph import DOMAIN
-from netweave.lowering.nodes.windows import pool_windows_of, spatial_sizes
-from netweave.lowering.windows import Window
-from netweave.passes.pads import is_never_negative
+from netweave.graph.passes.pads import is_never_negative
 
 if TYPE_CHECKING:
     from netweave.files.source_code.steps import Step

@@ -14,8 +14,8 @@ from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.sequences import batch_first, by_batch, first_state, joined, last_state
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.formats.keras.source.table import KerasNode, writes
-from netweave.lowering.nodes.names import by_operator
-from netweave.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
+from netweave.formats.lowering.nodes.names import by_operator
+from netweave.formats.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

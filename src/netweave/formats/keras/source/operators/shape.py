@@ -10,8 +10,8 @@ from netweave.files.source_code.steps import Field, Module
 from netweave.files.source_code.text import number
 from netweave.formats.keras.source.operators.places import with_stored_steps
 from netweave.formats.keras.source.table import KerasNode, around, order, places, writes
+from netweave.formats.lowering.nodes.shape import permutation, repeats_elements, slice_ranges
 from netweave.graph import known_shape
-from netweave.lowering.nodes.shape import permutation, repeats_elements, slice_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ import numpy as np
 from netweave.files.node_writer import NotWritable, int_or_tuple
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.formats.keras.source.table import KerasNode, around, is_same, writes
-from netweave.lowering.nodes.arrays import channel_slopes, dense_arrays, statistics_arrays
-from netweave.lowering.nodes.windows import window_of
-from netweave.passes.projections import dense_before
+from netweave.formats.lowering.nodes.arrays import channel_slopes, dense_arrays, statistics_arrays
+from netweave.formats.lowering.nodes.windows import window_of
+from netweave.graph.passes.projections import dense_before
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
+from netweave.formats.lowering.nodes.names import plain_settings
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.graph import DOMAIN, known_shape
-from netweave.lowering.nodes.names import plain_settings
 
 if TYPE_CHECKING:
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 
 @writes("MultiBoxDetection", domain=DOMAIN)

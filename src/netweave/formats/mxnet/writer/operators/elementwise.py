@@ -8,15 +8,15 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.files.node_writer import NotWritable
+from netweave.formats.lowering.activations import ONNX_NAMES
+from netweave.formats.lowering.nodes.arrays import channel_slopes, clip_bounds
+from netweave.formats.mxnet.symbol.operators.activation import ACTIVATIONS
+from netweave.formats.mxnet.symbol.operators.elementwise import BINARY, UNARY, WORDS
+from netweave.formats.mxnet.symbol.operators.reduction import REDUCTIONS
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
-from netweave.lowering.activations import ONNX_NAMES
-from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
-from netweave.symbol.operators.activation import ACTIVATIONS
-from netweave.symbol.operators.elementwise import BINARY, UNARY, WORDS
-from netweave.symbol.operators.reduction import REDUCTIONS
 
 if TYPE_CHECKING:
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 _ACTIVATIONS = {ONNX_NAMES[word]: word for word in ACTIVATIONS}
 _UNARY = {

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.formats.lowering.nodes.windows import pool_windows_of, spatial_sizes
 from netweave.formats.mxnet.writer.table import MXNetNode, padded, writes
 from netweave.graph import DOMAIN
 from netweave.graph.ops.pooling import is_standard
-from netweave.lowering.nodes.windows import pool_windows_of, spatial_sizes
 
 if TYPE_CHECKING:
+    from netweave.formats.mxnet.symbol import Symbol
     from netweave.graph.ops.pooling import PoolWindows
-    from netweave.symbol import Symbol
 
 _CONVENTIONS = {"floor": "valid", "full": "full"}
 

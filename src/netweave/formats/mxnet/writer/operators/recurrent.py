@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.files.source_code.sequences import by_batch, joined
+from netweave.formats.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
+from netweave.formats.mxnet.symbol import group
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
-from netweave.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
-from netweave.symbol import group
 
 if TYPE_CHECKING:
-    from netweave.symbol import Symbol
+    from netweave.formats.mxnet.symbol import Symbol
 
 
 @writes("LSTM", "GRU", "RNN")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
+from netweave.formats.lowering.nodes.arrays import dense_arrays
+from netweave.formats.lowering.nodes.windows import window_of
 from netweave.formats.mxnet.writer.table import MXNetNode, padded, writes
-from netweave.lowering.nodes.arrays import dense_arrays
-from netweave.lowering.nodes.windows import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.lowering.windows import Window
-    from netweave.symbol import Symbol
+    from netweave.formats.lowering.windows import Window
+    from netweave.formats.mxnet.symbol import Symbol
 
 
 @writes("Conv")

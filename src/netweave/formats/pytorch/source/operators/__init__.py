@@ -3,8 +3,8 @@
 To add one: a function under ``@writes("Op")`` that returns a Step.
 """
 
+from netweave.formats.lowering import import_families
 from netweave.formats.pytorch.source.table import TABLE
-from netweave.lowering import import_families
 
 __all__ = ["TABLE"]
 

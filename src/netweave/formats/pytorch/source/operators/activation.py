@@ -5,9 +5,9 @@ from __future__ import annotations
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.text import number
+from netweave.formats.lowering.nodes.arrays import channel_slopes, clip_bounds
+from netweave.formats.lowering.nodes.names import by_operator
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
-from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
-from netweave.lowering.nodes.names import by_operator
 
 _FUNCTIONS = by_operator(
     (

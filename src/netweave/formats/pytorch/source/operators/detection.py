@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import literal
+from netweave.formats.lowering.nodes.names import plain_settings
 from netweave.formats.pytorch.functions import FUNCTIONS
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN, find_operator
-from netweave.lowering.nodes.names import plain_settings
 
 if TYPE_CHECKING:
     from netweave.files.source_code.steps import Module, Step

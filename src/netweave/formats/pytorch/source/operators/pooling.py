@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable, int_or_tuple
+from netweave.formats.lowering.nodes.windows import pool_windows_of, spatial_sizes
 from netweave.formats.pytorch.source.operators.weighted import pad_argument
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN
-from netweave.lowering.nodes.windows import pool_windows_of, spatial_sizes
 
 if TYPE_CHECKING:
     from netweave.files.source_code.steps import Step

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from netweave.files.source_code.sequences import batch_first, by_batch, joined
 from netweave.files.source_code.steps import Field, Module, Step
+from netweave.formats.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
-from netweave.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

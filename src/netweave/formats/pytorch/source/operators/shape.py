@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field, Module
 from netweave.files.source_code.text import number
+from netweave.formats.lowering.nodes.shape import permutation, slice_ranges
 from netweave.formats.pytorch.source.operators.weighted import pad_argument
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
-from netweave.lowering.nodes.shape import permutation, slice_ranges
 
 if TYPE_CHECKING:
     from netweave.files.source_code.steps import Step

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable, int_or_tuple
 from netweave.files.source_code.steps import Field, Module, Step
+from netweave.formats.lowering.nodes.arrays import dense_arrays
+from netweave.formats.lowering.nodes.windows import window_of
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
-from netweave.lowering.nodes.arrays import dense_arrays
-from netweave.lowering.nodes.windows import window_of
-from netweave.passes.projections import dense_before
+from netweave.graph.passes.projections import dense_before
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy as np
 
-    from netweave.lowering.windows import Window
+    from netweave.formats.lowering.windows import Window
 
 
 @writes("Conv")

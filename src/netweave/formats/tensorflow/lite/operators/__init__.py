@@ -1,7 +1,7 @@
 """TFLite's operators as TensorFlow's, one file per family."""
 
+from netweave.formats.lowering import import_families
 from netweave.formats.tensorflow.lite.registry import LITE_READERS
-from netweave.lowering import import_families
 
 __all__ = ["LITE_READERS", "REASONS"]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.formats.lowering.activations import clip, gelu
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last.axes import along, reduce
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.lite.registry import lite_operator
-from netweave.lowering.activations import clip, gelu
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.channels_last.axes import along, reduce
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.lite.context import LiteOperator

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last.recurrent import Weights, recurrent
+from netweave.formats.lowering.recurrent import RecurrentCell
 from netweave.formats.tensorflow.lite.registry import lite_operator
-from netweave.lowering.channels_last import Stored, Tensor
-from netweave.lowering.channels_last.recurrent import Weights, recurrent
-from netweave.lowering.recurrent import RecurrentCell
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.lite.context import LiteOperator

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering.channels_last import Stored
 from netweave.formats.tensorflow.attributes import Function
 from netweave.formats.tensorflow.lite.operators.elementwise import type_name
 from netweave.formats.tensorflow.lite.registry import lite_operator
 from netweave.formats.tensorflow.operands import constant_of
-from netweave.lowering.channels_last import Stored
 
 if TYPE_CHECKING:
     from typing import Any

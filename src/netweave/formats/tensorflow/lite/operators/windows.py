@@ -8,16 +8,16 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from netweave.formats.lowering.channels_last import Stored, Tensor, windows
+from netweave.formats.lowering.channels_last.axes import flatten, reshape
 from netweave.formats.tensorflow.lite.registry import lite_operator
-from netweave.lowering.channels_last import Stored, Tensor, windows
-from netweave.lowering.channels_last.axes import flatten, reshape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.lite.context import LiteOperator
     from netweave.formats.tensorflow.operands import Item
-    from netweave.lowering.channels_last import Operand
 
 AXES = ("h", "w")
 """What the options call the spatial axes, in order."""

@@ -1,5 +1,0 @@
-"""Running a Graph by ONNX Runtime on the CPU, with the registry's own forwards for what it lacks."""
-
-from netweave.backends.onnxruntime.runner import prepare, runtime
-
-__all__ = ["prepare", "runtime"]

@@ -1,5 +1,0 @@
-"""The transforms; importing this package enters them in the table."""
-
-from netweave.data.transforms import arithmetic, boxes, color, detection, geometry, warp
-
-__all__ = ["arithmetic", "boxes", "color", "detection", "geometry", "warp"]

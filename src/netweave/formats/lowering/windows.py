@@ -1,0 +1,104 @@
+"""How the window of a convolution or a pooling moves: one number for each spatial axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.formats.lowering.context import LayerContext
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window that moves over the spatial axes of a value.
+
+    Attributes:
+        kernel: Its size before dilation.
+        strides: Steps from one window to the next; 1 by default.
+        pads: Padding at the begin of each axis; 0 by default.
+        end_pads: Padding at the end of each axis; by default that at the begin.
+        dilations: Steps between neighbouring elements of the window; 1 by default.
+    """
+
+    kernel: Sequence[int]
+    strides: Sequence[int] = ()
+    pads: Sequence[int] = ()
+    end_pads: Sequence[int] = field(default=())
+    dilations: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        rank = len(self.kernel)
+        for name, values in (
+            ("strides", self.strides or [1] * rank),
+            ("pads", self.pads or [0] * rank),
+            ("end_pads", self.end_pads or self.pads or [0] * rank),
+            ("dilations", self.dilations or [1] * rank),
+        ):
+            object.__setattr__(self, name, values)
+
+    @property
+    def extents(self) -> list[int]:
+        """How many elements each axis of the dilated window spans."""
+        return [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+
+    @property
+    def onnx_pads(self) -> list[int]:
+        """The padding as ONNX orders it: all begins, then all ends."""
+        return [*self.pads, *self.end_pads]
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of ONNX's Conv and ConvTranspose."""
+        return {
+            "kernel_shape": list(self.kernel),
+            "strides": list(self.strides),
+            "pads": self.onnx_pads,
+            "dilations": list(self.dilations),
+        }
+
+    def check(self, context: LayerContext, line: int | None = None, *, is_pooling: bool = False) -> None:
+        """Refuse a window that the frameworks refuse, whatever its input.
+
+        Args:
+            context: The layer, for messages.
+            line: Where the settings stand in the source.
+            is_pooling: Whether padding must be less than the kernel: no window may lie outside the input.
+
+        Raises:
+            ReadError: A number is out of range.
+        """
+        for name, values, least in (
+            ("kernel", self.kernel, 1),
+            ("stride", self.strides, 1),
+            ("dilation", self.dilations, 1),
+            ("padding", self.onnx_pads, 0),
+        ):
+            if min(values, default=least) < least:
+                raise context.read_error(f"{name} is {list(values)}, expected {least} or more", line)
+        pads = [max(pair) for pair in zip(self.pads, self.end_pads, strict=True)]
+        if is_pooling and any(pad >= size for pad, size in zip(pads, self.kernel, strict=True)):
+            raise context.read_error(f"padding {pads} must be less than the kernel {list(self.kernel)}", line)
+
+    def check_fits(self, context: LayerContext, sizes: Sequence[int | None], line: int | None = None) -> None:
+        """Refuse a window that is larger than its padded input.
+
+        Args:
+            context: The layer, for messages.
+            sizes: Spatial sizes of the input; an open one is not checked.
+            line: Where the settings stand in the source.
+
+        Raises:
+            ShapeError: The window does not fit.
+        """
+        if len(sizes) != len(self.kernel):
+            raise context.shape_error(
+                f"a window of {len(self.kernel)} axes does not fit in {len(sizes)} spatial axes", line
+            )
+        for size, extent, begin, end in zip(sizes, self.extents, self.pads, self.end_pads, strict=True):
+            if size is not None and size + begin + end < extent:
+                padding = str(begin) if begin == end else f"{begin} and {end}"
+                raise context.shape_error(
+                    f"a window of {extent} does not fit in {size} elements with padding {padding}", line
+                )

@@ -1,0 +1,228 @@
+"""Operators that frameworks take apart, put together again.
+
+- Local response normalisation: PyTorch and those who have no such operator write
+  ``x / (k + alpha * mean(x * x)) ** beta`` with a pooling for the mean: over the channels, turned into an
+  axis that can be pooled, or over a square within each channel.
+- Padding of zeros before a convolution, as ports write it whose framework pads both ends alike.
+- A rectifier with learned slopes (``slopes``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
+from netweave.graph.ops.pooling import PoolWindows
+from netweave.graph.passes.rewrite import Pass, Rewriter, has_one_reader
+from netweave.graph.passes.slopes import join_slopes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+_VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
+
+
+@Pass
+def compose(graph: Graph) -> None:
+    """Make one LRN, ChannelLRN, Conv or PRelu of the nodes that compute it; it is in all their layers."""
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        if node.op_type == "Add" and not node.domain and join_slopes(rewriter, node):
+            continue
+        if node.op_type == "Conv" and not node.domain:
+            _take_padding(rewriter, node)
+        found = _normalisation(node) if node.op_type in {"Div", "Mul"} and not node.domain else None
+        if found is not None:
+            rewriter.replace(
+                [*found.nodes, node], found.op_type, [found.x], found.settings, domain=found.domain
+            )
+
+
+def _take_padding(rewriter: Rewriter, conv: ir.Node) -> None:
+    """Give a convolution the zeros that a Pad before it adds."""
+    walk = _Walk(conv.inputs[0]) if conv.inputs[0] is not None else None
+    pad = walk.node("Pad") if walk is not None else None
+    added = _added(pad) if pad is not None else None
+    attributes = attributes_of(conv)
+    if pad is None or added is None or attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return
+    pads = [a + b for a, b in zip(added, attributes.get("pads", [0] * len(added)), strict=True)]
+    if min(pads) < 0:
+        return
+    keys = [*layer_keys(conv), *layer_keys(pad)]
+    new = rewriter.replace(
+        [pad, conv], "Conv", [pad.inputs[0], *conv.inputs[1:]], {**attributes, "pads": pads}
+    )
+    set_layer_keys(new, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Normalisation:
+    """What some nodes compute.
+
+    Attributes:
+        x: What they read.
+        nodes: The nodes in order, but for the last one.
+        op_type: The operator.
+        domain: Its domain.
+        settings: Its attributes.
+    """
+
+    x: ir.Value
+    nodes: list[ir.Node]
+    op_type: str
+    domain: str
+    settings: Mapping[str, Any]
+
+
+class _Walk:
+    """Goes from a value towards the inputs, over nodes that nothing else reads."""
+
+    def __init__(self, value: ir.Value) -> None:
+        self.value = value
+        self.nodes: list[ir.Node] = []
+
+    def node(self, *op_types: str) -> ir.Node | None:
+        """Return the node that makes the value, if it is of one of these types and has one reader."""
+        node = self.value.producer()
+        if node is None or node.domain or node.op_type not in op_types or not has_one_reader(self.value):
+            return None
+        return node
+
+    def over(self, node: ir.Node, value: ir.Value) -> None:
+        """Go on with an input of a node."""
+        self.nodes.insert(0, node)
+        self.value = value
+
+    def over_views(self, *op_types: str) -> Iterator[ir.Node]:
+        """Go over views and these, and yield them."""
+        while (node := self.node(*_VIEWS, *op_types)) is not None and node.inputs[0] is not None:
+            self.over(node, node.inputs[0])
+            yield node
+
+    def over_number(self, op_type: str, default: float) -> float | None:
+        """Go over a node of a value and a number, and return the number; it may be missing."""
+        node = self.node(op_type)
+        if node is None:
+            return default
+        for number, other in (node.inputs, reversed(node.inputs)):
+            found = _number(number)
+            if found is not None and other is not None:
+                self.over(node, other)
+                return found
+        return None
+
+
+def _number(value: ir.Value | None) -> float | None:
+    if value is None or value.const_value is None or value.const_value.size != 1:
+        return None
+    return float(value.const_value.numpy().reshape(()))
+
+
+def _normalisation(last: ir.Node) -> _Normalisation | None:
+    """Read ``x / base ** beta`` or ``x * base ** -beta``."""
+    pairs = [tuple(last.inputs), tuple(reversed(last.inputs))] if last.op_type == "Mul" else [last.inputs]
+    for x, power in pairs:
+        if x is None or power is None:
+            continue
+        walk = _Walk(power)
+        node = walk.node("Pow", "Sqrt")
+        exponent = 0.5 if node is not None and node.op_type == "Sqrt" else _number(_second(node))
+        if node is None or exponent is None or node.inputs[0] is None:
+            continue
+        walk.over(node, node.inputs[0])
+        found = _base(walk, x, beta=exponent if last.op_type == "Div" else -exponent)
+        if found is not None:
+            return found
+    return None
+
+
+def _second(node: ir.Node | None) -> ir.Value | None:
+    return node.inputs[1] if node is not None and len(node.inputs) > 1 else None
+
+
+def _base(walk: _Walk, x: ir.Value, *, beta: float) -> _Normalisation | None:
+    """Read ``bias + alpha * mean(x * x)``."""
+    bias = walk.over_number("Add", 0.0)
+    alpha = walk.over_number("Mul", 1.0)
+    for _ in walk.over_views():
+        pass
+    pool = walk.node("AveragePool")
+    if bias is None or alpha is None or beta <= 0 or pool is None or pool.inputs[0] is None:
+        return None
+    walk.over(pool, pool.inputs[0])
+    padded = _pads_of(pool)
+    for node in walk.over_views("Pad"):
+        if node.op_type == "Pad":
+            added = _added(node)
+            if added is None or padded is None or len(added) != len(padded):
+                return None
+            padded = [a + b for a, b in zip(added, padded, strict=True)]
+    if padded is None or not _is_square(walk, x):
+        return None
+    settings = {"alpha": alpha, "beta": beta}
+    size = _size_over_channels(pool, padded, x)
+    if size is not None:
+        return _Normalisation(x, walk.nodes, "LRN", "", {**settings, "bias": bias, "size": size})
+    size = _size_within(pool, padded, x)
+    if size is not None and bias == 1:
+        return _Normalisation(x, walk.nodes, "ChannelLRN", DOMAIN, {**settings, "size": size})
+    return None
+
+
+def _pads_of(pool: ir.Node) -> list[int] | None:
+    """Return the padding of a pooling of step 1 that counts it: all begins, then all ends."""
+    attributes = attributes_of(pool)
+    windows = PoolWindows.of(pool.domain, attributes)
+    is_plain = attributes.get("auto_pad", "NOTSET") == "NOTSET" and set(windows.dilations) == {1}
+    counted = windows.counts_padding or not windows.any_pad
+    is_dense = set(windows.strides) == {1}
+    return [*windows.begin, *windows.end] if is_plain and counted and is_dense else None
+
+
+def _added(pad: ir.Node) -> list[int] | None:
+    """Return what a Pad adds of zeros to the axes behind the first two."""
+    amounts = pad.inputs[1].const_value if len(pad.inputs) > 1 and pad.inputs[1] is not None else None
+    value = _number(pad.inputs[2]) if len(pad.inputs) > 2 and pad.inputs[2] is not None else 0.0
+    axes = len(pad.inputs) > 3 and pad.inputs[3] is not None
+    if amounts is None or value != 0 or axes or attributes_of(pad).get("mode", "constant") != "constant":
+        return None
+    found = [int(amount) for amount in amounts.numpy()]
+    half = len(found) // 2
+    return None if any(found[:2] + found[half : half + 2]) else [*found[2:half], *found[half + 2 :]]
+
+
+def _is_square(walk: _Walk, x: ir.Value) -> bool:
+    """Go over ``x * x``."""
+    node = walk.node("Mul", "Pow")
+    if node is None or node.inputs[0] is not x:
+        return False
+    squared = node.inputs[1] is x if node.op_type == "Mul" else _number(node.inputs[1]) == 2
+    walk.over(node, x)
+    return squared
+
+
+def _size_over_channels(pool: ir.Node, padded: list[int], x: ir.Value) -> int | None:
+    """Return the window of a pooling over channels that became an axis, as LRN has it."""
+    kernel, shape = attributes_of(pool)["kernel_shape"], known_shape(x)
+    seen = known_shape(pool.outputs[0])
+    rank, size = len(kernel), kernel[0]
+    before, after = (size - 1) // 2, size // 2
+    wanted = [before, *[0] * (rank - 1), after, *[0] * (rank - 1)]
+    if shape is None or seen is None or seen[1:3] != (1, shape[1]) or len(shape) < 3:
+        return None
+    return size if set(kernel[1:]) <= {1} and padded == wanted else None
+
+
+def _size_within(pool: ir.Node, padded: list[int], x: ir.Value) -> int | None:
+    """Return the window of a pooling within each channel, as ChannelLRN has it."""
+    kernel, shape = attributes_of(pool)["kernel_shape"], known_shape(x)
+    size = kernel[0]
+    square = len(kernel) == 2 and set(kernel) == {size} and size % 2 == 1
+    same = shape is not None and known_shape(pool.outputs[0]) == shape
+    return size if square and same and padded == [(size - 1) // 2] * 4 else None

@@ -1,0 +1,29 @@
+"""Rounding in a graph: every place where numbers are brought to fewer bits as a pair of nodes of its own."""
+
+from netweave.graph.passes.rounding.explicit import (
+    ExplicitRounding,
+    explicit_rounding,
+    has_rounding,
+    without_rounding,
+)
+from netweave.graph.passes.rounding.formats import Quantiser, StoredRounding, format_name
+from netweave.graph.passes.rounding.points import RoundingPoint, rounding_points
+from netweave.graph.passes.rounding.rectifiers import MOVING, choose_rectifiers, rectifier_after
+from netweave.graph.passes.rounding.walk import NotExplicitError, array_of
+
+__all__ = [
+    "MOVING",
+    "ExplicitRounding",
+    "NotExplicitError",
+    "Quantiser",
+    "RoundingPoint",
+    "StoredRounding",
+    "array_of",
+    "choose_rectifiers",
+    "explicit_rounding",
+    "format_name",
+    "has_rounding",
+    "rectifier_after",
+    "rounding_points",
+    "without_rounding",
+]

@@ -1,0 +1,280 @@
+"""Which element of an earlier value each element of a value is, however the axes were moved on the way.
+
+Frameworks part and join the heads of attention by chains of reshapes, transposes, splits and selections that
+differ from exporter to exporter. What such a chain does is found by doing it to the numbers of the elements,
+and not by knowing the chains.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.graph import attributes_of
+from netweave.graph.passes.rewrite import has_one_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import onnx_ir as ir
+
+MAX_ELEMENTS = 1 << 25
+"""Values of more elements are not followed."""
+
+MAX_FORMULA = 200
+"""Symbols may be any text in a file; a longer one is no formula of inference's, and may nest too deeply."""
+
+_SIZES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
+"""What open sizes are taken to be: primes, so that no two ways of joining axes look alike."""
+
+
+class OpenSizes:
+    """Numbers that stand for the open sizes of a graph, the same wherever a symbol stands."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def shape(self, value: ir.Value | None, total: int | None = None) -> tuple[int, ...] | None:
+        """Return the sizes of a value; None where one cannot be said.
+
+        Args:
+            value: The value.
+            total: Its number of elements, if known: one size that follows from others is then found.
+        """
+        if value is None or value.shape is None:
+            return None
+        sizes = [dim if isinstance(dim, int) else self._numbers.get(str(dim.value)) for dim in value.shape]
+        if total is not None and sizes.count(None) == 1:
+            self._infer(value.shape, sizes, total)
+        for axis, dim in enumerate(value.shape):
+            if sizes[axis] is None and not isinstance(dim, int):
+                sizes[axis] = self._number(dim.value)
+        known = [size for size in sizes if size is not None]
+        return tuple(known) if len(known) == len(sizes) else None
+
+    def _infer(self, dims: Iterable[int | ir.SymbolicDim], sizes: list[int | None], total: int) -> None:
+        """Find the one size that is missing, and remember it if it is a symbol's."""
+        rest = prod(size for size in sizes if size is not None)
+        if rest == 0 or total % rest:
+            return
+        axis = sizes.index(None)
+        sizes[axis] = total // rest
+        dim = list(dims)[axis]
+        if not isinstance(dim, int) and dim.value is not None:
+            self._numbers[dim.value] = total // rest
+
+    def _number(self, formula: str | None) -> int | None:
+        """Return the number of a symbol, or of a formula of symbols as inference writes it: ``2*N``."""
+        if formula is None or len(formula) > MAX_FORMULA:
+            return None
+        try:
+            return self._value(ast.parse(formula, mode="eval").body)
+        except (KeyError, SyntaxError, ValueError, ZeroDivisionError):  # no formula, or of other functions
+            return None
+
+    def _value(self, formula: ast.expr) -> int:
+        match formula:
+            case ast.Name(id=symbol) if symbol in self._numbers or len(self._numbers) < len(_SIZES):
+                return self._numbers.setdefault(symbol, _SIZES[len(self._numbers) % len(_SIZES)])
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.BinOp(left=left, op=sign, right=right):
+                return _SIGNS[type(sign)](self._value(left), self._value(right))
+        raise KeyError(ast.unparse(formula))
+
+
+_SIGNS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mult: operator.mul,
+    ast.Sub: operator.sub,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a value is of an earlier one.
+
+    Attributes:
+        source: The earlier value.
+        sizes: Its sizes, with numbers for open ones.
+        elements: For each element of the value, the number of that element in the source.
+        factor: What the elements are multiplied by.
+        nodes: The nodes in between, in order.
+    """
+
+    source: ir.Value
+    sizes: tuple[int, ...]
+    elements: np.ndarray
+    factor: float = 1.0
+    nodes: tuple[ir.Node, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the earlier value as it stands."""
+        every = np.arange(self.elements.size).reshape(self.elements.shape)
+        return self.sizes == self.elements.shape and np.array_equal(self.elements, every)
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Of each element, the place along the last axis of the source."""
+        return np.asarray(self.elements % self.sizes[-1])
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Of each element, the place among all other axes of the source, counted as one."""
+        return np.asarray(self.elements // self.sizes[-1])
+
+
+def views_of(value: ir.Value, sizes: OpenSizes, *, scales: bool = False) -> list[View]:
+    """Return what a value is of itself, of what it is a view of, and so on back, the nearest first.
+
+    Args:
+        value: The value.
+        sizes: The graph's open sizes.
+        scales: Whether products and quotients of a value and a number are gone over as well.
+    """
+    chain: list[tuple[ir.Node, ir.Value]] = []
+    found = [_followed(value, chain, sizes)]
+    source = value
+    while (before := _viewed(source, scales=scales)) is not None:
+        node = source.producer()
+        assert node is not None
+        chain.insert(0, (node, source))
+        source = before
+        found.append(_followed(source, chain, sizes))
+    return [view for view in found if view is not None]
+
+
+def views_after(value: ir.Value, sizes: OpenSizes) -> list[tuple[ir.Value, View]]:
+    """Return a value, and the views that alone are made of it one after another, each as a view of it."""
+    begin = _followed(value, [], sizes)
+    found = [(value, begin)] if begin is not None else []
+    while found:
+        last, view = found[-1]
+        reader = next((use.node for use in last.uses() if use.idx == 0), None)
+        if reader is None or not has_one_reader(last) or not is_view(reader) or len(reader.outputs) > 1:
+            break
+        elements = _done(reader, reader.outputs[0], view.elements, sizes)
+        if elements is None:
+            break
+        following = View(value, view.sizes, elements, view.factor, (*view.nodes, reader))
+        found.append((reader.outputs[0], following))
+    return found
+
+
+def is_view(node: ir.Node) -> bool:
+    """Whether a node moves elements of its first input and nothing else."""
+    if node.domain or node.op_type not in _RULES:
+        return False
+    is_settled = all(value is None or value.const_value is not None for value in node.inputs[1:])
+    return is_settled or node.op_type == "Reshape"  # whose output has known sizes, computed or not
+
+
+def scalar_factor(node: ir.Node) -> tuple[ir.Value, float] | None:
+    """Return the value that a node multiplies by a number, or divides by one, and the factor."""
+    if node.domain or node.op_type not in {"Mul", "Div"}:
+        return None
+    for at in (1, 0) if node.op_type == "Mul" else (1,):
+        value, stored = node.inputs[1 - at], number_of(node.inputs[at])
+        if value is not None and stored is not None and stored != 0 and value.const_value is None:
+            return value, stored if node.op_type == "Mul" else 1 / stored
+    return None
+
+
+def number_of(value: ir.Value | None) -> float | None:
+    """Return the one number that a value stores; None if it is computed, or more than one."""
+    if value is None or value.const_value is None or value.const_value.size != 1:
+        return None
+    return float(value.const_value.numpy().reshape(()))
+
+
+def _const(value: ir.Value | None) -> np.ndarray | None:
+    if value is None or value.const_value is None:
+        return None
+    return np.atleast_1d(value.const_value.numpy())
+
+
+def _viewed(value: ir.Value, *, scales: bool) -> ir.Value | None:
+    node = value.producer()
+    if node is None:
+        return None
+    if is_view(node):
+        return node.inputs[0]
+    scaled = scalar_factor(node) if scales else None
+    return scaled[0] if scaled else None
+
+
+def _followed(source: ir.Value, chain: Sequence[tuple[ir.Node, ir.Value]], sizes: OpenSizes) -> View | None:
+    shape = sizes.shape(source)
+    if not shape or prod(shape) > MAX_ELEMENTS:
+        return None
+    elements, factor = np.arange(prod(shape)).reshape(shape), 1.0
+    for node, value in chain:
+        scaled = scalar_factor(node)
+        moved = elements if scaled else _done(node, value, elements, sizes)
+        if moved is None:
+            return None
+        elements, factor = moved, factor * (scaled[1] if scaled else 1)
+    return View(source, shape, elements, factor, tuple(node for node, _ in chain))
+
+
+def _done(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    """Return the numbers of the elements after a node; None if sizes are missing or do not fit."""
+    return _RULES[node.op_type](node, value, elements, sizes)
+
+
+def _reshape(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    shape = sizes.shape(value, elements.size)
+    return elements.reshape(shape) if shape is not None and prod(shape) == elements.size else None
+
+
+def _transpose(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray:
+    return elements.transpose(attributes_of(node).get("perm") or range(elements.ndim)[::-1])
+
+
+def _split(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray:
+    axis, at = attributes_of(node).get("axis", 0), list(node.outputs).index(value)
+    given = _const(node.inputs[1]) if len(node.inputs) > 1 else None
+    if given is None:
+        return np.array_split(elements, len(node.outputs), axis)[at]
+    ends = np.cumsum(given)
+    return elements.take(range(int(ends[at] - given[at]), int(ends[at])), axis)
+
+
+def _slice(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    starts, ends, axes, steps = ([*map(_const, node.inputs[1:]), None, None])[:4]
+    if starts is None or ends is None:
+        return None
+    ranges = [slice(None)] * elements.ndim
+    for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        step = 1 if steps is None else int(steps[index])
+        axis = index if axes is None else int(axes[index])
+        ranges[axis] = slice(int(start), int(end) if step > 0 or end >= -elements.shape[axis] else None, step)
+    return elements[tuple(ranges)]
+
+
+def _gather(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    axis, places = attributes_of(node).get("axis", 0), node.inputs[1]
+    if places is None or places.const_value is None or places.const_value.size > elements.shape[axis]:
+        return None
+    return elements.take(places.const_value.numpy(), axis)
+
+
+_RULES: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndarray | None]] = {
+    "Flatten": _reshape,
+    "Gather": _gather,
+    "Identity": lambda node, value, elements, sizes: elements,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _reshape,
+    "Transpose": _transpose,
+    "Unsqueeze": _reshape,
+}
+"""What each operator that only moves elements does to their numbers."""

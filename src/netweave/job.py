@@ -1,0 +1,492 @@
+"""The type Job: a training configuration that is independent of any framework.
+
+A file may name URLs for its records. They are opened only if the user allows them: a ``solver.prototxt`` from
+a stranger would otherwise make whoever trains with it send requests into their own network, with their own
+credentials for stores (docs/decisions/0168). What the user names, on the command line or in a program, is
+opened without asking.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+
+    from netweave.graph import Graph
+
+    Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """Records that become some of a graph's inputs.
+
+    Attributes:
+        kind: What holds the records: ``lmdb``, ``hdf5``, ``images``, ``arrays``, ...; a row of the table
+            of sources in ``data``.
+        outputs: Names of the graph inputs that are fed, one for each part of a record (image, label); a part
+            that the graph does not take has a name that none of its inputs has.
+        batch_size: Records in one batch, >= 1.
+        settings: What the kind needs to be opened (``path``, ...); JSON values.
+        order: In which order records are taken, where not as they are: ``shuffle``, ``skip``, ``last`` (see
+            ``data.Order``).
+        transforms: What happens to the first part of a record before it enters the batch, in order; each
+            ``{"kind": ..., its settings}``, JSON values; rows of the table of transforms in ``data``.
+        place: Where the source file says so, ``file:line`` or ``file: layer 'name'``; for messages.
+    """
+
+    kind: str
+    outputs: tuple[str, ...]
+    batch_size: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    order: Mapping[str, Any] = field(default_factory=dict)
+    transforms: tuple[Mapping[str, Any], ...] = ()
+    place: str = ""
+
+
+def with_path(
+    sources: tuple[DataSource, ...], path: str, *, phase: str, place: str
+) -> tuple[DataSource, ...]:
+    """Return the sources of a phase with another path in the one that has any.
+
+    Raises:
+        UsageError: There is not one source that reads records from a path.
+    """
+    named = [source for source in sources if "path" in source.settings]
+    if len(named) != 1:
+        raise UsageError(
+            f"{place}: {len(named)} layers of phase {phase} read records from a path, expected one that can "
+            f"read from {path} instead; change the names in the file"
+        )
+    return tuple(
+        replace(source, settings={**source.settings, "path": path}) if source is named[0] else source
+        for source in sources
+    )
+
+
+def root_of_names(path: Path, names: Iterable[str]) -> Path:
+    """Return the folder that names in a file are relative to: the working one, or one above the file.
+
+    It is the nearest in which one of the names is; the working folder where there are none.
+    """
+    listed = list(names)
+    folders = (Path(), *path.absolute().parents)
+    return next((folder for folder in folders if any(_exists(folder / name) for name in listed)), Path())
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # the name is longer than the system takes
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the learning rate changes.
+
+    Attributes:
+        kind: Whose rule and which, ``caffe.step`` or ``mxnet.factor``; a row of the table in ``optim``.
+        base_rate: The rate that the rule starts from, > 0.
+        settings: The rule's own numbers by the source's names.
+    """
+
+    kind: str
+    base_rate: float
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """How gradients change parameters.
+
+    Attributes:
+        kind: Whose rule and which, ``caffe.nesterov`` or ``mxnet.adam``; a row of the table in ``optim``.
+        policy: How the learning rate changes.
+        settings: The rule's own numbers by the source's names (``momentum``, ``weight_decay``, ...).
+        accumulate: Batches whose gradients are summed for one update (Caffe's ``iter_size``), >= 1.
+        gradient_mult: Factors on the gradients of single parameters, by key, where they are not 1: SINGA
+            averages the gradient of a parameter over the layers that share it.
+    """
+
+    kind: str
+    policy: Policy
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    accumulate: int = 1
+    gradient_mult: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What happens when; an iteration is one update, counted from 0.
+
+    Attributes:
+        max_iterations: Training ends before the iteration of this number.
+        display_interval: Iterations between two lines of the log; 0 for none.
+        average_loss: Iterations over which the shown loss is averaged, >= 1.
+        test_interval: Iterations between two tests; 0 for none.
+        test_at_start: Whether there is a test before the first iteration.
+        test_at_end: Whether there is a test behind the last one, if the interval falls there.
+        display_at_end: Whether the end of training shows the training net once more on a further batch, as
+            Caffe does.
+        display_means: Whether a display shows the means of the outputs over all iterations since the last
+            one, as SINGA does, and not those of the last batch.
+        display_norms: Whether a display also shows the mean absolute values of layers, parameters and their
+            gradients (SINGA's ``debug``).
+        validate_interval: Iterations between two passes over the phase ``validate``; 0 for none.
+        first: Iteration from which on something is done, where it is not from the start: ``display``,
+            ``test``, ``validate`` or ``checkpoint``.
+    """
+
+    max_iterations: int
+    display_interval: int = 0
+    average_loss: int = 1
+    test_interval: int = 0
+    test_at_start: bool = True
+    test_at_end: bool = True
+    display_at_end: bool = True
+    display_means: bool = False
+    display_norms: bool = False
+    validate_interval: int = 0
+    first: Mapping[str, int] = field(default_factory=dict)
+
+    def is_due(self, event: str, iteration: int, interval: int | None = None) -> bool:
+        """Return whether something is done at an iteration.
+
+        Args:
+            event: ``display``, ``test``, ``validate`` or ``checkpoint``.
+            iteration: Updates done.
+            interval: Iterations between two times, if not those of the schedule; 0 for never.
+
+        >>> [n for n in range(20) if Schedule(99, test_interval=5, first={"test": 7}).is_due("test", n)]
+        [7, 12, 17]
+        """
+        if interval is None:
+            interval = getattr(self, f"{event}_interval")
+        since = iteration - self.first.get(event, 0)
+        return interval > 0 and since >= 0 and since % interval == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What is kept of a run, and what it starts from.
+
+    Attributes:
+        prefix: Path that the names of the files start with.
+        interval: Iterations between two checkpoints; 0 for none but the last.
+        at_start: Whether one is made before the first update, where the interval asks for any (SINGA).
+        at_end: Whether the end of the run makes one.
+        formats: What is written besides Netweave's own checkpoint: ``caffemodel``, ``caffemodel.h5``,
+            ``params``.
+        gradients: Whether the last gradients are written too (Caffe's ``snapshot_diff``).
+        weights: Files whose arrays replace the first values of parameters of the same name, in order.
+    """
+
+    prefix: str = ""
+    interval: int = 0
+    at_start: bool = False
+    at_end: bool = True
+    formats: tuple[str, ...] = ()
+    gradients: bool = False
+    weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The shape of the machinery that the source asks for; what it means is for ``parallel`` to say.
+
+    Attributes:
+        num_workers: Processes or devices that compute gradients, >= 1.
+        num_servers: Processes that hold parameters; 0 where workers exchange among themselves.
+        settings: Further wishes by the source's names; JSON values.
+    """
+
+    num_workers: int = 1
+    num_servers: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+VERSION = 1
+"""Version of the JSON form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One of the nets of a Job: training, a test, the upward half of a machine with two directions.
+
+    Phases share parameters by key.
+
+    Attributes:
+        graph: The net as it is in this phase.
+        data: Where its inputs come from; each input of the graph is fed by one of them.
+        losses: Names of the values whose sums, so weighted, make the objective.
+        num_batches: Batches in one pass of a test; None where the schedule says it.
+        metric: What is measured over all batches of a test and is no mean over them: ``{"kind": ..., its
+            settings}``, JSON values; a row of the table of metrics in ``training``.
+    """
+
+    graph: Graph
+    data: tuple[DataSource, ...] = ()
+    losses: Mapping[str, float] = field(default_factory=dict)
+    num_batches: int | None = None
+    metric: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How to train.
+
+    Attributes:
+        name: For people and file names.
+        phases: The nets by name: ``train``; ``test``, ``test-1``, ... in the order of testing; ``validate``;
+            of a machine with two directions also ``up`` and ``down``, which share its parameters.
+        solver: How gradients change parameters.
+        schedule: What happens when.
+        checkpoints: What is kept, and what the run starts from.
+        algorithm: ``bp`` (back-propagation), ``bptt`` (through time), ``cd`` (contrastive divergence).
+        algorithm_settings: The algorithm's own numbers by the source's names (``cd_k``).
+        seed: Seed of everything that is drawn; None for a fresh one in each run.
+        initializer: The rule for first values of weights that have none of their own, where the source of
+            the nets leaves it to the run (MXNet): ``{"type": ..., its settings}``.
+        cluster: The shape of the machinery.
+        files: The files that the Job was read from.
+        notes: What the source asks for and Netweave does otherwise, one sentence each.
+    """
+
+    name: str
+    phases: Mapping[str, Phase]
+    solver: Solver
+    schedule: Schedule
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    algorithm: str = "bp"
+    algorithm_settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    initializer: Mapping[str, Any] = field(default_factory=dict)
+    cluster: Cluster = field(default_factory=Cluster)
+    files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tests(self) -> dict[str, Phase]:
+        """The phases that test, by name."""
+        return {name: phase for name, phase in self.phases.items() if name.startswith("test")}
+
+    @property
+    def running(self) -> dict[str, Phase]:
+        """The phases that a run computes and feeds with data, by name."""
+        return {name: phase for name, phase in self.phases.items() if name not in {"up", "down"}}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the graphs as JSON values."""
+        settings = {name: _plain(getattr(self, name)) for name in _fields(Job) if name != "phases"}
+        phases = {
+            name: {key: _plain(getattr(phase, key)) for key in _fields(Phase) if key != "graph"}
+            for name, phase in self.phases.items()
+        }
+        return {"version": VERSION, **settings, "phases": phases}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any], graphs: Mapping[str, Graph]) -> Job:
+        """Return the Job that ``to_json`` was called on.
+
+        Args:
+            content: What ``to_json`` returned.
+            graphs: The graph of each phase.
+
+        Raises:
+            ValueError: The content is of another version.
+        """
+        if content.get("version") != VERSION:
+            raise ValueError(f"a job of version {content.get('version')}, expected {VERSION}")
+        solver = dict(content["solver"])
+        return Job(
+            name=content["name"],
+            phases={name: _phase(row, graphs[name]) for name, row in content["phases"].items()},
+            solver=Solver(**{**solver, "policy": Policy(**solver["policy"])}),
+            schedule=Schedule(**content["schedule"]),
+            checkpoints=Checkpoints(**_tuples(content["checkpoints"], "formats", "weights")),
+            algorithm=content["algorithm"],
+            algorithm_settings=content["algorithm_settings"],
+            seed=content["seed"],
+            initializer=content["initializer"],
+            cluster=Cluster(**content["cluster"]),
+            files=tuple(content["files"]),
+            notes=tuple(content["notes"]),
+        )
+
+
+def _phase(row: Mapping[str, Any], graph: Graph) -> Phase:
+    data = tuple(DataSource(**_tuples(source, "outputs", "transforms")) for source in row["data"])
+    metric = row.get("metric", {})  # those of earlier versions have none
+    return Phase(graph, data, losses=row["losses"], num_batches=row["num_batches"], metric=metric)
+
+
+def _tuples(row: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: tuple(value) if key in keys else value for key, value in row.items()}
+
+
+def _fields(kind: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _plain(value: Any) -> Any:
+    """Turn dataclasses, mappings and tuples into dictionaries and lists, all the way down."""
+    if dataclasses.is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in _fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+Probe = Callable[[DataSource], Mapping[str, tuple[int, ...]]]
+"""Gives the sizes of what a source of data holds, by name; batch size first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """The options of a reader of Jobs.
+
+    Attributes:
+        input_shapes: Sizes of inputs by name, over what is said or probed; batch size first.
+        data: By phase, where its records are, instead of what its net names; under ``""`` what says so for
+            all phases (Darknet's ``.data``).
+        scale_l1: Weight of the sum of absolute scales of batch normalisation in the objective (Darknet).
+        stages: Stages that all nets are in, besides those of the file (Caffe).
+        level: Level that all nets are at, if not 0 (Caffe).
+        allow_urls: URLs, or beginnings of them, that the files may name for records (``netweave.job``).
+        probe: Looks into the data for sizes; without it the nets must say them.
+    """
+
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    stages: tuple[str, ...] = ()
+    level: int = 0
+    scale_l1: float = 0.0
+    allow_urls: tuple[str, ...] = ()
+    probe: Probe | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """The arrays of a run, and where it is.
+
+    Attributes:
+        graph: The training net.
+        iteration: Updates done.
+        samples: Records that these updates looked at; one that came up again counts again.
+        parameters: All stored arrays, by key.
+        kept: What the update rule keeps, by its name for it and by key, in the source's order.
+        policy: What the learning-rate policy remembers.
+        gradients: The last gradients by key; None where nobody wants them.
+    """
+
+    graph: Graph
+    iteration: int
+    samples: int
+    parameters: Arrays = field(repr=False)
+    kept: Mapping[str, Arrays] = field(repr=False)
+    policy: Mapping[str, float] = field(default_factory=dict)
+    gradients: Arrays | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundState:
+    """A solver's state that a file of the source's own has.
+
+    Attributes:
+        iteration: Updates done.
+        weights: The file of weights that goes with it.
+        kept: As in ``RunState``.
+        policy: As in ``RunState``.
+    """
+
+    iteration: int
+    weights: Path
+    kept: Mapping[str, Arrays] = field(repr=False)
+    policy: Mapping[str, float] = field(default_factory=dict)
+
+
+LISTS = ("images", "windows")
+"""Kinds of sources whose files list names that may be URLs."""
+
+
+def is_allowed(url: str, allowed: Sequence[str]) -> bool:
+    """Whether a URL is, or lies below, one that is allowed.
+
+    >>> is_allowed("s3://mine/a.rec", ["s3://mine"]), is_allowed("s3://mine-too/a.rec", ["s3://mine"])
+    (True, False)
+    >>> is_allowed("s3://any/a.rec", ["s3://"]), is_allowed("zip://a::http://b", ["zip://"])
+    (True, False)
+    """
+    if "::" in url and url not in allowed:  # fsspec's chains: one store inside of another
+        return False
+    return any(
+        url == one or url.startswith(one if one.endswith("/") else f"{one}/") for one in allowed if one
+    )
+
+
+def require_allowed(name: str, allowed: Sequence[str], place: str) -> None:
+    """Check a name that a file gives; names without ``://`` are those of local files.
+
+    Raises:
+        UsageError: It is a URL, and not allowed.
+    """
+    if "://" in name and not is_allowed(name, allowed):
+        scheme, _, rest = name.partition("://")
+        store = f"{scheme}://{rest.partition('/')[0]}"
+        raise UsageError(
+            f"{place}: names {name!r:.200}; a URL in a file is opened only if you allow it: "
+            f"--allow-url {store:.100} (load_job(allow_urls=...)), or name the records yourself with --data"
+        )
+
+
+def checked_source(source: DataSource, allowed: Sequence[str]) -> DataSource:
+    """Return a source that opens no URL but those that are allowed, its lists included.
+
+    Raises:
+        UsageError: It names another.
+    """
+    for name in _texts((source.settings, source.transforms)):
+        require_allowed(name, allowed, source.place)
+    if source.kind not in LISTS:
+        return source
+    return replace(source, settings={**source.settings, "urls": list(allowed)})
+
+
+def checked_phases(phases: Mapping[str, Phase], allowed: Sequence[str]) -> dict[str, Phase]:
+    """Return phases whose sources are checked."""
+    return {
+        name: replace(phase, data=tuple(checked_source(source, allowed) for source in phase.data))
+        for name, phase in phases.items()
+    }
+
+
+def checked_job(job: Job, allowed: Sequence[str]) -> Job:
+    """Return a Job whose sources are checked."""
+    return replace(job, phases=checked_phases(job.phases, allowed))
+
+
+def checked_probe(probe: Probe, allowed: Sequence[str]) -> Probe:
+    """Return a probe that opens no URL but those that are allowed."""
+    return lambda source: probe(checked_source(source, allowed))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

@@ -1,0 +1,17 @@
+"""Runs a Graph on one of the available backends.
+
+A backend is a module here with ``prepare(graph, taps, settings) -> Runner``; it is loaded when first needed.
+``selection`` chooses the fastest by trying.
+"""
+
+from netweave.runtime.backends.runner import Runner, prepare
+from netweave.runtime.backends.settings import (
+    AUTO,
+    BACKENDS,
+    PRECISIONS,
+    TAPPING,
+    Purpose,
+    RunSettings,
+)
+
+__all__ = ["AUTO", "BACKENDS", "PRECISIONS", "TAPPING", "Purpose", "RunSettings", "Runner", "prepare"]

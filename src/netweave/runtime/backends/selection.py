@@ -1,0 +1,213 @@
+"""Choosing the fastest backend for a graph by trying those that are installed."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.errors import NetweaveError, RunError
+from netweave.graph import Effect, effects_of
+from netweave.runtime.backends.inputs import check_inputs
+from netweave.runtime.backends.runner import prepare
+from netweave.runtime.backends.settings import BACKENDS, TAPPING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.graph import Graph
+    from netweave.runtime.backends.runner import Runner
+    from netweave.runtime.backends.settings import RunSettings
+
+SLOWER = 2.0
+"""A backend that takes longer than this, relative to the fastest in the first round, is not timed further.
+
+Far above any difference that matters, since one round says little on a machine that does other things too.
+"""
+
+MIN_ROUNDS = 3
+MAX_ROUNDS = 15
+BUDGET_S = 2.0
+"""Rounds go on until the budget is spent, but there are at least the fewest and at most the most."""
+
+BLOCK_S = 0.25
+"""Runs of a backend follow one another for so long in each round, until it runs as it will for good.
+
+Threads of another backend may still spin in the beginning, and short blocks mislead: in blocks of 50 ms ONNX
+Runtime won for MobileNet v2, and OpenVINO in blocks of 250 ms.
+"""
+
+TOLERANCES = {"f32": 1e-3, "bf16": 0.2, "f16": 0.05}
+"""By precision: an output whose error, relative to its rms, is larger is another net's.
+
+The rms of the error is taken, not the largest: half precision moves single elements of a discontinuous output
+(a box that is suppressed or not) by any amount. The bounds tell rounding that adds up over hundreds of
+layers from an operator that a backend computes otherwise, and nothing finer.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTrial:
+    """What came of trying one backend.
+
+    Attributes:
+        backend: Its name.
+        times_s: Time of a run in each round; none if it cannot be used.
+        prepare_s: How long it took to make the net ready.
+        failure: Why it cannot be used; empty if it can.
+    """
+
+    backend: str
+    times_s: tuple[float, ...] = ()
+    prepare_s: float = 0.0
+    failure: str = ""
+
+    @property
+    def median_s(self) -> float:
+        """The median time of a run; infinite if the backend cannot be used."""
+        return median(self.times_s) if self.times_s else float("inf")
+
+    @property
+    def fastest_s(self) -> float:
+        """The time in the fastest round, by which backends are ranked: what else runs can only add to it."""
+        return min(self.times_s, default=float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The fastest backend.
+
+    Attributes:
+        backend: Its name.
+        runner: The graph made ready on it.
+        trials: What came of trying each, the fastest first.
+    """
+
+    backend: str
+    runner: Runner
+    trials: tuple[BackendTrial, ...]
+
+
+def select(
+    graph: Graph,
+    settings: RunSettings,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    backends: Sequence[str] = BACKENDS,
+) -> Selection:
+    """Make a graph ready on each backend, and return the one that runs it fastest.
+
+    A backend that is not installed, lacks the precision, rejects the graph or computes something else than
+    ONNX Runtime without optimisations is left out. Backends are run in turns, so that what else happens on
+    the machine meets all of them.
+
+    Args:
+        graph: The graph; it is not changed.
+        settings: What it is made ready for.
+        inputs: What it is run on.
+        backends: Names of the backends to try.
+
+    Raises:
+        RunError: The inputs do not fit, or no backend can run it; the message says why for each.
+    """
+    check_inputs(graph.inputs, inputs)
+    expected = _expected(graph, inputs)
+    runners: dict[str, Runner] = {}
+    trials: dict[str, BackendTrial] = {}
+    firsts: dict[str, float] = {}
+    for backend in backends:
+        began = time.perf_counter()
+        try:
+            runner = prepare(graph, backend=backend, settings=settings)
+            ready = time.perf_counter()
+            _check_outputs(runner.run(inputs), expected, settings.precision)
+        except NetweaveError as error:
+            trials[backend] = BackendTrial(backend, failure=str(error))
+            continue
+        trials[backend] = BackendTrial(backend, prepare_s=ready - began)
+        firsts[backend] = min(_seconds(runner, inputs) for _ in range(2))  # buffers may grow in the first
+        runners[backend] = runner
+        for slow in [name for name in runners if firsts[name] > SLOWER * min(firsts.values())]:
+            del runners[slow]  # at once: each holds the weights of the net
+    if not runners:
+        reasons = "; ".join(f"{trial.backend}: {trial.failure}" for trial in trials.values())
+        raise RunError(f"{graph.name}: no backend can run it in {settings.precision}: {reasons}")
+    times = _times(runners, inputs)
+    for backend, first in firsts.items():
+        trial = trials[backend]
+        trials[backend] = BackendTrial(backend, times.get(backend, (first,)), trial.prepare_s)
+    ranked = tuple(sorted(trials.values(), key=lambda trial: trial.fastest_s))
+    best = next(trial.backend for trial in ranked if trial.backend in runners)
+    return Selection(best, runners[best], ranked)
+
+
+def _times(runners: Mapping[str, Runner], inputs: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
+    """Return the seconds of each runner in each round; those of one alone are measured too."""
+    times: dict[str, list[float]] = defaultdict(list)
+    began = time.perf_counter()
+    for number in range(MAX_ROUNDS):
+        if number >= MIN_ROUNDS and time.perf_counter() - began > BUDGET_S:
+            break
+        order = list(runners)[:: 1 if number % 2 else -1]
+        for backend in order:
+            times[backend].append(_seconds(runners[backend], inputs))
+    return {backend: tuple(seconds) for backend, seconds in times.items()}
+
+
+def _seconds(runner: Runner, inputs: Mapping[str, np.ndarray]) -> float:
+    """Return the seconds of a run; of short ones the median of the later half of a block."""
+    runs: list[float] = []
+    began = time.perf_counter()
+    while not runs or time.perf_counter() - began < BLOCK_S:
+        start = time.perf_counter()
+        runner.run(inputs)
+        runs.append(time.perf_counter() - start)
+    return median(runs[len(runs) // 2 :])
+
+
+def _expected(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    """Return the outputs to agree with; None if there are none.
+
+    A net that draws never has the same outputs, and ONNX Runtime may lack what another backend has.
+    """
+    if any(Effect.RANDOM in effects_of(node) for node in graph.nodes):
+        return None
+    try:
+        return prepare(graph, settings=TAPPING).run(inputs)
+    except RunError:
+        return None
+
+
+def _check_outputs(
+    outputs: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray] | None, precision: str
+) -> None:
+    """Check outputs against those that are known to be right.
+
+    Raises:
+        RunError: They differ by more than the precision explains.
+    """
+    for name, right in (expected or {}).items():
+        error = _relative_error(outputs[name], right)
+        if not error <= TOLERANCES[precision]:
+            raise RunError(
+                f"it computes something else: output {name!r} differs from that of ONNX Runtime without "
+                f"optimisations by {error:.2g} of its rms, more than {precision} explains"
+            )
+
+
+def _relative_error(output: np.ndarray, right: np.ndarray) -> float:
+    """Return the rms of the error, relative to that of the right values; infinite for another shape."""
+    if output.shape != right.shape:
+        return float("inf")
+    if right.dtype.kind != "f" or not right.size:
+        return 0.0
+    finite = np.isfinite(right)
+    if not np.array_equal(finite, np.isfinite(output)):
+        return float("inf")
+    wide = right[finite].astype(np.float64)
+    error = float(np.sqrt(np.mean(np.square(output[finite] - wide)))) if wide.size else 0.0
+    return error / (float(np.sqrt(np.mean(np.square(wide)))) or 1.0)

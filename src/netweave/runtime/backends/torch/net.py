@@ -1,0 +1,216 @@
+"""The net handle: a graph on torch, with its arrays by the source's names."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from netweave.errors import RunError
+from netweave.runtime.backends.inputs import check_inputs
+from netweave.runtime.backends.torch.dtypes import to_numpy, to_tensor
+from netweave.runtime.backends.torch.lower import VALUES, lower
+from netweave.runtime.backends.torch.parameters import ParameterStore, Views
+from netweave.runtime.backends.torch.recomputation import PlannedModule, schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import numpy as np
+    from torch import fx
+
+    from netweave.graph import Graph
+    from netweave.runtime.backends.torch.draws import Draws
+    from netweave.runtime.backends.torch.whole_batch import WholeBatch
+    from netweave.runtime.memory_plan import Net
+
+
+class TorchNet:
+    """A graph that runs and trains on torch.
+
+    ``net(data=x)`` takes and gives tensors and can be differentiated; ``net.run`` takes and gives arrays.
+    In training mode Dropout draws, and BatchNormalization normalises by the batch and follows it with its
+    stored statistics.
+
+    >>> net = TorchNet(graph).train()                                       # doctest: +SKIP
+    >>> net(data=images, label=labels)["loss"].backward()                   # doctest: +SKIP
+    >>> with torch.no_grad():                                               # doctest: +SKIP
+    ...     net.params["conv1_weight"] -= eta * net.grads["conv1_weight"]
+
+    Attributes:
+        module: The lowered graph; an ordinary module of torch's, from inputs in the graph's order to a
+            tuple of ``names``.
+        names: Names of the values that a call gives: the graph's outputs, then the taps.
+        store: The arrays by key, shared with the other nets that were given the same store.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        taps: Sequence[str] = (),
+        store: ParameterStore | None = None,
+    ) -> None:
+        """Lower a graph.
+
+        Args:
+            graph: The graph; it is not changed.
+            taps: Names of values to give besides the graph's outputs.
+            store: Arrays to compute with; those that it lacks are added from the graph.
+
+        Raises:
+            RunError: An operator has no lowering.
+        """
+        self._graph = graph
+        self._wait: Callable[[], None] | None = None
+        self.names = list(dict.fromkeys([*(value.name or "" for value in graph.outputs), *taps]))
+        self.store = store if store is not None else ParameterStore()
+        self.module: fx.GraphModule = lower(graph, self.names, self.store)
+        self._plan: tuple[Net, Collection[str]] | None = None
+        self._by_module: dict[fx.GraphModule, PlannedModule] = {}
+
+    def recompute(self, net: Net, values: Collection[str] | None) -> None:
+        """Have backward compute values again instead of keeping them; the results are the same bits.
+
+        Args:
+            net: The graph of this net, prepared for training (``memory_plan.prepare``).
+            values: Names of values, as ``memory_plan.cheapest`` chooses them; None to step without a plan.
+        """
+        self._plan = None if values is None else (net, values)
+        self._by_module.clear()
+
+    @property
+    def params(self) -> Views:
+        """The stored arrays by the source's names and in its layouts, as views."""
+        return Views(self._own(), lambda tensor: tensor, self._wait)
+
+    @property
+    def grads(self) -> Views:
+        """The gradients, likewise; only of arrays that have one by now."""
+        return Views(self._own(), lambda tensor: tensor.grad, self._wait)
+
+    def guard(self, wait: Callable[[], None] | None) -> None:
+        """Say what each access to ``params`` and ``grads``, and each run, waits for; None for nothing.
+
+        Who runs the net elsewhere, as the trainer does on its engine, so keeps others from arrays that are
+        being changed.
+        """
+        self._wait = wait
+
+    def train(self, mode: bool = True) -> TorchNet:
+        """Switch to training mode, or back."""
+        self.module.train(mode)
+        return self
+
+    def eval(self) -> TorchNet:
+        """Switch to test mode."""
+        return self.train(False)
+
+    def to(self, target: torch.device | torch.dtype | str) -> TorchNet:
+        """Move to a device, or change the type of all floating-point tensors."""
+        self.module.to(target)
+        return self
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        self.module.zero_grad(set_to_none=True)
+
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        """Run on tensors, one for each input by name.
+
+        Raises:
+            RunError: An input is missing or unknown, or a layer cannot be computed.
+        """
+        if self._wait is not None:
+            self._wait()
+        return self.compute(inputs)
+
+    def compute(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Do the same without waiting for what others still do to the arrays, as one of them.
+
+        Raises:
+            RunError: An input is missing or unknown, or a layer cannot be computed.
+        """
+        if self.draws is not None:
+            self.draws.begin()
+        return dict(zip(self.names, self.forward(self.module, self.placed(inputs)), strict=True))
+
+    def placed(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the inputs in the module's order, as they lie in memory in the net.
+
+        Raises:
+            RunError: An input is missing or unknown.
+        """
+        names = [value.name or "" for value in self._graph.inputs]
+        if set(names) != set(inputs):
+            raise RunError(f"inputs {sorted(inputs)} were given, the net has {names}")
+        return [self.store.placed(inputs[name]) for name in names]
+
+    @property
+    def draws(self) -> Draws | None:
+        """Where random operators draw from; None if there are none."""
+        found: Draws | None = getattr(self.module, "draws", None)
+        return found
+
+    def set_whole_batch(self, batch: WholeBatch) -> None:
+        """Let what looks at a whole batch ask ``batch`` from now on; stages that are cut later do too."""
+        if hasattr(self.module, "batch"):
+            self.module.batch = batch
+
+    def forward(self, module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Run the net's module, or a stage of it.
+
+        Raises:
+            RunError: A layer cannot be computed; the message names it.
+        """
+        try:
+            planned = self._planned(module) if torch.is_grad_enabled() else None
+            found: tuple[Any, ...] = (planned or module.forward)(*inputs)
+        except (RuntimeError, LookupError, ValueError, TypeError) as error:
+            raise RunError(f"{self._place(error, module)}: {error}") from error
+        return found
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run on arrays, without gradients; see ``Runner``.
+
+        Raises:
+            RunError: An input is missing, unknown or of the wrong shape, or a layer cannot be computed.
+        """
+        arrays = check_inputs(self._graph.inputs, inputs)
+        with torch.inference_mode():
+            outputs = self(**{name: to_tensor(array) for name, array in arrays.items()})
+        return {name: to_numpy(tensor) for name, tensor in outputs.items()}
+
+    def _planned(self, module: fx.GraphModule) -> PlannedModule | None:
+        """Return what runs the net's module, or a stage of it, by the memory plan, if there is one."""
+        if self._plan is None:
+            return None
+        if module not in self._by_module:
+            net, values = self._plan
+            self._by_module[module] = PlannedModule(
+                module, schedule(module, net, values, self.module.meta[VALUES])
+            )
+        return self._by_module[module]
+
+    def _own(self) -> dict[str, Any]:
+        return {key: self.store[key] for key in self._graph.parameters if key in self.store}
+
+    def _place(self, error: Exception, module: fx.GraphModule) -> str:
+        """Return which layer an error comes from: the line of the module's code names its node."""
+        nodes = {node.name: node.meta.get("node") for node in module.graph.nodes}
+        planned = self._planned(module) if torch.is_grad_enabled() else None
+        if planned is not None and (node := nodes.get(planned.current)) is not None:
+            return self._graph.place_of(node)
+        for frame in traceback.extract_tb(error.__traceback__):
+            line = (
+                linecache.getline(frame.filename, frame.lineno or 0)
+                if "eval_with_key" in frame.filename
+                else ""
+            )
+            node = nodes.get(line.split(" = ")[0].split(":")[0].strip())
+            if node is not None:
+                return self._graph.place_of(node)
+        return self._graph.files[0] if self._graph.files else self._graph.name

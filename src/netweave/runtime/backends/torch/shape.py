@@ -1,0 +1,221 @@
+"""Shapes and layouts: nothing is computed, elements move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from netweave.runtime.backends.torch.dtypes import torch_dtype
+from netweave.runtime.backends.torch.table import lowering
+
+if TYPE_CHECKING:
+    from netweave.runtime.backends.torch.table import Ints, Number
+
+_MAX_END = 2**31 - 1
+
+
+@lowering("Identity", since=1)
+def identity(x: Tensor) -> Tensor:
+    """Return the input."""
+    return x
+
+
+@lowering("Reshape", since=5)
+def reshape(data: Tensor, shape: Ints, *, allowzero: int = 0) -> Tensor:
+    """Give another shape; a 0 keeps the input's size at its place unless ``allowzero``."""
+    if not allowzero:
+        shape = tuple(data.shape[axis] if size == 0 else size for axis, size in enumerate(shape))
+    return data.reshape(shape)
+
+
+@lowering("Flatten", since=1)
+def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
+    """Merge the axes before ``axis``, and those from it on."""
+    rows = torch.Size(x.shape[:axis]).numel()
+    return x.reshape(rows, -1) if x.numel() else x.reshape(rows, torch.Size(x.shape[axis:]).numel())
+
+
+@lowering("Transpose", since=1)
+def transpose(data: Tensor, *, perm: Ints = ()) -> Tensor:
+    """Reorder the axes, or reverse their order."""
+    return data.permute(perm or tuple(reversed(range(data.ndim))))
+
+
+@lowering("Squeeze", since=13)
+def squeeze(data: Tensor, axes: Ints | None = None) -> Tensor:
+    """Drop axes of size 1: those named, or all."""
+    return data.squeeze() if axes is None else data.squeeze(axes)
+
+
+@lowering("Unsqueeze", since=13)
+def unsqueeze(data: Tensor, axes: Ints) -> Tensor:
+    """Insert axes of size 1; positions count in the result."""
+    num_axes = data.ndim + len(axes)
+    for axis in sorted(axis % num_axes for axis in axes):
+        data = data.unsqueeze(axis)
+    return data
+
+
+@lowering("Concat", since=4)
+def concat(*inputs: Tensor, axis: int) -> Tensor:
+    """Join along an axis."""
+    return torch.cat(inputs, axis)
+
+
+@lowering("Split", since=13)
+def split(x: Tensor, sizes: Ints | None = None, *, axis: int = 0, num_outputs: int) -> tuple[Tensor, ...]:
+    """Cut along an axis into given sizes, or into equal ones of which the last may be smaller."""
+    if sizes is None:
+        size = -(-x.shape[axis] // num_outputs)
+        sizes = (*[size] * (num_outputs - 1), x.shape[axis] - size * (num_outputs - 1))
+    return tuple(torch.split(x, sizes, axis))
+
+
+@lowering("Slice", since=10)
+def slice_(
+    data: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None
+) -> Tensor:
+    """Cut out a range along each named axis; a negative step runs backwards, which torch does by index."""
+    chosen = axes if axes is not None else tuple(range(len(starts)))
+    for start, end, axis, step in zip(starts, ends, chosen, steps or (1,) * len(starts), strict=True):
+        places = range(data.shape[axis])[start:end:step]
+        if step > 0:
+            first = places.start if places else 0
+            data = data.narrow(axis, first, (places[-1] - first + 1) if places else 0)
+            data = _every(data, axis, step) if step > 1 else data
+        else:
+            data = data.index_select(axis, torch.tensor(list(places), dtype=torch.int64, device=data.device))
+    return data
+
+
+def _every(data: Tensor, axis: int, step: int) -> Tensor:
+    cut = [slice(None)] * data.ndim
+    cut[axis] = slice(None, None, step)
+    return data[tuple(cut)]
+
+
+@lowering("Expand", since=8)
+def expand(x: Tensor, shape: Ints) -> Tensor:
+    """Broadcast to a shape, in both directions: the input may be the larger."""
+    return x.expand(torch.broadcast_shapes(x.shape, shape))
+
+
+@lowering("Tile", since=6)
+def tile(x: Tensor, repeats: Ints) -> Tensor:
+    """Repeat as a whole along each axis."""
+    return x.repeat(repeats)
+
+
+@lowering("Pad", since=18)
+def pad(
+    data: Tensor,
+    pads: Ints,
+    constant_value: Number | None = None,
+    axes: Ints | None = None,
+    *,
+    mode: str = "constant",
+) -> Tensor:
+    """Widen axes (or cut them, where the padding is negative) by a constant or the input's own elements."""
+    half = len(pads) // 2
+    begins_ends = {axis % data.ndim: (pads[i], pads[i + half]) for i, axis in enumerate(axes or range(half))}
+    if mode == "constant":
+        flat = [size for axis in reversed(range(data.ndim)) for size in begins_ends.get(axis, (0, 0))]
+        return functional.pad(data, flat, value=constant_value or 0)
+    for axis, (begin, end) in begins_ends.items():
+        if begin or end:
+            data = data.index_select(axis, _mirrored(data.shape[axis], begin, end, mode).to(data.device))
+    return data
+
+
+def _mirrored(size: int, begin: int, end: int, mode: str) -> Tensor:
+    """Return which element stands at each place of a padded axis."""
+    places = torch.arange(-begin, size + end)
+    if mode == "wrap":
+        return places % size
+    if mode == "edge":
+        return places.clamp(0, size - 1)
+    period = max(2 * (size - 1), 1)
+    places = places % period
+    return torch.minimum(places, period - places)
+
+
+@lowering("CenterCropPad", since=18)
+def center_crop_pad(data: Tensor, shape: Ints, *, axes: Ints = ()) -> Tensor:
+    """Cut or pad with zeros around the middle to given sizes."""
+    flat = [0] * (2 * data.ndim)
+    for axis, size in zip(axes or range(data.ndim), shape, strict=True):
+        missing = size - data.shape[axis]
+        begin = missing // 2 if missing > 0 else -((-missing) // 2)
+        place = 2 * (data.ndim - 1 - axis % data.ndim)
+        flat[place : place + 2] = [begin, missing - begin]
+    return functional.pad(data, flat)
+
+
+@lowering("DepthToSpace", since=11)
+def depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    """Move channels into blocks of pixels; ``CRD`` is torch's own order."""
+    if mode == "CRD":
+        return functional.pixel_shuffle(x, blocksize)
+    n, c, h, w = x.shape
+    blocks = x.reshape(n, blocksize, blocksize, c // blocksize**2, h, w)
+    return blocks.permute(0, 3, 4, 1, 5, 2).reshape(n, -1, h * blocksize, w * blocksize)
+
+
+@lowering("SpaceToDepth", since=1)
+def space_to_depth(x: Tensor, *, blocksize: int) -> Tensor:
+    """Move blocks of pixels into channels, the place in the block slowest."""
+    n, c, h, w = x.shape
+    blocks = x.reshape(n, c, h // blocksize, blocksize, w // blocksize, blocksize)
+    return blocks.permute(0, 3, 5, 1, 2, 4).reshape(n, -1, h // blocksize, w // blocksize)
+
+
+@lowering("SpaceToDepth", since=28)
+def space_to_depth_in_order(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    """Move blocks of pixels into channels, in either order."""
+    return (
+        functional.pixel_unshuffle(x, blocksize) if mode == "CRD" else space_to_depth(x, blocksize=blocksize)
+    )
+
+
+@lowering("Trilu", since=14)
+def trilu(x: Tensor, k: Number | None = None, *, upper: int = 1) -> Tensor:
+    """Keep the upper or the lower triangle."""
+    return (torch.triu if upper else torch.tril)(x, int(k or 0))
+
+
+@lowering("ReverseSequence", since=10)
+def reverse_sequence(x: Tensor, sequence_lens: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
+    """Reverse the first steps of each sequence, as many as it is long."""
+    moved = x.movedim((time_axis, batch_axis), (0, 1))
+    steps = torch.arange(moved.shape[0], device=x.device)[:, None]
+    lengths = sequence_lens.to(x.device)[None, :]
+    places = torch.where(steps < lengths, lengths - 1 - steps, steps)
+    turned = moved[places, torch.arange(moved.shape[1], device=x.device)[None, :]]
+    return turned.movedim((0, 1), (time_axis, batch_axis))
+
+
+@lowering("Shape", since=15)
+def shape_of(data: Tensor, *, start: int = 0, end: int = _MAX_END) -> Tensor:
+    """Return the sizes, or some of them; they stay on the host."""
+    return torch.tensor(list(data.shape[start:end]), dtype=torch.int64)
+
+
+@lowering("Size", since=1)
+def size_of(data: Tensor) -> Tensor:
+    """Return the number of elements; it stays on the host."""
+    return torch.tensor(data.numel(), dtype=torch.int64)
+
+
+@lowering("Cast", since=9)
+def cast(x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
+    """Change the element type."""
+    return x.to(torch_dtype(to))
+
+
+@lowering("CastLike", since=15)
+def cast_like(x: Tensor, target: Tensor, *, saturate: int = 1) -> Tensor:
+    """Change the element type to that of another tensor."""
+    return x.to(target.dtype)

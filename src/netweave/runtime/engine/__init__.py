@@ -1,0 +1,33 @@
+"""A dependency engine: runs tasks in parallel; the results are those of running them in order.
+
+The one place where things happen at the same time. A task is pushed with the variables that it reads and
+those that it writes; tasks that do not touch each other's variables run side by side, and the result is
+always that of running all of them in the order of pushing. The engine knows nothing of tensors or nets:
+a variable stands for anything that tasks share.
+
+>>> with ThreadedEngine() as engine:
+...     batch = Variable("batch")
+...     loaded = engine.push(lambda: [1, 2, 3], writes=[batch], lane="input")
+...     total = engine.push(lambda: sum(loaded.result()), reads=[batch])
+...     total.result()
+6
+"""
+
+from netweave.runtime.engine.dependency_engine import Engine
+from netweave.runtime.engine.serial import SerialEngine
+from netweave.runtime.engine.statistics import LaneStatistics
+from netweave.runtime.engine.task import Completion, Future
+from netweave.runtime.engine.threaded import ThreadedEngine
+from netweave.runtime.engine.trace import Trace
+from netweave.runtime.engine.variable import Variable
+
+__all__ = [
+    "Completion",
+    "Engine",
+    "Future",
+    "LaneStatistics",
+    "SerialEngine",
+    "ThreadedEngine",
+    "Trace",
+    "Variable",
+]

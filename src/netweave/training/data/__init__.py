@@ -1,0 +1,26 @@
+"""The data pipeline: record sources, transforms, and loaders that prefetch on the engine."""
+
+from netweave.training.data.batch import Batch
+from netweave.training.data.loader import Loader
+from netweave.training.data.order import BatchPlan, Order
+from netweave.training.data.share import BatchShare, BatchTurns, Turns, share_bounds
+from netweave.training.data.source import SOURCES, EndOfDataError, Record, Source, open_source
+from netweave.training.data.transform import TRANSFORMS, Pipeline
+
+__all__ = [
+    "SOURCES",
+    "TRANSFORMS",
+    "Batch",
+    "BatchPlan",
+    "BatchShare",
+    "BatchTurns",
+    "EndOfDataError",
+    "Loader",
+    "Order",
+    "Pipeline",
+    "Record",
+    "Source",
+    "Turns",
+    "open_source",
+    "share_bounds",
+]

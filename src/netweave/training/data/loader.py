@@ -1,0 +1,318 @@
+"""Batches made ahead of time, on the engine's input lane.
+
+There are a few slots, each with the arrays of one batch and a variable for each piece of it. Filling a slot
+is one task per piece, which writes that variable; so a slot is filled again only when whoever reads it is
+done, and an error comes up where the batch is asked for. Which records a batch has and what is drawn for
+them is a function of its number (``order``): the number is all that a checkpoint needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from netweave.errors import ShapeError, UsageError
+from netweave.runtime.engine import Variable
+from netweave.training.data import transforms as _transforms
+from netweave.training.data.batch import Batch
+from netweave.training.data.fetch_ahead import FetchAhead, size_of
+from netweave.training.data.source import EndOfDataError
+from netweave.training.data.threads import ThreadTuner
+from netweave.training.data.transform import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from netweave.runtime.engine import Engine
+    from netweave.training.data.order import BatchPlan, Order
+    from netweave.training.data.share import BatchShare, BatchTurns
+    from netweave.training.data.source import Record, Source
+
+del _transforms  # imported to enter its rows in the table
+
+PIECE_S = 2e-3
+"""About so long should one task take: long beside the cost of a task, short beside a step."""
+
+
+class Loader:
+    """An iterator over batches without an end, but where its source has one.
+
+    Args:
+        source: The records; closed with the loader.
+        outputs: Names of the arrays, one for each part of a record.
+        engine: Where batches are made.
+        order: Which records are in which batch.
+        transforms: What happens to the first part of a record, as a Job lists it.
+        prefetch: Batches that are made ahead, >= 1.
+        threads: Threads of the lane; None to find the number by itself.
+        lane: Name of the lane.
+        dtype: Floating-point type of the arrays.
+
+    Attributes:
+        shapes: Shapes of the arrays, by name; the batch size first.
+
+    Raises:
+        UsageError: There are not as many parts in a record as outputs, or a transform cannot be made.
+        SourceError: The first record cannot be read or transformed.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        outputs: Sequence[str],
+        *,
+        engine: Engine,
+        order: Order | BatchShare | BatchTurns,
+        transforms: Sequence[Mapping[str, Any]] = (),
+        prefetch: int = 4,
+        threads: int | None = None,
+        lane: str = "input",
+        dtype: type[np.floating[Any]] = np.float32,
+    ) -> None:
+        self._source = source
+        self._engine = engine
+        self._order = order
+        self._lane = lane
+        self._pipeline = Pipeline(transforms)
+        record, cost_s, raw_bytes = self._probe(outputs, dtype)
+        piece = math.ceil(PIECE_S / cost_s)
+        starts = range(0, order.batch_size, piece)
+        self._pieces = [slice(start, min(start + piece, order.batch_size)) for start in starts]
+        self._slots = [
+            _Slot(record, order.batch_size, len(self._pieces), source) for _ in range(prefetch + 1)
+        ]
+        self.shapes = {name: array.shape for name, array in self._slots[0].outside.items()}
+        self._tuner = ThreadTuner() if threads is None else None
+        engine.add_lane(lane, self._tuner.threads if self._tuner else threads or 1)
+        self._fetched: FetchAhead | None = None
+        if source.remote:
+            self._fetched = FetchAhead(
+                source, engine, batch_bytes=raw_bytes * order.batch_size, decoded=prefetch
+            )
+        self._next = 0  # the batch to be given next
+        self._asked = 0  # the first batch that is not yet being fetched
+        self._pushed = 0  # the first batch that is not yet on its way
+        self._given_s = time.perf_counter()
+
+    @property
+    def batches_per_epoch(self) -> float | None:
+        """Batches in one way through all records; not whole where one goes on with the next epoch."""
+        return self._order.batches_per_epoch
+
+    def take(self, *, wait: bool = True, idle_since: Callable[[], float] = lambda: 0.0) -> Batch:
+        """Return the next batch; the one before is given back by this.
+
+        Args:
+            wait: Wait until it is there; else only tasks that name its variables may read it.
+            idle_since: Returns since when nobody has had anything to compute, by ``perf_counter``; infinity
+                while somebody has. Only from then on does waiting count as a lack of threads.
+
+        Raises:
+            EndOfDataError: The source has come to its end.
+            SourceError: A record cannot be read or transformed.
+        """
+        number = self._next
+        slot = self._slots[number % len(self._slots)]
+        self._next += 1
+        self._push_ahead()
+        if wait:
+            self._wait(slot, idle_since)
+        assert slot.plan is not None
+        count = len(slot.plan.records)
+        arrays = slot.first(count)
+        plan = slot.plan
+        return Batch(number, plan.epoch, plan.padding, arrays, slot.variables, count, plan.offset)
+
+    def state(self) -> dict[str, int]:
+        """Return where the loader is, for a checkpoint."""
+        return {"batch": self._next}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go on where ``state`` was called, on the same source and with the same order.
+
+        Raises:
+            EndOfDataError: The source has not so many records.
+        """
+        self._drain()
+        self._next = self._pushed = self._asked = state["batch"]
+        self._source.seek(self._order.plan(self._next).first)
+
+    def close(self) -> None:
+        """Wait for what is on its way, and let go of the source."""
+        self._drain()
+        self._source.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Batch:
+        try:
+            return self.take()
+        except EndOfDataError:
+            raise StopIteration from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _probe(
+        self, outputs: Sequence[str], dtype: type[np.floating[Any]]
+    ) -> tuple[dict[str, np.ndarray], float, int]:
+        """Return the first record as it is in a batch, the seconds that took, and its size in the store."""
+        source, raw = self._source, None
+        first, *rest = source.peek()
+        generator = self._order.generator(0)
+        out = np.empty(self._pipeline.shape(first, generator, lambda: source.describe(0)), dtype)
+        if source.remote:
+            raw = source.fetch([0])[0]
+        began = time.perf_counter()
+        first, *rest = source.parse(0, raw) if source.remote else source.peek()
+        rest = self._apply(first, rest, out, generator, lambda: source.describe(0))
+        cost_s = time.perf_counter() - began
+        raw_bytes = size_of(raw)
+        parts = [out, *(np.asarray(part, dtype) for part in rest)]
+        if len(parts) != len(outputs):
+            raise UsageError(
+                f"{self._source.describe(0)}: has {len(parts)} parts, expected {len(outputs)} "
+                f"({', '.join(outputs)})"
+            )
+        return dict(zip(outputs, parts, strict=True)), cost_s, raw_bytes
+
+    def _apply(
+        self,
+        first: np.ndarray,
+        rest: list[np.ndarray],
+        out: np.ndarray,
+        generator: np.random.Generator | None,
+        place: Callable[[], str],
+    ) -> list[np.ndarray]:
+        """Put a record through the transforms; return its other parts, of which boxes have moved along."""
+        if not self._source.boxes:
+            self._pipeline.apply(first, out, generator, place)
+            return rest
+        boxes = self._pipeline.apply(first, out, generator, place, rest[0])
+        assert boxes is not None
+        return [boxes, *rest[1:]]
+
+    def _push_ahead(self) -> None:
+        """Begin to fill all slots but the one of the batch that was given last."""
+        if self._fetched is not None:
+            while self._asked < self._next + len(self._slots) - 1 + self._fetched.ahead:
+                self._fetched.push(self._asked, self._order.plan(self._asked))
+                self._asked += 1
+        while self._pushed < self._next + len(self._slots) - 1:
+            number = self._pushed
+            slot = self._slots[number % len(self._slots)]
+            plan = slot.plan = self._order.plan(number)
+            reads = [] if self._fetched is None else [self._fetched.variable(number)]
+            for piece, variable in zip(self._pieces, slot.variables, strict=True):
+                self._engine.push(
+                    functools.partial(self._fill, slot, number, plan, piece),
+                    reads=reads,
+                    writes=[variable],
+                    lane=self._lane,
+                    name=f"batch {number}, records {piece.start} to {piece.stop}",
+                )
+            self._pushed += 1
+
+    def _fill(self, slot: _Slot, number: int, plan: BatchPlan, piece: slice) -> None:
+        records = plan.records[piece]
+        if self._fetched is not None:
+            raw = self._fetched.records(number, piece)
+            for offset, (index, content) in enumerate(zip(records.tolist(), raw, strict=True), piece.start):
+                self._fill_one(slot, offset, index, plan.first + offset, self._source.parse(index, content))
+            return
+        many = None if self._pipeline.by_record or not len(records) else self._source.read_many(records)
+        if many is None:
+            for offset, index in enumerate(records.tolist(), piece.start):
+                self._fill_one(slot, offset, index, plan.first + offset, self._source.read(index))
+            return
+        first, *rest = many
+        rows = slice(piece.start, piece.start + len(records))
+        self._pipeline.apply_many(first, slot.inside[0][rows], lambda: self._source.place)
+        for array, part in zip(slot.inside[1:], rest, strict=True):
+            array[rows] = part
+
+    def _fill_one(self, slot: _Slot, offset: int, index: int, place: int, record: Record) -> None:
+        first, *rest = record
+        describe = functools.partial(self._source.describe, index)
+        generator = self._order.generator(place) if self._pipeline.random else None
+        rest = self._apply(first, rest, slot.inside[0][offset], generator, describe)
+        for array, part in zip(slot.inside[1:], rest, strict=True):
+            if np.shape(part) != array.shape[1:]:
+                found = (
+                    f"has a part of shape {np.shape(part)}, expected {array.shape[1:]} as in the first record"
+                )
+                raise ShapeError(found, place=describe())
+            array[offset] = part
+
+    def _wait(self, slot: _Slot, idle_since: Callable[[], float]) -> None:
+        began = time.perf_counter()
+        errors = []
+        for variable in slot.variables:
+            try:
+                self._engine.wait_for(variable)
+            except Exception as error:  # noqa: BLE001 - raised below, once all are good again
+                errors.append(error)
+        ended = time.perf_counter()
+        starved = max(0.0, ended - max(began, idle_since()))
+        if self._tuner and self._tuner.note(starved, ended - self._given_s):
+            self._engine.add_lane(self._lane, self._tuner.threads)
+        self._given_s = ended
+        if errors:
+            if self._fetched is not None:
+                with contextlib.suppress(Exception):  # the same error
+                    self._fetched.wait(self._next - 1)
+            raise errors[0]
+
+    def _drain(self) -> None:
+        for slot in self._slots:
+            for variable in slot.variables:
+                with contextlib.suppress(Exception):
+                    self._engine.wait_for(variable)
+        if self._fetched is not None:
+            self._fetched.drain()
+
+
+class _Slot:
+    """The arrays of one batch, used again and again.
+
+    Attributes:
+        inside: As they lie in memory; images (N, height, width, channels).
+        outside: The same by name, images as (N, C, H, W).
+        variables: One for each piece.
+        plan: The batch that it is filled with, or is about to be.
+    """
+
+    __slots__ = ("_sequences", "inside", "outside", "plan", "variables")
+
+    def __init__(
+        self, record: Mapping[str, np.ndarray], batch_size: int, pieces: int, source: Source
+    ) -> None:
+        self.inside = [np.empty((batch_size, *part.shape), part.dtype) for part in record.values()]
+        self.outside = dict(zip(record, self.inside, strict=True))
+        self._sequences = next(iter(record)) if source.batch_axis else ""
+        if source.images:
+            name = next(iter(record))
+            self.outside[name] = self.inside[0].transpose(0, 3, 1, 2)
+        elif self._sequences:
+            self.outside[self._sequences] = self.inside[0].swapaxes(0, source.batch_axis)
+        self.variables = tuple(Variable(f"piece {piece} of a batch") for piece in range(pieces))
+        self.plan: BatchPlan | None = None
+
+    def first(self, count: int) -> dict[str, np.ndarray]:
+        """Return the arrays of the first records."""
+        found = {name: array[:count] for name, array in self.outside.items()}
+        if self._sequences:
+            found[self._sequences] = self.outside[self._sequences][:, :count]
+        return found

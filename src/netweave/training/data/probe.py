@@ -1,0 +1,43 @@
+"""Sizes of what a source holds, before anything is trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.errors import NetweaveError, ReadError
+from netweave.training.data import transforms as _transforms
+from netweave.training.data.source import open_source
+from netweave.training.data.transform import Pipeline
+
+if TYPE_CHECKING:
+    from netweave.job import DataSource
+
+del _transforms  # imported to enter its rows in the table
+
+
+def probe(source: DataSource) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of a batch of a source, by output.
+
+    Raises:
+        ReadError: The source cannot be opened, or its first record not be transformed.
+    """
+    try:
+        with open_source(source) as opened:
+            first, *rest = opened.peek()
+            generator = np.random.default_rng(0)
+            shape = Pipeline(source.transforms).shape(first, generator, lambda: opened.describe(0))
+            images = opened.images
+    except NetweaveError as error:
+        raise ReadError(str(error), place=source.place) from error
+    shapes = ((shape[2], *shape[:2]) if images else shape, *(np.shape(part) for part in rest))
+    return {name: (source.batch_size, *sizes) for name, sizes in zip(source.outputs, shapes, strict=False)}
+
+
+def probe_if_there(source: DataSource) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of a batch of a source, by output; none if it cannot be opened."""
+    try:
+        return probe(source)
+    except ReadError:
+        return {}

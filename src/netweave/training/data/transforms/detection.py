@@ -1,0 +1,261 @@
+"""MXNet's augmentation for detectors: colours, a border, crops, with the boxes (image_det_aug_default.cc)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from netweave.graph.ops.box_geometry import box_areas, centres_of_corners, corners_of_centres
+from netweave.graph.ops.boxes import overlaps
+from netweave.runtime.images.decode import opencv
+from netweave.training.data.transform import Geometric, transform
+from netweave.training.data.transforms.color import three_channels
+from netweave.training.settings import require
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.training.data.transform import Image
+
+LEAST_PADDING = 1.05
+"""A border that would make the image less than this larger is left out."""
+
+LEAST_CONTRAST = 1e-3
+"""A change of contrast below this is none."""
+
+HLS_LIMITS = np.array([180, 255, 255], np.int16)
+"""Largest hue, lightness and saturation of 8 bits in OpenCV."""
+
+
+@transform("hls_shift")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HLSShift(Geometric):
+    """Adds whole numbers to hue, lightness and saturation, then multiplies by a contrast; for BGR.
+
+    Each of the four is drawn evenly between minus and plus its limit, and happens with a probability.
+
+    Attributes:
+        hue: Limit of what is added to the hue (0 to 180).
+        hue_probability: How often.
+        saturation: Likewise (0 to 255).
+        saturation_probability: How often.
+        lightness: Likewise (0 to 255).
+        lightness_probability: How often.
+        contrast: Limit of the change of the factor, which is 1 without; below 1.
+        contrast_probability: How often.
+    """
+
+    random: ClassVar[bool] = True
+    keeps_boxes: ClassVar[bool] = True
+
+    hue: int = 0
+    hue_probability: float = 0.0
+    saturation: int = 0
+    saturation_probability: float = 0.0
+    lightness: int = 0
+    lightness_probability: float = 0.0
+    contrast: float = 0.0
+    contrast_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(0.0 <= self.contrast < 1.0, f"contrast is {self.contrast:g}, expected 0 <= contrast < 1")
+
+    def change(self, image: Image, generator: np.random.Generator) -> None:
+        """Change the image."""
+        limits = np.array([self.hue, self.lightness, self.saturation, self.contrast])
+        chances = (
+            self.hue_probability,
+            self.lightness_probability,
+            self.saturation_probability,
+            self.contrast_probability,
+        )
+        drawn = generator.uniform(-1.0, 1.0, 4) * limits
+        drawn = np.where(generator.random(4) < chances, drawn, 0.0)
+        shifts, contrast = np.trunc(drawn[:3]).astype(np.int16), float(drawn[3])
+        if shifts.any():
+            cv2 = opencv()
+            hls = cv2.cvtColor(three_channels(image), cv2.COLOR_BGR2HLS).astype(np.int16) + shifts
+            hls = np.clip(hls, 0, HLS_LIMITS).astype(np.uint8)
+            image.pixels = cv2.cvtColor(hls, cv2.COLOR_HLS2BGR)
+        if abs(contrast) > LEAST_CONTRAST:
+            scaled = np.rint(image.pixels * np.float32(1.0 + contrast))
+            image.pixels = np.clip(scaled, 0, 255).astype(np.uint8)
+
+
+@transform("random_pad")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomPad(Geometric):
+    """Puts the image somewhere on a larger one of the same proportions.
+
+    Attributes:
+        probability: How often.
+        max_scale: Largest size of the larger one, in sizes of the image.
+        fill: Its value.
+    """
+
+    random: ClassVar[bool] = True
+    keeps_boxes: ClassVar[bool] = True
+
+    probability: float
+    max_scale: float
+    fill: int = 127
+
+    def __post_init__(self) -> None:
+        require(self.max_scale >= 1.0, f"max_scale is {self.max_scale:g}, expected 1 or more")
+
+    def change(self, image: Image, generator: np.random.Generator) -> None:
+        """Change the image and its boxes."""
+        if generator.random() >= self.probability:
+            return
+        scale = generator.uniform(1.0, self.max_scale)
+        if scale < LEAST_PADDING:
+            return
+        left, top = generator.uniform(0.0, scale - 1.0, 2)
+        height, width = image.pixels.shape[:2]
+        border = (
+            (int(top * height), int((scale - 1.0 - top) * height)),
+            (int(left * width), int((scale - 1.0 - left) * width)),
+            (0, 0),
+        )
+        image.replace(np.pad(image.pixels, border, constant_values=self.fill))
+        if image.boxes is not None:
+            image.objects = _projected(image.objects, np.array([-left, -top]), np.array([scale, scale]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CropSampler:
+    """One way to choose a window; each range is (smallest, largest), relative to the image.
+
+    Attributes:
+        scales: Square root of the window's share of the area.
+        ratios: Width over height of the window, in pixels.
+        overlaps: Intersection over union of the window and an object.
+        sample_coverages: Share of the window that an object covers.
+        object_coverages: Share of an object that the window covers.
+        trials: How many windows are tried.
+    """
+
+    scales: tuple[float, float] = (0.0, 1.0)
+    ratios: tuple[float, float] = (1.0, 1.0)
+    overlaps: tuple[float, float] = (0.0, 1.0)
+    sample_coverages: tuple[float, float] = (0.0, 1.0)
+    object_coverages: tuple[float, float] = (0.0, 1.0)
+    trials: int = 25
+
+    def __post_init__(self) -> None:
+        low, high = self.scales
+        require(0.0 <= low < high <= 1.0, f"scales are {low:g} to {high:g}, expected 0 <= min < max <= 1")
+        for name in ("ratios", "overlaps", "sample_coverages", "object_coverages"):
+            low, high = getattr(self, name)
+            require(low <= high, f"{name} are {low:g} to {high:g}, expected min <= max")
+        require(self.ratios[0] >= 0.0, f"ratios begin at {self.ratios[0]:g}, expected 0 or more")
+
+    def window(self, aspect: float, generator: np.random.Generator) -> np.ndarray:
+        """Return the corners of a window of an image whose width is ``aspect`` heights."""
+        scale = generator.uniform(*self.scales) + 1e-12
+        low = max(self.ratios[0] / aspect, scale * scale)
+        high = min(self.ratios[1] / aspect, 1.0 / (scale * scale))
+        # where no ratio fits, the bounds have changed places: MXNet then draws between them, too
+        ratio = math.sqrt(low + (high - low) * generator.random())
+        size = np.minimum(1.0, [scale * ratio, scale / ratio])
+        corner = generator.random(2) * (1.0 - size)
+        return np.concatenate([corner, corner + size])
+
+    def accepts(self, window: np.ndarray, objects: np.ndarray) -> bool:
+        """Return whether one of the objects (corners) is in the ranges; whether there is none, too."""
+        ranges = (self.overlaps, self.sample_coverages, self.object_coverages)
+        asked = [low > 0.0 or high < 1.0 for low, high in ranges]
+        if not len(objects) or not any(asked):
+            return True
+        shared = _shared_areas(window, objects)
+        measures = (
+            overlaps(window, objects),
+            shared / box_areas(window, np),
+            shared / box_areas(objects, np),
+        )
+        fits = np.ones(len(objects), bool)
+        for measure, (low, high), is_asked in zip(measures, ranges, asked, strict=True):
+            if is_asked:
+                fits &= (measure >= low) & (measure <= high)
+        return bool(fits.any())
+
+
+@transform("sampled_crop")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledCrop(Geometric):
+    """Cuts out a window that one of several samplers chooses, and that has an object in it.
+
+    The samplers take their turns in a random order; if none of them finds a window, the image stays as it is.
+
+    Attributes:
+        probability: How often.
+        samplers: The ways to choose a window.
+        keep: Which objects stay: those whose ``center`` is in the window, or those of which it holds more
+            than ``keep_overlap`` (``overlap``).
+        keep_overlap: Share of the object.
+    """
+
+    random: ClassVar[bool] = True
+    keeps_boxes: ClassVar[bool] = True
+
+    probability: float
+    samplers: Sequence[CropSampler]
+    keep: str = "center"
+    keep_overlap: float = 0.3
+
+    def __post_init__(self) -> None:
+        known = ("center", "overlap")
+        require(self.keep in known, f"keep is {self.keep!r}, expected {' or '.join(known)}")
+
+    def change(self, image: Image, generator: np.random.Generator) -> None:
+        """Change the image and its boxes."""
+        if generator.random() >= self.probability:
+            return
+        height, width = image.pixels.shape[:2]
+        objects = np.zeros((0, 4)) if image.boxes is None else image.objects.astype(np.float64)
+        corners = corners_of_centres(objects[:, :4], np)
+        for number in generator.permutation(len(self.samplers)):
+            sampler = self.samplers[number]
+            for _ in range(sampler.trials):
+                window = sampler.window(width / height, generator)
+                stays = self._stays(window, corners)
+                if sampler.accepts(window, corners) and (stays.any() or not len(objects)):
+                    self._cut(image, window, objects[stays])
+                    return
+
+    def _stays(self, window: np.ndarray, corners: np.ndarray) -> np.ndarray:
+        """Return which objects are kept."""
+        if self.keep == "center":
+            centres = (corners[:, :2] + corners[:, 2:]) / 2
+            found: np.ndarray = ((centres >= window[:2]) & (centres < window[2:])).all(axis=1)
+            return found
+        kept: np.ndarray = _shared_areas(window, corners) / box_areas(corners, np) > self.keep_overlap
+        return kept
+
+    def _cut(self, image: Image, window: np.ndarray, objects: np.ndarray) -> None:
+        height, width = image.pixels.shape[:2]
+        size = window[2:] - window[:2]
+        left, top = int(window[0] * width), int(window[1] * height)
+        columns, rows = max(1, int(size[0] * width)), max(1, int(size[1] * height))
+        image.replace(image.pixels[top : top + rows, left : left + columns])
+        if image.boxes is not None:
+            image.objects = _projected(objects, window[:2], size)
+
+
+def _shared_areas(window: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    low, high = np.maximum(corners[:, :2], window[:2]), np.minimum(corners[:, 2:], window[2:])
+    sides = np.maximum(high - low, 0.0)
+    area: np.ndarray = sides[:, 0] * sides[:, 1]
+    return area
+
+
+def _projected(objects: np.ndarray, origin: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return objects relative to a window, cut off at its edges."""
+    corners = corners_of_centres(objects[:, :4].astype(np.float64), np)
+    moved = (corners - np.tile(origin, 2)) / np.tile(size, 2)
+    moved[:, :2] = np.maximum(moved[:, :2], 0.0)
+    moved[:, 2:] = np.minimum(moved[:, 2:], 1.0)
+    return np.concatenate([centres_of_corners(moved, np), objects[:, 4:]], axis=1)

@@ -1,0 +1,226 @@
+"""MXNet's optimizers that descend along an average of gradients (python/mxnet/optimizer at 1.9.1).
+
+Common to all: gradients are multiplied by ``rescale_grad`` and, where ``clip_gradient`` is set, clipped
+element by element; whether the decay is added before or after the clipping differs. In the formulas
+g is the rescaled gradient, c() the clipping, n the local rate, wd the local decay, w the weights.
+The optimizers of older versions are rules of their own where the formula differs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from netweave.training.optim.arithmetic import descend, heavy_ball
+from netweave.training.optim.rule import Beginning, Block, Rule, Tensors, rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MXNetRule(Rule):
+    """What the optimizers have in common.
+
+    Attributes:
+        wd: Weight decay.
+        rescale_grad: Factor of the gradients; for a loss that is not averaged, one over the batch size.
+        clip_gradient: Largest size of an element of the gradient; None or 0 for none.
+        begin_num_update: Updates that count as done before the first one, as after a checkpoint.
+        multi_precision: Whether weights of 16 bits have a copy of 32 bits that is updated. Accepted and not
+            looked at: here the weights that are updated always have 32 bits or more.
+    """
+
+    wd: float = 0.0
+    rescale_grad: float = 1.0
+    clip_gradient: float | None = None
+    begin_num_update: int = 0
+    multi_precision: bool = False
+
+    @property
+    def updates_before(self) -> int:
+        """Updates that count as done before the first one."""
+        return self.begin_num_update
+
+    @property
+    def decay(self) -> float:
+        """Weight decay, before ``wd_mult``."""
+        return self.wd
+
+    def scale(self, beginning: Beginning) -> float:
+        """Return ``rescale_grad``: what was accumulated is its affair (``grad_req='add'``)."""
+        return self.rescale_grad
+
+    def clipped(self, block: Block) -> Tensors:
+        """Return c(g); to be read only."""
+        return self._clip(block.scaled())
+
+    def decayed(self, block: Block) -> Tensors:
+        """Return c(g) + wd w; to be read only."""
+        gradients = self.clipped(block)
+        return torch._foreach_add(gradients, block.weights, alpha=block.decay) if block.decay else gradients
+
+    def decayed_then_clipped(self, block: Block) -> Tensors:
+        """Return c(g + wd w); to be read only."""
+        gradients = block.scaled()
+        if block.decay:
+            gradients = torch._foreach_add(gradients, block.weights, alpha=block.decay)
+        return self._clip(gradients)
+
+    def _clip(self, gradients: Tensors) -> Tensors:
+        if not self.clip_gradient:
+            return gradients
+        gradients = torch._foreach_clamp_min(gradients, -self.clip_gradient)
+        torch._foreach_clamp_max_(gradients, self.clip_gradient)
+        return gradients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyRule(MXNetRule):
+    """An optimizer with MXNet's switch for row-sparse gradients.
+
+    Attributes:
+        lazy_update: Whether only the rows that a row-sparse gradient holds are changed. Accepted and not
+            looked at: gradients here are dense, for which MXNet does not look at it either.
+    """
+
+    lazy_update: bool = True
+
+
+@rule("mxnet.ccsgd")
+@rule("mxnet.sgd")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGD(LazyRule):
+    """mom = momentum mom - n (c(g) + wd w); w += mom."""
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+
+    momentum: float = 0.0
+
+    @property
+    def in_one_pass(self) -> bool:
+        """Whether PyTorch's kernel does all of it."""
+        return not self.clip_gradient and self.rescale_grad != 0
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        mom = block.state["mom"]
+        if self.in_one_pass and self.momentum:
+            heavy_ball(block, block.gradients, mom, momentum=self.momentum, sign=-1.0, scale=block.scale)
+        elif self.in_one_pass and block.scale:
+            descend(block, block.gradients, scale=block.scale)
+        elif self.momentum:
+            heavy_ball(block, self.clipped(block), mom, momentum=self.momentum, sign=-1.0)
+        else:
+            torch._foreach_sub_(block.weights, self.decayed(block), alpha=block.rate)
+
+
+@rule("mxnet.nag")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NAG(MXNetRule):
+    """old = momentum mom; w' = w - old + (momentum + 1)(old - n (c(g) + wd w)); mom = old - n (c(g) + wd w').
+
+    The kernel works in place, so that its second decay is that of the new weights.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+
+    momentum: float = 0.0
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        gradients, mom = self.clipped(block), block.state["mom"]
+        torch._foreach_mul_(mom, self.momentum)
+        step = torch._foreach_sub(mom, gradients, alpha=block.rate)
+        torch._foreach_sub_(step, block.weights, alpha=block.rate * block.decay)
+        torch._foreach_sub_(block.weights, mom)
+        torch._foreach_add_(block.weights, step, alpha=self.momentum + 1.0)
+        torch._foreach_sub_(mom, gradients, alpha=block.rate)
+        torch._foreach_sub_(mom, block.weights, alpha=block.rate * block.decay)
+
+
+@rule("mxnet.nag-0.9")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldNAG(MXNetRule):
+    """Up to 0.9: mom = momentum mom + g'; w -= n (g' + momentum mom), g' = c(g) + wd w."""
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+
+    momentum: float = 0.0
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        gradients, mom = self.decayed(block), block.state["mom"]
+        torch._foreach_mul_(mom, self.momentum)
+        torch._foreach_add_(mom, gradients)
+        torch._foreach_sub_(
+            block.weights, torch._foreach_add(gradients, mom, alpha=self.momentum), alpha=block.rate
+        )
+
+
+@rule("mxnet.signum")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signum(MXNetRule):
+    """mom = momentum mom - (1 - momentum)(c(g) + wd w); w = (1 - n wd_lh) w + n sign(mom).
+
+    Without momentum: w = (1 - n wd) w - n sign(g).
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+
+    momentum: float = 0.9
+    wd_lh: float = 0.0
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        mom = block.state["mom"]
+        if self.momentum:
+            gradients = self.decayed(block)
+            torch._foreach_mul_(mom, self.momentum)
+            torch._foreach_sub_(mom, gradients, alpha=1.0 - self.momentum)
+            shrink, towards, rate = self.wd_lh, torch._foreach_sign(mom), block.rate
+        else:
+            shrink, towards, rate = block.decay, torch._foreach_sign(block.scaled()), -block.rate
+        torch._foreach_mul_(block.weights, 1.0 - block.rate * shrink)
+        torch._foreach_add_(block.weights, towards, alpha=rate)
+
+
+@rule("mxnet.dcasgd")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DCASGD(MXNetRule):
+    """mom = momentum mom - n (c(g) + wd w + lamda c(g)^2 (w - before)); before = w; w += mom."""
+
+    names: ClassVar[tuple[str, ...]] = ("mom", "before")
+
+    momentum: float = 0.0
+    lamda: float = 0.04
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        gradients, mom, before = self.clipped(block), block.state["mom"], block.state["before"]
+        drift = torch._foreach_sub(block.weights, before)
+        torch._foreach_mul_(drift, gradients)
+        total = torch._foreach_addcmul(gradients, gradients, drift, value=self.lamda)
+        torch._foreach_add_(total, block.weights, alpha=block.decay)
+        torch._foreach_mul_(mom, self.momentum)
+        torch._foreach_sub_(mom, total, alpha=block.rate)
+        torch._foreach_copy_(before, block.weights)
+        torch._foreach_add_(block.weights, mom)
+
+    def first(self, name: str, weight: torch.Tensor) -> torch.Tensor:
+        """Return the weights of before the first step, or zeros."""
+        return weight.clone() if name == "before" else torch.zeros_like(weight)
+
+
+@rule("mxnet.sgld")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGLD(MXNetRule):
+    """w += -n / 2 (c(g) + wd w) + a normal number of standard deviation sqrt(n)."""
+
+    by_parameter: ClassVar[bool] = True  # what is drawn belongs to a parameter's elements
+
+    def update(self, block: Block) -> None:
+        """Change weights by one step."""
+        torch._foreach_sub_(block.weights, self.decayed(block), alpha=block.rate / 2.0)
+        assert block.noise is not None
+        torch._foreach_add_(block.weights, block.noise(), alpha=math.sqrt(block.rate))

@@ -1,0 +1,347 @@
+"""The exchange of gradients, and of parameters that have owners, as tasks around the update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, distributed
+
+from netweave.errors import UsageError
+from netweave.training.parallel.compression import HALF, num_code_bytes, quantize_2bit, sum_2bit
+from netweave.training.parallel.flat_row import FlatRow, GradientRow
+from netweave.training.parallel.link import LANE, Channel, fastest_update_s
+from netweave.training.parallel.plan import IN_FLIGHT, first_slices, plan, prioritised_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from torch.distributed import Work
+
+    from netweave.runtime.engine import Engine, Variable
+    from netweave.training.optim.layout import FlatLayout
+    from netweave.training.parallel.plan import ExchangePlan, ExchangeSettings, SliceInfo
+    from netweave.training.parallel.world import Group, World
+
+
+FIRST_MEASURED, MEASURED = 3, 3
+"""An order by priority is made from these updates; the first ones allocate and are slower than the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One collective of those that a slice goes through.
+
+    Attributes:
+        name: For messages and traces.
+        channel: Where its collectives are in order.
+        begin: Begins it for a slice; returns None where this rank takes no part.
+        end: Called for a slice when it is done.
+    """
+
+    name: str
+    channel: Channel
+    begin: Callable[[int], Work | None]
+    end: Callable[[int], None] = lambda number: None
+
+
+class Exchange:
+    """Makes the mean of all ranks' gradients, slice by slice.
+
+    Args:
+        world: The ranks.
+        settings: How.
+        layout: The slices.
+        parameters: The trained parameters by key.
+        slices: What the plan needs to know of each slice.
+        engine: Where tasks run.
+
+    Attributes:
+        plan: Owners and order.
+        residuals: With 2-bit codes, what of each slice was not sent yet; a view of one row.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: ExchangeSettings,
+        layout: FlatLayout,
+        parameters: Mapping[str, Tensor],
+        slices: Sequence[SliceInfo],
+        *,
+        engine: Engine,
+    ) -> None:
+        self._world, self._settings, self._layout = world, settings, layout
+        self._parameters, self._engine = parameters, engine
+        self.plan: ExchangePlan = plan(settings, slices, world.size)
+        self._gradients = GradientRow(layout, parameters)
+        self._wire: dict[int, Tensor] = {}
+        self._num_pushed = 0
+        self._ready: dict[int, dict[int, float]] = {}
+        self.residuals = FlatRow(layout, parameters) if settings.compression == "2bit" else None
+        self._threshold = settings.threshold or 0.0
+        self._hops = self._gradient_hops("gradients")
+        self._first: frozenset[int] = frozenset()
+        if settings.kind == "prioritised":
+            self._first = first_slices([one.elements for one in slices])
+            self._first_hops = self._gradient_hops("first gradients")
+        self._values = FlatRow(layout, parameters) if settings.has_owners else None
+        self._send_back = (
+            self._broadcast_hop("parameters", world.group("parameters")) if self._values else None
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all rows, and of what is on the wire when every slice is at once."""
+        rows = [row.row for row in (self._gradients, self.residuals, self._values) if row is not None]
+        elements = [len(self._gradients.slice(number)) for number in range(len(self._layout.slices))]
+        kind = self._settings.compression
+        wire = 0
+        if kind in HALF:
+            wire = HALF[kind].itemsize * sum(elements)
+        elif kind == "2bit":
+            wire = (self._world.size + 1) * sum(map(num_code_bytes, elements))
+        return sum(int(row.nbytes) for row in rows) + wire
+
+    def owns(self, number: int) -> bool:
+        """Whether this rank updates a slice."""
+        return not self.plan.owners or self.plan.owners[number] == self._world.rank
+
+    def push_gradients(self, step: int, gradients: Sequence[Variable]) -> None:
+        """Push the exchange of all gradients; push it after the backward passes, before the updates.
+
+        Args:
+            step: Number of the update, for traces.
+            gradients: The variable of each slice's gradient.
+        """
+        first = list(gradients) if self._settings.kind == "blocking" else []
+        if self._settings.kind == "prioritised":
+            self._prioritise(gradients)
+        for number in self.plan.order:
+            for hop in self._hops_of(number):
+                hop.channel.push(
+                    partial(hop.begin, number),
+                    gradients[number],
+                    end=partial(hop.end, number),
+                    reads=[variable for variable in first if variable is not gradients[number]],
+                    name=f"{hop.name} {step}, slice {number}",
+                )
+                first = []
+
+    def push_parameters(self, step: int, parameters: Sequence[Variable]) -> None:
+        """Push the way of updated slices from their owners to all ranks, in the order of their gradients.
+
+        The first layers' slices, which the next forward pass reads first, are updated last: if they went
+        first, all others would wait for them while the link has nothing to carry.
+        """
+        hop = self._send_back
+        if hop is None:
+            return
+        for number in self.plan.order:
+            hop.channel.push(
+                partial(hop.begin, number),
+                parameters[number],
+                end=partial(hop.end, number),
+                name=f"{hop.name} {step}, slice {number}",
+            )
+
+    def collect(self, arrays: Mapping[str, Tensor]) -> None:
+        """Give all ranks what the owners have of arrays that are laid out as the parameters; wait for it.
+
+        Args:
+            arrays: By key of the parameter; changed where another rank is the owner.
+        """
+        row = FlatRow(self._layout, arrays)
+        group = self._world.group("collect")
+        with self._world.watched("collecting the solver's state"):
+            for number, owner in enumerate(self.plan.owners):
+                if self.owns(number):
+                    row.load(number, arrays)
+                distributed.broadcast(row.slice(number), owner, group=group)
+                if not self.owns(number):
+                    row.store(number, arrays)
+
+    def gather_residuals(self) -> dict[int, np.ndarray]:
+        """Return, on rank 0, what each rank has not sent yet, by rank; empty where all is sent at once."""
+        if self.residuals is None:
+            return {}
+        row = self.residuals.row
+        is_first = self._world.rank == 0
+        rows = [torch.empty_like(row) for _ in range(self._world.size)] if is_first else None
+        with self._world.watched("collecting residuals"):
+            distributed.gather(row, rows, dst=0, group=self._world.group("collect"))
+        return {rank: one.cpu().numpy() for rank, one in enumerate(rows or [])}
+
+    def restore_residuals(self, residuals: Mapping[int, np.ndarray]) -> None:
+        """Go on with residuals; where there were other ranks, each takes an equal share of their sum.
+
+        Raises:
+            UsageError: They are of another layout.
+        """
+        if self.residuals is None or not residuals:
+            return
+        row, size = self.residuals.row, self._world.size
+        if any(one.shape != tuple(row.shape) for one in residuals.values()):
+            raise UsageError("the checkpoint's residuals are of another layout of slices")
+        if len(residuals) == size:
+            row.copy_(torch.from_numpy(residuals[self._world.rank]))
+        else:
+            row.copy_(torch.from_numpy(sum(residuals.values()) / size))
+
+    # The order by priority.
+
+    def _prioritise(self, gradients: Sequence[Variable]) -> None:
+        """Note in the first updates when gradients are there; then fix an order for the rest of the run."""
+        self._num_pushed += 1
+        if FIRST_MEASURED <= self._num_pushed < FIRST_MEASURED + MEASURED:
+            for number, variable in enumerate(gradients):
+                note = partial(self._note_ready, self._num_pushed, number)
+                self._engine.push(note, [variable], lane=LANE, name="note that a gradient is there")
+        elif self._num_pushed == FIRST_MEASURED + MEASURED:
+            for variable in gradients:  # what was measured is all there
+                self._engine.wait_for(variable)
+            order = prioritised_order(*self._measured()) if self._world.rank == 0 else ()
+            shared = self._world.share(order, "order of the exchange")
+            first = [number for number in self.plan.order if number in self._first]
+            others = [number for number in shared if number not in self._first]
+            self.plan = replace(self.plan, order=(*first, *others))
+
+    def _note_ready(self, update: int, number: int) -> None:
+        self._ready.setdefault(update, {})[number] = perf_counter()
+
+    def _measured(self) -> tuple[list[float], list[float]]:
+        """Return when the gradient of each slice is there, from the first one on, and how long it is sent.
+
+        The link's time is the shortest that was seen: with one that is too long, slices that come late would
+        have an early place in the order, and all others would wait for them.
+        """
+        since = [
+            {number: time_s - min(times.values()) for number, time_s in times.items()}
+            for times in self._ready.values()
+        ]
+        numbers = range(len(self._layout.slices))
+        ready = [median(times[number] for times in since) for number in numbers]
+        channels = [self._hops[0].channel, self._first_hops[0].channel]
+        intervals = sorted(interval for channel in channels for interval in channel.intervals)
+        elements = [len(self._gradients.slice(number)) for number in numbers]
+        seconds_per_element = fastest_update_s(intervals, max(1, len(elements))) / max(1, sum(elements))
+        return ready, [size * seconds_per_element for size in elements]
+
+    # The hops of a gradient.
+
+    def _hops_of(self, number: int) -> list[Hop]:
+        """Return the hops of a slice.
+
+        What the next forward waits for first has an order and connections of its own. In one order with all
+        others it would have a fixed place behind those that the link was expected to have sent by then, and
+        wait for them on a slower link; and on their connections it would stand behind what is on its way.
+        """
+        return self._first_hops if number in self._first else self._hops
+
+    def _gradient_hops(self, name: str) -> list[Hop]:
+        kind, world = self._settings.kind, self._world
+        if kind == "two-level":
+            return self._two_levels()
+        channel = self._channel(name)
+        group = world.group(name)
+        if self._settings.compression == "2bit":
+            return [Hop("gather", channel, partial(self._begin_codes, group), self._end_codes)]
+        if self._settings.has_owners:
+            return [
+                Hop("reduce", channel, partial(self._begin_reduce, group, self.plan.owners), self._receive)
+            ]
+        return [Hop("all-reduce", channel, partial(self._begin_sum, group), self._receive)]
+
+    def _two_levels(self) -> list[Hop]:
+        world = self._world
+        inside = [world.group(f"machine {ranks[0]}", ranks) for ranks in world.machines]
+        leaders = [ranks[0] for ranks in world.machines]
+        back = [world.group(f"back to machine {ranks[0]}", ranks) for ranks in world.machines]
+        between = world.group("leaders", leaders)
+        own = next(index for index, ranks in enumerate(world.machines) if world.rank in ranks)
+        leader = leaders[own]
+        owners = [leader] * len(self._layout.slices)
+        return [
+            Hop("reduce", self._channel("sums inside"), partial(self._begin_reduce, inside[own], owners)),
+            Hop("all-reduce", self._channel("sums between"), partial(self._sum_between, between, leaders)),
+            Hop(
+                "broadcast",
+                self._channel("sums back"),
+                lambda number: distributed.broadcast(
+                    self._on_wire(number), leader, group=back[own], async_op=True
+                ),
+                self._receive,
+            ),
+        ]
+
+    def _channel(self, name: str) -> Channel:
+        return Channel(self._world, self._engine, name, in_flight=IN_FLIGHT)
+
+    def _begin_sum(self, group: Group, number: int) -> Work:
+        self._send(number)
+        return distributed.all_reduce(self._on_wire(number), group=group, async_op=True)
+
+    def _begin_reduce(self, group: Group, owners: Sequence[int], number: int) -> Work:
+        self._send(number)
+        return distributed.reduce(self._on_wire(number), owners[number], group=group, async_op=True)
+
+    def _sum_between(self, group: Group, leaders: Sequence[int], number: int) -> Work | None:
+        if self._world.rank not in leaders:
+            return None
+        return distributed.all_reduce(self._on_wire(number), group=group, async_op=True)
+
+    def _send(self, number: int) -> None:
+        """Lay this rank's share of the mean on the wire."""
+        self._take(number)
+        dtype = HALF.get(self._settings.compression)
+        if dtype is not None:
+            self._wire[number] = self._gradients.slice(number).to(dtype)
+
+    def _on_wire(self, number: int) -> Tensor:
+        return self._wire.get(number, self._gradients.slice(number))
+
+    def _receive(self, number: int) -> None:
+        wire = self._wire.pop(number, None)
+        if wire is not None:
+            self._gradients.slice(number).copy_(wire)
+
+    def _take(self, number: int) -> Tensor:
+        """Return this rank's share of the mean of a slice's gradients."""
+        return self._gradients.take(number, scale=1.0 / self._world.size)
+
+    # Two bits for each element.
+
+    def _begin_codes(self, group: Group, number: int) -> Work:
+        assert self.residuals is not None
+        contribution = self._take(number)
+        codes = quantize_2bit(contribution, self.residuals.slice(number), self._threshold)
+        gathered = codes.new_empty(self._world.size * len(codes))
+        self._wire[number] = gathered
+        return distributed.all_gather_single(gathered, codes, group=group, async_op=True)
+
+    def _end_codes(self, number: int) -> None:
+        target = self._gradients.slice(number)
+        rows = self._wire.pop(number).reshape(self._world.size, num_code_bytes(len(target)))
+        target.copy_(sum_2bit(rows.unbind(), len(target), self._threshold, target.dtype))
+
+    # Parameters back from their owners.
+
+    def _broadcast_hop(self, name: str, group: Group) -> Hop:
+        row, owners = self._values, self.plan.owners
+        assert row is not None
+
+        def begin(number: int) -> Work:
+            if self.owns(number):
+                row.load(number, self._parameters)
+            return distributed.broadcast(row.slice(number), owners[number], group=group, async_op=True)
+
+        def end(number: int) -> None:
+            if not self.owns(number):
+                row.store(number, self._parameters)
+
+        return Hop("broadcast", self._channel(name), begin, end)

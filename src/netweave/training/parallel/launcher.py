@@ -1,0 +1,242 @@
+"""Starts one process for each device of this machine, and starts them again when one dies.
+
+The launcher holds the store through which the ranks find each other, so that it outlives them. The system
+chooses the port, the store listens on the loopback only, and keys carry the attempt: two runs on one machine
+do not meet, nor does a restart meet its dead predecessor. A rank whose launcher dies loses the store and
+ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.errors import RunError
+from netweave.runtime.engine.cores import num_cores
+from netweave.training.parallel.environment import DEVICE, ERROR_FILE, GROUP_LOST, LAUNCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+GRACE_S = 5.0
+"""So long may the other ranks take to end by themselves when one has failed."""
+
+LINGER_S = 60.0
+"""So long may ranks take to end when one has ended well: they waited for each other, and are done."""
+
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a rank ended.
+
+    Attributes:
+        rank: Its number.
+        status: Exit status; minus the number of the signal that killed it.
+        message: What it said of its error, if anything.
+    """
+
+    rank: int
+    status: int
+    message: str
+
+    @property
+    def is_cause(self) -> bool:
+        """Whether it failed by itself, not because another did."""
+        return self.status not in {0, GROUP_LOST}
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it would fail again: it said what is wrong."""
+        return self.is_cause and bool(self.message)
+
+    def __str__(self) -> str:
+        if self.status < 0:
+            return f"rank {self.rank} was killed by {signal.Signals(-self.status).name}"
+        return f"rank {self.rank} ended with status {self.status}"
+
+
+@dataclass(slots=True)
+class Launcher:
+    """Runs a command once for each device.
+
+    Attributes:
+        command: What each rank runs.
+        devices: The device of each rank.
+        restarts: How often all ranks are started again after one died.
+        tell: Told of restarts.
+        environment: Variables of the ranks besides those of this process.
+    """
+
+    command: Sequence[str]
+    devices: Sequence[str]
+    restarts: int
+    tell: Callable[[str], None]
+    environment: dict[str, str] = field(default_factory=dict)
+    _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _ordered: signal.Signals | None = None
+
+    def run(self) -> int:
+        """Run to the end; return the exit status of the ranks.
+
+        Raises:
+            RunError: Ranks failed more often than ``restarts``; the message names rank and cause.
+        """
+        with self._signals(), tempfile.TemporaryDirectory(prefix="netweave-") as folder, _store() as port:
+            failed: Exit | None = None
+            for attempt in range(self.restarts + 1):
+                try:
+                    self._start(port, attempt, Path(folder))
+                    exits = self._wait(Path(folder), attempt)
+                finally:
+                    self._end()
+                failed = _cause(exits)
+                if failed is None:
+                    return exits[0].status
+                if failed.is_final:
+                    raise RunError(failed.message)
+                if self._ordered:  # to end: ranks that an order has killed are not started again
+                    self.tell(f"ended by {self._ordered.name}; --resume goes on from the last checkpoint")
+                    return 128 + self._ordered
+                if attempt < self.restarts:
+                    self.tell(
+                        f"{failed}; starting all {len(self.devices)} ranks again from the last checkpoint "
+                        f"(restart {attempt + 1} of {self.restarts})"
+                    )
+        assert failed is not None
+        said = f": {failed.message}" if failed.message else ""
+        raise RunError(
+            f"{failed}{said}; after {self.restarts} restarts the run is given up, --resume goes on from the "
+            "last checkpoint"
+        )
+
+    def _start(self, port: int, attempt: int, folder: Path) -> None:
+        size = len(self.devices)
+        threads = str(max(1, num_cores() // size))
+        self._processes = []
+        for rank, device in enumerate(self.devices):
+            variables = {
+                "OMP_NUM_THREADS": threads,
+                **os.environ,
+                **self.environment,
+                "RANK": str(rank),
+                "WORLD_SIZE": str(size),
+                "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": str(size),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+                "TORCHELASTIC_RESTART_COUNT": str(attempt),
+                ERROR_FILE: str(folder / f"{attempt}-{rank}.json"),
+                LAUNCHED: str(os.getpid()),
+                DEVICE: device,
+            }
+            self._processes.append(self._spawn(variables))
+
+    def _spawn(self, variables: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start one rank with an environment."""
+        return subprocess.Popen(list(self.command), env=variables)
+
+    def _wait(self, folder: Path, attempt: int) -> list[Exit]:
+        """Wait until all ranks have ended, or one has failed and the others had their time."""
+        ends_s = lingers_s = float("inf")
+        while any(process.poll() is None for process in self._processes) and time.monotonic() < ends_s:
+            if ends_s == float("inf") and self._ordered == signal.SIGTERM:
+                for process in self._processes:
+                    process.terminate()
+                ends_s = time.monotonic() + GRACE_S
+            if ends_s == float("inf") and any(process.poll() for process in self._processes):
+                ends_s = time.monotonic() + GRACE_S
+            if lingers_s == float("inf") and any(process.poll() == 0 for process in self._processes):
+                lingers_s = time.monotonic() + LINGER_S
+            if time.monotonic() >= lingers_s:
+                break
+            time.sleep(POLL_S)
+        statuses = [process.poll() for process in self._processes]
+        if 0 in statuses and not any(statuses):
+            for rank, status in enumerate(statuses):
+                if status is None:
+                    self.tell(f"rank {rank} has not ended within {LINGER_S:.0f} s of the others; ending it")
+            statuses = [0] * len(statuses)
+        return [
+            Exit(rank, GROUP_LOST if status is None else status, _message(folder / f"{attempt}-{rank}.json"))
+            for rank, status in enumerate(statuses)
+        ]
+
+    def _end(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+        for process in self._processes:
+            process.wait()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Leave Ctrl-C to the ranks, which get it too and stop together; pass on an order to end."""
+
+        def note(number: int, frame: object) -> None:
+            self._ordered = signal.Signals(number)
+
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread may handle signals
+            return
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _cause(exits: Sequence[Exit]) -> Exit | None:
+    """Return the failure that all others come from; None if nothing failed."""
+    causes = sorted((one for one in exits if one.is_cause), key=lambda one: one.status)  # killed ones first
+    said = [one for one in causes if one.is_final]
+    lost = [one for one in exits if one.status]
+    if exits and all(one.status == exits[0].status for one in exits) and exits[0].status == STOPPED:
+        return None
+    return next(iter(said or causes or sorted(lost, key=lambda one: not one.message)), None)
+
+
+STOPPED = 130
+"""Exit status of ranks that were asked to stop and wrote a checkpoint."""
+
+
+def _message(path: Path) -> str:
+    try:
+        content = json.loads(path.read_text())
+        return str(content["message"]["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+@contextlib.contextmanager
+def _store() -> Iterator[int]:
+    """Hold a store on the loopback; give its port."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port: int = listener.getsockname()[1]
+        from torch.distributed import TCPStore  # takes a second
+
+        store = TCPStore(
+            "127.0.0.1",
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=listener.detach(),
+            use_libuv=True,
+        )
+        yield port
+        del store

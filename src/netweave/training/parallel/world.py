@@ -1,0 +1,337 @@
+"""The ranks of a run: who they are, which of them share a machine, and the groups they exchange in.
+
+A rank joins by the environment that ``torchrun`` or Netweave's own launcher gives it. Bytes are moved by
+``torch.distributed``; each kind of traffic has a group of its own, so that its collectives are in one order
+on all ranks whatever the other kinds do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import torch
+from torch import distributed
+
+from netweave.errors import NetweaveError, PeerError, UsageError
+from netweave.runtime.backends.torch.device import find_device
+from netweave.training.parallel.environment import DEVICE, MACHINE, is_launched, rank_environment
+from netweave.training.parallel.heartbeat import BEAT_S, Heartbeat
+from netweave.training.parallel.occupancy import Occupancy
+from netweave.training.parallel.rank_store import SLACK_S, RankStore
+from netweave.training.parallel.waiting import within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from netweave.training.parallel.environment import RankEnvironment
+
+TIMEOUT_S = 60.0
+"""So long is a rank waited for; torch's own default is half an hour."""
+
+FIND_S = 4.0
+"""So long do ranks look for the one whose connection was closed: until it has missed its beats."""
+
+Group: TypeAlias = distributed.ProcessGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """What a rank says of itself when it joins.
+
+    Attributes:
+        number: Its number.
+        host: Name of its machine.
+        pid: Its process.
+        device: Its device.
+        versions: Versions of Netweave and torch.
+    """
+
+    number: int
+    host: str
+    pid: int
+    device: str
+    versions: str
+
+    def __str__(self) -> str:
+        return f"rank {self.number} (pid {self.pid} on {self.host})"
+
+
+class World:
+    """All ranks of a run, seen from one of them.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        size: Number of processes.
+        attempt: How often the processes were started again.
+        run: Name of the run, the same in all attempts.
+        device: Where this rank computes.
+        ranks: All ranks.
+        machines: The ranks of each machine, in order.
+        progress: How far this rank is, for the others.
+        occupancy: How long it computed and communicated.
+        timeout_s: How long a rank is waited for.
+    """
+
+    def __init__(
+        self,
+        environment: RankEnvironment,
+        *,
+        device: torch.device,
+        timeout_s: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.rank, self.size, self.attempt = environment.rank, environment.size, environment.attempt
+        self.device = device
+        self.timeout_s = timeout_s
+        self.occupancy = Occupancy()
+        self._closed = False
+        self._groups: dict[str, Group] = {}
+        self._blame: str | None = None
+        self._blame_lock = threading.Lock()
+        self._store = RankStore(environment, timeout_s=timeout_s)
+        try:
+            self.ranks = self._introduce()
+            self._store.names = [str(rank) for rank in self.ranks]
+            self.run: str = self.keep(lambda: secrets.token_hex(8), "run")
+            self._heartbeat = Heartbeat(self._store, self.rank, timeout_s=timeout_s, tell=tell)
+        except NetweaveError as error:
+            self._announce(error)
+            raise
+        self.progress = self._heartbeat.progress
+        hosts = list(dict.fromkeys(rank.host for rank in self.ranks))
+        self.machines = tuple(
+            tuple(rank.number for rank in self.ranks if rank.host == host) for host in hosts
+        )
+        self._owns_default = not distributed.is_initialized()
+        if self._owns_default:
+            try:
+                self._initialise()
+            except PeerError as error:
+                self._announce(error)
+                self._heartbeat.close()
+                raise
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the rank that writes and shows."""
+        return self.rank == 0
+
+    def group(self, name: str, ranks: Sequence[int] | None = None) -> Group:
+        """Return the group of this name; all ranks must ask for new ones in the same order.
+
+        Args:
+            name: What it is used for.
+            ranks: Its ranks; all by default.
+        """
+        if name not in self._groups:
+            self._groups[name] = self._connect(
+                lambda: distributed.new_group(
+                    None if ranks is None else list(ranks),
+                    timeout=timedelta(seconds=self.timeout_s),
+                    backend="nccl" if self.device.type == "cuda" and name != "objects" else "gloo",
+                )
+            )
+        return self._groups[name]
+
+    def gather(self, value: Any, what: str) -> list[Any]:
+        """Return the value of each rank: JSON values, small ones, through the store.
+
+        Raises:
+            PeerError: A rank is not there within the timeout, or has failed; the message names it.
+        """
+        return self._store.gather(value, what)
+
+    def share(self, value: Any, what: str) -> Any:
+        """Return the value that rank 0 has: JSON values, small ones, through the store."""
+        return self._store.share(value, what)
+
+    def keep(self, make: Callable[[], Any], what: str) -> Any:
+        """Return the value that the first attempt's rank 0 made, so that a restarted run has it again."""
+        return self._store.keep(make, what)
+
+    def require_equal(self, value: Any, what: str, remedy: str) -> None:
+        """Refuse to go on unless all ranks have the same value; see ``require_all_equal``."""
+        self.require_all_equal({what: value}, remedy)
+
+    def require_all_equal(self, values: Mapping[str, Any], remedy: str) -> None:
+        """Refuse to go on unless all ranks have the same values.
+
+        Args:
+            values: JSON values by what they are called in messages.
+            remedy: What to do if not.
+
+        Raises:
+            UsageError: One has others than most; the message names the rank, and the first that differs.
+        """
+        of_ranks = self.gather(
+            {what: json.dumps(one, sort_keys=True) for what, one in values.items()}, "start"
+        )
+        for what in dict.fromkeys(what for one in of_ranks for what in one):
+            found = [one.get(what, "nothing") for one in of_ranks]
+            usual = max(found, key=found.count)
+            for rank, value in zip(self.ranks, found, strict=True):
+                if value != usual:
+                    raise UsageError(f"{rank} has {what} {value}, the others {usual}; {remedy}")
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        with self.watched("a barrier"):
+            distributed.barrier(self.group("objects"))
+
+    @contextlib.contextmanager
+    def watched(self, what: str) -> Any:
+        """Turn the error of a collective into one that names whom it waited for."""
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            if isinstance(error, PeerError):
+                raise
+            raise self.peer_error(what, error) from error
+
+    def peer_error(self, what: str, error: BaseException) -> PeerError:
+        """Return the error for a collective that failed."""
+        cause = self._cause(has_ended=_says_ended(error)) or _in_words(error)
+        return PeerError(f"rank {self.rank} cannot go on, {what} with the other ranks failed: {cause}")
+
+    def _cause(self, *, has_ended: bool) -> str:
+        """Return which rank is to blame, and for what; nothing if that is not known.
+
+        Args:
+            has_ended: Whether a connection was closed. Whose, gloo does not say: it is the rank that has said
+                why it ends, or that does not answer from now on. The launcher knows that without waiting.
+        """
+        self._heartbeat.hush()  # what it would say from now on is in the error
+        with self._blame_lock:  # collectives on their way all fail, and are told the same
+            until_s = time.monotonic() + (FIND_S if has_ended and not is_launched() else 0.0)
+            while self._blame is None:
+                found = self._store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
+                if found or time.monotonic() >= until_s:
+                    self._blame = found
+                else:
+                    time.sleep(BEAT_S / 5)
+            return self._blame
+
+    def close(self, *, failed: bool = False) -> None:
+        """Leave; after a run that went well wait for the others first."""
+        if self._closed:
+            return
+        self._closed = True
+        if not failed:
+            self.barrier()
+        self._heartbeat.close()
+        if self._owns_default and not failed:  # else peers may be dead, and the process ends soon
+            distributed.destroy_process_group()
+
+    def _announce(self, error: BaseException) -> None:
+        """Tell the others why this rank ends, unless it ends because of another one."""
+        if not isinstance(error, PeerError):
+            self._store.announce_failure(str(error) or type(error).__name__)
+        self._store.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._announce(error)
+        self.close(failed=error is not None)
+
+    # Joining.
+
+    def _introduce(self) -> list[Rank]:
+        host = os.environ.get(MACHINE) or socket.gethostname()
+        netweave = import_module("netweave")  # by name: the package imports this module, not the reverse
+        versions = f"netweave {netweave.__version__}, torch {torch.__version__}"
+        own = [self.rank, host, os.getpid(), str(self.device), versions]
+        ranks = [Rank(*values) for values in self.gather(own, "joining the others")]
+        usual = max((rank.versions for rank in ranks), key=[rank.versions for rank in ranks].count)
+        for rank in ranks:
+            if rank.versions != usual:
+                raise UsageError(
+                    f"{rank} has {rank.versions}, the others {usual}; install the same versions everywhere"
+                )
+        return ranks
+
+    def _initialise(self) -> None:
+        store = distributed.PrefixStore("groups", self._store.attempt)
+        self._connect(
+            lambda: distributed.init_process_group(
+                "gloo",
+                store=store,
+                rank=self.rank,
+                world_size=self.size,
+                timeout=timedelta(seconds=self.timeout_s),
+            )
+        )
+
+    def _connect(self, connect: Callable[[], Any]) -> Any:
+        try:
+            return within(self.timeout_s + SLACK_S, connect)
+        except (RuntimeError, ValueError, TimeoutError) as error:
+            cause = self._cause(has_ended=_says_ended(error)) or _in_words(error)
+            raise PeerError(
+                f"rank {self.rank} cannot connect to the other ranks within {self.timeout_s:.0f} s: {cause}; "
+                "can the machines reach each other? GLOO_SOCKET_IFNAME names the network interface to use"
+            ) from error
+
+
+def join(
+    *,
+    device: str | torch.device | None = None,
+    timeout_s: float = TIMEOUT_S,
+    tell: Callable[[str], None] | None = None,
+) -> World | None:
+    """Join the ranks that the environment speaks of; return None if it speaks of none.
+
+    Args:
+        device: Where this rank computes; what the launcher says, or the CPU, by default.
+        timeout_s: How long a rank is waited for.
+        tell: Told of ranks that stand still or are slow; lines on standard error by default.
+
+    Raises:
+        UsageError: The environment is incomplete, the device is not there, or ranks do not fit together.
+        PeerError: A rank does not come within the timeout.
+    """
+    environment = rank_environment()
+    if environment is None:
+        return None
+    if threading.current_thread() is threading.main_thread() and environment.local_size == environment.size:
+        # gloo would look up the host's name, which on many machines leads to no interface or a slow one
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    place = find_device(device or os.environ.get(DEVICE) or "cpu")
+    return World(environment, device=place, timeout_s=timeout_s, tell=tell or _tell)
+
+
+def _says_ended(error: BaseException) -> bool:
+    return any(
+        words in str(error) for words in ("Connection closed by peer", "Connection reset", "Broken pipe")
+    )
+
+
+def _in_words(error: BaseException) -> str:
+    """Return what gloo says, without its source lines."""
+    text = str(error)
+    if _says_ended(error):
+        return "another rank has ended"
+    if isinstance(error, TimeoutError) or "timed out" in text.lower() or "timeout" in text.lower():
+        return "no answer within the timeout; is the link down?"
+    return re.sub(r"\[/\S+\] ", "", text).strip().splitlines()[-1]
+
+
+def _tell(text: str) -> None:
+    print(f"netweave: {text}", file=sys.stderr, flush=True)  # noqa: T201 - a message while the run waits

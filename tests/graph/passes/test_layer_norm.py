@@ -1,0 +1,82 @@
+"""Layer normalisation in the forms of exporters becomes one operator that computes what the parts do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import netweave
+from netweave.graph import attributes_of
+from netweave.graph.passes import fuse_layer_norm
+from tests.formats.onnx.models import load, model, node, normal, run
+
+EPSILON = 0.01
+NUMBERS = {
+    "axes": np.array([-1]), "two": np.float32(2), "half": np.float32(0.5), "minus": np.float32(-0.5),
+    "eps": np.float32(EPSILON), "g": normal(6), "b": normal(6, seed=1),
+}  # fmt: skip
+
+MEAN = [node("ReduceMean", "x axes", "m", keepdims=1), node("Sub", "x m", "d")]
+POWER = [node("Pow", "d two", "q"), node("ReduceMean", "q axes", "v", keepdims=1), node("Add", "v eps", "w")]
+PRODUCT = [node("Mul", "d d", "q"), node("ReduceMean", "q axes", "v", keepdims=1), node("Add", "eps v", "w")]
+ENDING = [node("Mul", "n g", "s"), node("Add", "s b", "y")]
+
+FORMS = {
+    "torch": [*MEAN, *POWER, node("Sqrt", "w", "r"), node("Div", "d r", "n"), *ENDING],
+    "a second difference": [
+        *MEAN, *POWER, node("Sub", "x m", "e"), node("Pow", "w half", "r"), node("Div", "e r", "n"), *ENDING,
+    ],
+    "reciprocal": [
+        *MEAN, *PRODUCT, node("Sqrt", "w", "r"), node("Reciprocal", "r", "i"), node("Mul", "i d", "n"),
+        *ENDING,
+    ],
+    "inverse power": [*MEAN, *PRODUCT, node("Pow", "w minus", "i"), node("Mul", "d i", "n"), *ENDING],
+    "tensorflow": [
+        *MEAN, *PRODUCT, node("Sqrt", "w", "r"), node("Reciprocal", "r", "i"), node("Mul", "i g", "f"),
+        node("Mul", "x f", "h"), node("Mul", "m f", "k"), node("Sub", "b k", "j"), node("Add", "h j", "y"),
+    ],
+    "without shift": [
+        *MEAN, *POWER, node("Sqrt", "w", "r"), node("Div", "d r", "n"), node("Mul", "g n", "y"),
+    ],
+    "plain": [*MEAN, *POWER, node("Sqrt", "w", "r"), node("Div", "d r", "y")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_each_form_becomes_one_operator_that_computes_the_same(name, tmp_path):
+    made = model(FORMS[name], {"x": ["N", 5, 6]}, ["y"], NUMBERS)
+    fused = fuse_layer_norm(load(made, tmp_path))
+    (found,) = fused.nodes
+    assert found.op_type == "LayerNormalization"
+    assert attributes_of(found) == {"axis": -1, "epsilon": pytest.approx(EPSILON)}
+    x = normal(3, 5, 6, seed=2) + 1
+    (expected,) = run(made, {"x": x})
+    np.testing.assert_allclose(netweave.run(fused, {"x": x})["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [[1], [1, 2]])
+def test_only_the_last_axes_are_a_layer(axes, tmp_path):
+    arrays = {**NUMBERS, "axes": np.array(axes)}
+    made = model(FORMS["plain"], {"x": ["N", 5, 6]}, ["y"], arrays)
+    fused = fuse_layer_norm(load(made, tmp_path))
+    is_layer = axes == [1, 2]
+    assert ("LayerNormalization" in {each.op_type for each in fused.nodes}) == is_layer
+    x = normal(3, 5, 6, seed=2)
+    np.testing.assert_allclose(
+        netweave.run(fused, {"x": x})["y"], run(made, {"x": x})[0], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_a_mean_of_something_else_is_no_normalisation(tmp_path):
+    nodes = [node("ReduceMean", "z axes", "m", keepdims=1), *FORMS["torch"][1:]]
+    made = model(nodes, {"x": ["N", 5, 6], "z": ["N", 5, 6]}, ["y"], NUMBERS)
+    assert "LayerNormalization" not in {each.op_type for each in fuse_layer_norm(load(made, tmp_path)).nodes}
+
+
+def test_a_variance_that_is_given_back_stays(tmp_path):
+    made = model(FORMS["torch"], {"x": ["N", 5, 6]}, ["y", "v"], NUMBERS)
+    fused = fuse_layer_norm(load(made, tmp_path))
+    assert {"LayerNormalization", "ReduceMean"} <= {each.op_type for each in fused.nodes}
+    x = normal(3, 5, 6)
+    for found, expected in zip(netweave.run(fused, {"x": x}).values(), run(made, {"x": x}), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

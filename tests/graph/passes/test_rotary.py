@@ -1,0 +1,79 @@
+"""Rotary position embeddings put together again; PyTorch computes what they should be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import netweave  # noqa: E402
+from netweave.graph.passes import to_inference  # noqa: E402
+from netweave.graph.passes.fold import fold  # noqa: E402
+from netweave.graph.passes.rotary import join_rotations  # noqa: E402
+from netweave.runtime.backends import prepare  # noqa: E402
+
+STEPS, WIDTH = 5, 8
+ANGLES = torch.outer(torch.arange(STEPS).float(), 0.5 ** torch.arange(WIDTH // 2))
+
+
+class Rotation(torch.nn.Module):
+    """``x * cos + rotate(x) * sin``, as GPT-NeoX and Llama write it, or as GPT-J does."""
+
+    def __init__(self, pairs: str, *, back: bool = False, apart: bool = False) -> None:
+        super().__init__()
+        self.pairs = pairs
+        angles = torch.cat((ANGLES, ANGLES), -1) if pairs == "halves" else ANGLES.repeat_interleave(2, -1)
+        sines = angles.sin() * (-1 if back else 1)
+        if apart:  # what is no rotation: the two of a pair have sines of their own
+            sines = sines + torch.arange(WIDTH)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", sines)
+        self.back = back
+
+    def forward(self, x):
+        sign = -1 if self.back else 1
+        if self.pairs == "halves":
+            first, second = x.chunk(2, -1)
+            turned = torch.cat((-second, first) if sign == 1 else (second, -first), -1)
+        elif self.pairs == "neighbours":
+            first, second = x[..., ::2], x[..., 1::2]
+            turned = torch.stack((-second, first) if sign == 1 else (second, -first), -1).flatten(-2)
+        else:
+            turned = x.flip(-1)
+        return x * self.cos + turned * self.sin
+
+
+def rotated_by_complex_numbers(x: torch.Tensor, pairs: str) -> torch.Tensor:
+    """The definition (RoFormer, equation 13): each pair is a complex number, turned by its angle."""
+    half = WIDTH // 2
+    first, second = (x[..., :half], x[..., half:]) if pairs == "halves" else (x[..., ::2], x[..., 1::2])
+    turned = torch.complex(first, second) * torch.polar(torch.ones_like(ANGLES), ANGLES)
+    parts = turned.real, turned.imag
+    return torch.cat(parts, -1) if pairs == "halves" else torch.stack(parts, -1).flatten(-2)
+
+
+def joined(module):
+    graph = to_inference(netweave.load(module, input_shapes={"x": (1, 2, STEPS, WIDTH)}))
+    fold.edit(graph)
+    return join_rotations(graph)
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+def test_a_rotation_is_one_operator_that_turns_complex_numbers(pairs, back):
+    graph = joined(Rotation(pairs, back=back).eval())
+    (node,) = graph.nodes
+    assert (node.op_type, node.attributes["interleaved"].as_int()) == (
+        "RotaryEmbedding",
+        pairs == "neighbours",
+    )
+    x = np.random.default_rng(0).standard_normal((3, 2, STEPS, WIDTH), dtype=np.float32)
+    (y,) = prepare(graph).run({graph.inputs[0].name: x}).values()
+    np.testing.assert_allclose(y, rotated_by_complex_numbers(torch.from_numpy(x), pairs).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(("pairs", "apart"), [("flipped", False), ("halves", True)])
+def test_what_turns_no_pairs_stays(pairs, apart):
+    graph = joined(Rotation(pairs, apart=apart).eval())
+    assert "RotaryEmbedding" not in {node.op_type for node in graph.nodes}

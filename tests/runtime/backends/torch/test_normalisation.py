@@ -1,0 +1,63 @@
+"""A batch normalised again by its known statistics: torch's own training kernel gave the same bits."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from netweave.runtime.backends.torch.normalisation import kept_statistics, normalised_again  # noqa: E402
+
+SHAPES = [(6, 11), (4, 13, 5), (3, 5, 7, 9), (1, 33, 8, 8), (2, 4, 3, 5, 6)]
+
+
+def drawn(shape, seed):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def normalised(x, scale, shift, epsilon):
+    return torch.native_batch_norm(x, scale, shift, None, None, True, 0.0, epsilon)[0]
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_bits_are_those_of_the_first_time(shape, last, dtype, epsilon):
+    x = (3 * drawn(shape, 0) + 0.5).to(dtype)
+    if last and x.ndim == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    own = torch.float32 if dtype is torch.bfloat16 else dtype  # autocast leaves parameters as they are
+    scale, shift = (drawn(shape[1], seed).to(own).requires_grad_() for seed in (1, 2))
+    y = normalised(x, scale, shift, epsilon)
+    statistics = kept_statistics(y)
+    assert statistics is not None
+    assert torch.equal(normalised_again(x, scale, shift, statistics), y)
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_what_runs_behind_it_by_parts_gives_the_same_bits(last, monkeypatch):
+    x, other = drawn((7, 24, 9, 9), 0).float(), drawn((7, 24, 9, 9), 3).float()
+    if last:
+        x, other = (one.contiguous(memory_format=torch.channels_last) for one in (x, other))
+    scale, shift = (drawn(24, seed).float().requires_grad_() for seed in (1, 2))
+    y = normalised(x, scale, shift, 1e-5)
+    parts = []
+
+    def behind(part, where):
+        parts.append(where)
+        part.add_(other[where]).relu_()
+
+    monkeypatch.setattr("netweave.runtime.backends.torch.normalisation.PART", 2 * x[0].nbytes)
+    again = normalised_again(x, scale, shift, kept_statistics(y), behind)
+    assert torch.equal(again, (y + other).relu())
+    assert again.stride() == y.stride()
+    assert [(part.start, part.stop) for part in parts] == [(0, 2), (2, 4), (4, 6), (6, 8)]
+
+
+def test_statistics_of_another_kernel_or_rounded_ones_are_not_taken():
+    x, scale, shift = drawn((3, 5, 4, 4), 0), drawn(5, 1).requires_grad_(), drawn(5, 2)
+    assert kept_statistics(x * scale.reshape(-1, 1, 1)) is None
+    assert kept_statistics(x) is None
+    rounded = normalised(x.bfloat16(), scale.bfloat16(), shift.bfloat16(), 1e-5)
+    assert kept_statistics(rounded) is None

@@ -1,0 +1,136 @@
+"""Runs on several ranks for tests: a list of cases, all in one start of the processes.
+
+``python -m tests.training.parallel.ranks FOLDER CASES`` is one rank; CASES is JSON. The first rank leaves the
+arrays of each case in FOLDER.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from netweave.runtime.engine import ThreadedEngine
+from netweave.training.begin import DTYPES
+from netweave.training.parallel.launcher import Launcher
+from netweave.training.parallel.plan import ExchangeSettings
+from netweave.training.parallel.world import World, join
+from netweave.training.trainer import Trainer
+from tests.training.parallel import nets
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training.
+
+    Attributes:
+        name: Of its results.
+        net: Of ``nets.NETS``.
+        exchange: How ranks exchange.
+        compression: What they send.
+        solver: Further settings of the solver.
+        steps: Updates.
+        stages: Stages of the net.
+        slice_elements: Of a slice.
+        snapshot: Updates between two checkpoints.
+        resume: Name of a checkpoint to go on from, in the case's folder.
+        folder: Folder of files; the name by default.
+        dtype: Type of the numbers.
+        sync_batch_norm: Whether batch normalisation looks at the whole batch.
+        base_lr: The rate of the solver.
+        momentum: Of the solver.
+        threshold: What a 2-bit code stands for, if they are sent.
+    """
+
+    name: str
+    net: str = "mlp"
+    exchange: str = "overlapped"
+    compression: str = "none"
+    solver: str = ""
+    steps: int = 20
+    stages: int = 3
+    slice_elements: int = 128
+    snapshot: int = 0
+    resume: str = ""
+    folder: str = ""
+    dtype: str = "float64"
+    sync_batch_norm: bool = True
+    base_lr: float = 0.05
+    momentum: float = 0.9
+    threshold: float | None = None
+
+
+def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray]:
+    """Train; return all arrays, and the losses."""
+    place = folder / (case.folder or case.name)
+    if world is None or world.is_first:
+        nets.write(
+            place,
+            case.net,
+            steps=case.steps,
+            solver=case.solver,
+            snapshot=case.snapshot,
+            base_lr=case.base_lr,
+            momentum=case.momentum,
+        )
+    if world is not None:
+        world.barrier()
+    job = nets.job(place / "solver.prototxt")
+    losses: list[float] = []
+    dtype = {str(one).removeprefix("torch."): one for one in DTYPES}[case.dtype]
+    with ThreadedEngine() as engine:
+        trainer = Trainer(
+            job,
+            engine=engine,
+            data={"train": nets.records(case.net)},
+            dtype=dtype,
+            num_stages=case.stages,
+            slice_elements=case.slice_elements,
+            resume=place / case.resume if case.resume else None,
+            world=world,
+            exchange=ExchangeSettings(case.exchange, case.compression, threshold=case.threshold),
+            sync_batch_norm=case.sync_batch_norm,
+            watch=lambda event: losses.append(event.loss) if type(event).__name__ == "Updated" else None,
+        )
+        try:
+            trainer.run()
+            arrays = {
+                key: tensor.detach().numpy().copy() for key, tensor in trainer.nets["train"].params.items()
+            }
+        finally:
+            trainer.close()
+    return {**arrays, "losses": np.array(losses)}
+
+
+def run(folder: Path, cases: list[Case], size: int) -> dict[str, dict[str, np.ndarray]]:
+    """Return the results of cases on so many ranks, each a process of its own."""
+    folder.mkdir(exist_ok=True, parents=True)
+    described = json.dumps([asdict(case) for case in cases])
+    command = [sys.executable, "-m", "tests.training.parallel.ranks", str(folder), described]
+    assert Launcher(command, ["cpu"] * size, 0, print).run() == 0
+    return {case.name: dict(np.load(folder / f"{case.name}.npz")) for case in cases}
+
+
+def alone(folder: Path, case: Case) -> dict[str, np.ndarray]:
+    """Return the result of one process on the whole batch, without any exchange."""
+    return train(case, folder, None)
+
+
+def main(folder: Path, cases: list[Case]) -> None:
+    """Be one rank."""
+    torch.set_num_threads(1)
+    world = join()
+    assert world is not None
+    with world:
+        for case in cases:
+            arrays = train(case, folder, world)
+            if world.is_first:
+                np.savez(folder / f"{case.name}.npz", **arrays)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [Case(**one) for one in json.loads(sys.argv[2])])

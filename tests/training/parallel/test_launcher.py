@@ -1,0 +1,113 @@
+"""Starting ranks, and starting them again: with programs of a line, which train nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from netweave.errors import RunError
+from netweave.training.parallel.environment import GROUP_LOST
+from netweave.training.parallel.launcher import Launcher
+
+pytestmark = pytest.mark.multi
+
+BEGIN = "import os, sys, time; rank, attempt = map(os.environ.get, ['RANK', 'TORCHELASTIC_RESTART_COUNT']);"
+WAIT = "time.sleep(60)"
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where temporary files are made; nothing of them may stay."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path
+    assert not list(tmp_path.iterdir())
+
+
+def launch(code, *, size=3, restarts=0, **environment):
+    told = []
+    command = [sys.executable, "-S", "-c", f"{BEGIN} {code}"]
+    launcher = Launcher(command, ["cpu"] * size, restarts, told.append, environment)
+    return launcher, told
+
+
+def test_ranks_are_started_again_until_they_end_well(temporary):
+    code = "rank == '1' and attempt < '2' and os.kill(os.getpid(), 9); attempt < '2' and time.sleep(60)"
+    launcher, told = launch(code, restarts=3)
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patch:
+        patch.setattr("netweave.training.parallel.launcher.GRACE_S", 0.1)
+        assert launcher.run() == 0
+    assert told == [
+        "rank 1 was killed by SIGKILL; starting all 3 ranks again from the last checkpoint (restart 1 of 3)",
+        "rank 1 was killed by SIGKILL; starting all 3 ranks again from the last checkpoint (restart 2 of 3)",
+    ]
+
+
+def test_who_failed_is_named_and_not_who_noticed(temporary):
+    launcher, told = launch(
+        f"rank == '2' and sys.exit(3); time.sleep(0.3); sys.exit({GROUP_LOST})", restarts=1
+    )
+    with pytest.raises(RunError, match="rank 2 ended with status 3; after 1 restarts the run is given up"):
+        launcher.run()
+    assert len(told) == 1
+
+
+def test_a_rank_that_says_what_is_wrong_is_not_started_again(temporary):
+    content = '{"message": {"message": "no such file"}}'
+    said = f"open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('{content}')"
+    launcher, told = launch(f"{said}; sys.exit(2)", restarts=3)
+    with pytest.raises(RunError, match=r"^no such file$"):
+        launcher.run()
+    assert not told
+
+
+def test_a_rank_that_does_not_end_when_all_is_done_is_ended(temporary, monkeypatch):
+    monkeypatch.setattr("netweave.training.parallel.launcher.LINGER_S", 0.3)
+    launcher, told = launch(f"rank == '1' and {WAIT}", restarts=1)
+    assert launcher.run() == 0
+    assert told == ["rank 1 has not ended within 0 s of the others; ending it"]
+    assert all(process.poll() is not None for process in launcher._processes)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_order_to_end_is_no_crash(temporary, number):
+    """SIGTERM is passed on; with Ctrl-C the ranks of a terminal get it too, here one of them badly."""
+    reaction = WAIT if number == signal.SIGTERM else "time.sleep(0.8); sys.exit(130 if rank == '0' else 1)"
+    launcher, told = launch(reaction, restarts=3)
+    before = signal.getsignal(number)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
+    timer.start()
+    assert launcher.run() == 128 + number
+    timer.join()
+    assert told == [f"ended by {number.name}; --resume goes on from the last checkpoint"]
+    assert signal.getsignal(number) is before
+    assert all(process.poll() is not None for process in launcher._processes)
+
+
+def test_nothing_stays_behind(temporary, tmp_path_factory):
+    """Neither the port, nor files, nor a rank that does not hear; two launchers have two stores."""
+    folder = tmp_path_factory.mktemp("ports")
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    port = "open(os.path.join(os.environ['PORTS'], rank), 'w').write(os.environ['MASTER_PORT'])"
+    code = f"{deaf}; {port}; rank == '0' and sys.exit(7); {WAIT}"
+    ports = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("netweave.training.parallel.launcher.GRACE_S", 0.3)
+        for _ in range(2):
+            launcher, _ = launch(code, size=2, PORTS=str(folder))
+            with pytest.raises(RunError, match="rank 0 ended with status 7"):
+                launcher.run()
+            assert all(process.poll() is not None for process in launcher._processes)
+            ports.add(int(Path(folder, "0").read_text()))
+    for number in ports:
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", number)) != 0
