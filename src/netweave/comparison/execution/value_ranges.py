@@ -18,6 +18,7 @@ LIMITED: dict[str, Range] = {
     "Erf": (-1.0, 1.0),
     "Exp": (0.0, np.inf),
     "HardSigmoid": (0.0, 1.0),
+    "HardSwish": (-0.375, np.inf),
     "LogSoftmax": (-np.inf, 0.0),
     "ReduceL1": (0.0, np.inf),
     "ReduceL2": (0.0, np.inf),

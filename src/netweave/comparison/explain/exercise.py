@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from netweave.comparison.align.alignment import Alignment
     from netweave.comparison.align.groups import Draft
+    from netweave.comparison.side import Side
 
 SCALES = (1.0, 64.0, 1000.0, 0.001)
 """Of the inputs that layers are tested on: the usual one, that of pixels, a thousand times more and less."""
@@ -44,6 +45,9 @@ SHOWN_BY_NOISE = frozenset(
     }
 )  # fmt: skip
 """Operators every setting of which shows on noise of both signs: linear, smooth, or bent at zero alone."""
+
+BENT_AT_ZERO = frozenset({"Abs", "LeakyRelu", "PRelu", "Relu"})
+"""Those of them that compute nothing, or a multiple, where what they read has one sign."""
 
 SMALL = 64
 """Elements of a constant that is held against the other net's exactly, as it stands."""
@@ -89,7 +93,17 @@ def needs_aim(alignment: Alignment, draft: Draft) -> bool:
     rows = [(side, node) for side in alignment.sides for node in draft.nodes_of(side)]
     if not SHOWN_BY_NOISE.issuperset(node.op_type for _, node in rows):
         return True
+    if any(node.op_type in BENT_AT_ZERO and not _reads_both_signs(side, node) for side, node in rows):
+        return True
     return any(setting.reason for side, node in rows for setting in ruled_settings(side, node))
+
+
+def _reads_both_signs(side: Side, node: ir.Node) -> bool:
+    name = next(iter(side.signals.inputs_of(node)), None)
+    if name is None or name not in side.tensors:
+        return True
+    x = side.tensors[name]
+    return bool((x < 0).any() and (x > 0).any())
 
 
 def operators_in_words(draft: Draft) -> str:
