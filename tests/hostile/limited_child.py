@@ -20,7 +20,9 @@ import netweave, netweave.formats.onnx  # so that importing is not measured
 
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # ru_maxrss would be that of the process that started this one, if that was larger
+    status = open("/proc/self/status").read()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def attempt(call, *arguments):

@@ -20,7 +20,7 @@ import pytest
 from tests.hostile.limited_child import run_limited
 from tests.hostile.stores import npy
 from tests.hostile.test_mutations import LIMIT_S
-from tests.training.data.test_image_size import png
+from tests.runtime.images.test_declared_size import png
 
 if TYPE_CHECKING:
     from pathlib import Path

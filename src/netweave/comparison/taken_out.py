@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.comparison.result.coverage import Unexercised
+from netweave.formats.dialect import dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.input_mapping import InputMapping
     from netweave.comparison.side import Side
     from netweave.graph import Graph
-
-TRAINS_BY_DESIGN = frozenset({"caffe", "chainer", "darknet", "mxnet", "singa"})
-"""Formats whose files describe training and inference at once, so that neither is a choice of the file."""
 
 
 def taken_out(a: Side, b: Side, mappings: Sequence[InputMapping]) -> Iterator[Unexercised]:
@@ -44,7 +42,7 @@ def taken_out(a: Side, b: Side, mappings: Sequence[InputMapping]) -> Iterator[Un
 
 def _num_training(graph: Graph) -> dict[str, int]:
     counts = {"BatchNormalization": 0, "Dropout": 0}
-    if graph.format in TRAINS_BY_DESIGN:
+    if not dialect_of(graph.format).has_modes:  # its files describe training and inference at once
         return counts
     for node in graph.nodes:
         if node.op_type in counts:

@@ -17,6 +17,7 @@ from netweave.comparison.fixes.python_source import edit_all_calls, edit_python
 from netweave.comparison.fixes.shared_lines import changes_for_all
 from netweave.comparison.fixes.symbol_json import edit_symbol
 from netweave.comparison.fixes.text import NotAppliedError, SeveralCallsError
+from netweave.formats.dialect import dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,16 +27,13 @@ if TYPE_CHECKING:
 
     Editor = Callable[[str, int, str, Sequence[Edit]], str]
 
-TEXT_EDITORS: dict[str, tuple[tuple[str, ...], Editor]] = {
-    "caffe": (("",), edit_prototxt),
-    "singa": (("",), edit_prototxt),
-    "mxnet": (("",), edit_symbol),
-    "darknet": (("",), edit_cfg),
-    "pytorch": ((".py",), edit_python),
-    "chainer": ((".py",), edit_python),
-    "keras": ((".py",), edit_python),
+EDITORS: dict[str, Editor] = {
+    "prototxt": edit_prototxt,
+    "symbol_json": edit_symbol,
+    "cfg": edit_cfg,
+    "python": edit_python,
 }
-"""For each format how the names of its texts end, and what changes them."""
+"""What changes the texts of files, by the name in the dialect of a format."""
 
 MAX_BYTES = 8 << 20
 """Larger files are not texts that somebody wrote."""
@@ -207,7 +205,8 @@ def _is_copied(comparison: Comparison, finding: Finding) -> bool:
     if not is_missing or len(formats) > 1:
         return False
     are_python = all(_is_python(net.files[:1]) for net in (comparison.a, comparison.b))
-    return are_python or not formats.isdisjoint({"caffe", "mxnet"})
+    editor = dialect_of(comparison.b.format).editor
+    return are_python or (editor is not None and editor.copies_layers)
 
 
 def _is_python(files: Sequence[str]) -> bool:
@@ -221,10 +220,10 @@ def _copy_layer(comparison: Comparison, finding: Finding, texts: _Texts) -> None
     texts.read(file)
     file_a, _, line = finding.place_a.rpartition(":")
     text_a, text_b = _text(file_a), texts.after[file]
-    if comparison.b.format == "mxnet":
-        texts.after[file] = copy_node(text_a, text_b, finding.layer_a)
-    elif not _is_python([file]):
-        texts.after[file] = copy_layer(text_a, text_b, finding.layer_a)
+    editor = dialect_of(comparison.b.format).editor
+    if not _is_python([file]) and editor is not None:
+        copy = copy_node if editor.name == "symbol_json" else copy_layer
+        texts.after[file] = copy(text_a, text_b, finding.layer_a)
     elif line.isdecimal():
         texts.after[file] = copy_line(text_a, text_b, int(line))
     else:
@@ -259,11 +258,11 @@ def _place(comparison: Comparison, finding: Finding) -> tuple[str, Editor]:
         raise NotAppliedError(
             f"{Path(net.files[0]).name} was converted from {Path(file).name}; change that, and convert again"
         )
-    ends, editor = TEXT_EDITORS.get(net.format, ((), None))
-    if editor is None or not line or not file.endswith(ends):
+    editor = dialect_of(net.format).editor
+    if editor is None or not line or not file.endswith(editor.endings):
         name = Path(file or finding.place_b or net.name).name
         raise NotAppliedError(f"{name} is no text with a line for each layer; change it where it is made")
-    return file, editor
+    return file, EDITORS[editor.name]
 
 
 def _text(file: str) -> str:

@@ -11,6 +11,7 @@ from netweave.comparison.explain.known_mismatches.same_windows import (
 )
 from netweave.comparison.explain.wording import in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
+from netweave.formats.dialect import dialect_of
 from netweave.graph import DOMAIN, attributes_of, default_attributes, find_operator, known_shape
 from netweave.graph.ops.pooling import PoolWindows
 from netweave.graph.passes.specialise import PADDING_RULE_PROP
@@ -74,9 +75,6 @@ POOLS = frozenset({"AveragePool", "MaxPool"})
 BETWEEN_WINDOWS = frozenset({"strides", "rounding"})
 """Settings of a pooling that say where a next window lies, and so nothing where there is but one."""
 
-WITHOUT_ROUNDING = frozenset({"darknet", "keras", "tensorflow"})
-"""Formats whose poolings have padding alone for that."""
-
 OWN = frozenset({"group"})
 """Attributes that have a mismatch of their own."""
 IGNORED = frozenset({"auto_pad", "storage_order", "momentum", "training_mode", "output_shape"})
@@ -101,10 +99,7 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
         if (proposal := _rounding(case, node_a, node_b)) is not None and different.keys() <= WINDOWS:
             yield proposal
             continue
-        if (
-            case.b.graph.format == "chainer"
-            and (proposal := _lrn_window(node_a, node_b, different)) is not None
-        ):
+        if (proposal := _lrn_window(case, node_a, node_b, different)) is not None:
             yield proposal
             different = {name: row for name, row in different.items() if name not in {"alpha", "size"}}
         for name, (value_a, value_b) in different.items():
@@ -120,8 +115,12 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
             )
 
 
-def _lrn_window(node_a: ir.Node, node_b: ir.Node, different: dict[str, tuple[Any, Any]]) -> Proposal | None:
-    """Propose another window where alpha differs by it alone: Chainer multiplies the sum by alpha."""
+def _lrn_window(
+    case: Case, node_a: ir.Node, node_b: ir.Node, different: dict[str, tuple[Any, Any]]
+) -> Proposal | None:
+    """Propose another window where alpha differs by it alone: B's format multiplies the sum by alpha."""
+    if not dialect_of(case.b.graph.format).sums_in_lrn:
+        return None
     if node_a.op_type != "LRN" or not {"alpha", "size"} <= different.keys():
         return None
     (alpha_a, alpha_b), (size_a, size_b) = different["alpha"], different["size"]
@@ -130,7 +129,7 @@ def _lrn_window(node_a: ir.Node, node_b: ir.Node, different: dict[str, tuple[Any
     return Proposal(
         mismatch=mismatch_key("LRN", "size"),
         cause=_cause(node_a, "size", size_a, size_b),
-        fix=setting("chainer", node_a, "size", size_a),
+        fix=setting(case.b.graph.format, node_a, "size", size_a),
         node_a=node_a,
         node_b=node_b,
         change=together(
@@ -143,7 +142,7 @@ def _rounding(case: Case, node_a: ir.Node, node_b: ir.Node) -> Proposal | None:
     """Propose to round otherwise, where A pads behind the image instead and no padding of B's does that."""
     if node_a.op_type != "MaxPool" or node_b.op_type != "MaxPool" or case.orientation:
         return None
-    if case.b.graph.format in WITHOUT_ROUNDING:
+    if dialect_of(case.b.graph.format).rounding is None:
         return None
     values_a, values_b = canonical(node_a), canonical(node_b)
     rounding = rounding_with_same_windows(values_a, values_b)

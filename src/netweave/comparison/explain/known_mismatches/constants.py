@@ -17,6 +17,7 @@ from netweave.comparison.explain.wording import padding_layer_setting, slope_set
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.metric import FACTOR_TOLERANCE, differing, relative_error
 from netweave.comparison.signals import constants_of, is_constant
+from netweave.formats.dialect import dialect_of
 from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             yield _missing_array(node_a, node_b, index, wanted)  # zeros that stand for no bias
             continue
         mismatch, cause = _say(case, node_a, node_b, index, wanted, array_a, array_b)
-        if mismatch == "fix-gamma" and case.b.graph.format == "mxnet" and _role(node_b, index) == "gamma":
+        can_fix = bool(dialect_of(case.b.graph.format).fixed_scale)
+        if mismatch == "fix-gamma" and can_fix and _role(node_b, index) == "gamma":
             yield _switched(case, node_a, node_b, cause, wanted)
             continue
         yield Proposal(
@@ -297,8 +299,9 @@ def _say(
 
 
 def fix_gamma(case: Case) -> str:
-    """Name the setting of MXNet's that does so, where one of the nets is MXNet's."""
-    return " (fix_gamma)" if "mxnet" in {case.a.graph.format, case.b.graph.format} else ""
+    """Name the setting that keeps the scale at 1, where the format of one of the nets has one."""
+    names = [dialect_of(side.graph.format).fixed_scale for side in (case.a, case.b)]
+    return next((f" ({name})" for name in names if name), "")
 
 
 def _is_scale(node: ir.Node) -> bool:
