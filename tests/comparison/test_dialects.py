@@ -21,7 +21,8 @@ def tensorflow(folder: Path, rule: str, stride: int) -> Path:
     path = folder / "b.pbtxt"
     path.write_text(f"""
 node {{ name: "x" op: "Placeholder" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }}
-  attr {{ key: "shape" value {{ shape {{ dim {{ size: 1 }} dim {{ size: 8 }} dim {{ size: 8 }} dim {{ size: 2 }} }} }} }} }}
+  attr {{ key: "shape" value {{ shape {{
+  dim {{ size: 1 }} dim {{ size: 8 }} dim {{ size: 8 }} dim {{ size: 2 }} }} }} }} }}
 node {{ name: "pool" op: "MaxPool" input: "x" attr {{ key: "T" value {{ type: DT_FLOAT }} }}
   attr {{ key: "ksize" value {{ list {{ i: 1 i: 3 i: 3 i: 1 }} }} }}
   attr {{ key: "strides" value {{ list {{ {sizes} }} }} }}
@@ -58,7 +59,8 @@ def openvino(folder: Path, rule: str, stride: int) -> Path:
 <input><port id="0">{port.format(8, 8)}</port></input>
 <output><port id="1" precision="FP32">{port.format(size, size)}</port></output></layer>
 <layer id="2" name="y" type="Result" version="opset1"><input>
-<port id="0">{port.format(size, size)}</port></input></layer></layers><edges><edge from-layer="0" from-port="0" to-layer="1" to-port="0"/>
+<port id="0">{port.format(size, size)}</port></input></layer></layers>
+<edges><edge from-layer="0" from-port="0" to-layer="1" to-port="0"/>
 <edge from-layer="1" from-port="1" to-layer="2" to-port="0"/></edges></net>""")
     path.with_suffix(".bin").write_bytes(b"")
     return path

@@ -54,7 +54,5 @@ _OF_MONITOR = frozenset({"Monitor", "ValueStatistics", "Watched"})
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = (
-        "checkpoint_file" if name in _OF_CHECKPOINTS else "monitor" if name in _OF_MONITOR else "events"
-    )
+    module = "checkpoint_file" if name in _OF_CHECKPOINTS else "monitor" if name in _OF_MONITOR else "events"
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
