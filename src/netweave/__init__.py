@@ -99,16 +99,13 @@ __all__ = [
 _OF_KERAS = frozenset({"EarlyStopping", "Sequential"})
 """Names that ``netweave.keras`` has, the same classes."""
 
-_RENAMED = frozenset({"carry"})
-"""Former names, which work for one release; the API says what they are called now."""
-
 
 def __getattr__(name: str) -> Any:
     if name in _OF_KERAS:
         from netweave import keras
 
         return getattr(keras, name)
-    if name in __all__ or name in _RENAMED:
+    if name in __all__:
         from netweave import api
 
         return getattr(api, name)

@@ -326,8 +326,7 @@ class Job:
 
 def _phase(row: Mapping[str, Any], graph: Graph) -> Phase:
     data = tuple(DataSource(**_tuples(source, "outputs", "transforms")) for source in row["data"])
-    metric = row.get("metric", {})  # those of earlier versions have none
-    return Phase(graph, data, losses=row["losses"], num_batches=row["num_batches"], metric=metric)
+    return Phase(graph, data, losses=row["losses"], num_batches=row["num_batches"], metric=row["metric"])
 
 
 def _tuples(row: Mapping[str, Any], *keys: str) -> dict[str, Any]:

@@ -104,13 +104,3 @@ def test_a_port_that_is_another_net_gets_no_weights(folder):
         api.transfer_weights(net, port)
     with pytest.raises(UsageError, match="leaves: has no weights that could be transferred to leaves"):
         api.transfer_weights(port, net)
-
-
-def test_former_names_work_for_one_release():
-    for former, name in {
-        "carry": "transfer_weights",
-        "port": "convert_and_verify",
-        "predicting": "to_inference",
-    }.items():
-        with pytest.warns(DeprecationWarning, match=f"{former} is now {name}"):
-            assert getattr(api, former) is getattr(api, name)

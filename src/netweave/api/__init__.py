@@ -1,8 +1,5 @@
 """The public API: what ``import netweave`` provides."""
 
-import warnings
-from typing import Any
-
 from netweave.api import kvstore
 from netweave.api.anchors import AnchorResult, find_anchors
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
@@ -131,13 +128,3 @@ __all__ = [
     "writes_weights",
     "zoo_costs",
 ]
-
-_RENAMED = {"carry": "transfer_weights", "port": "convert_and_verify", "predicting": "to_inference"}
-"""Former names, which work for one release."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
-    return globals()[_RENAMED[name]]

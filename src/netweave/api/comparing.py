@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -128,7 +127,6 @@ def compare(
 
 def compare_all(
     nets: Sequence[Any],
-    compare_two: Callable[[Graph, Graph], Comparison] | None = None,
     *,
     first: str | None = None,
     last: str | None = None,
@@ -148,7 +146,6 @@ def compare_all(
 
     Args:
         nets: Graphs or files, as for ``load``; or names with Graphs, ``("port", graph)``.
-        compare_two: Compares two nets; leave it out, it goes with the next release.
         first: As for ``compare``, like all that follow.
         last: The end of the compared part.
         probe: Inputs of the first net of each pair.
@@ -179,16 +176,9 @@ def compare_all(
     start = time.perf_counter()
     graphs = load_all([net for _, net in named], input_shapes=input_shapes, progress=progress, **options)
     reading = time.perf_counter() - start
-    if compare_two is not None:
-        warnings.warn(
-            "compare_all compares by itself; give it the options of compare", DeprecationWarning, stacklevel=2
-        )
     pairs = {}
     for i, j in combinations(range(len(graphs)), 2):
         a, b = graphs[i], graphs[j]
-        if compare_two is not None:
-            pairs[i, j] = compare_two(a, b)
-            continue
         compared = comparison.compare(
             a,
             b,

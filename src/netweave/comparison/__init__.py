@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 from netweave.comparison.bisect import Divergence, bisect
 from netweave.comparison.matrix import Matrix
 from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
@@ -51,13 +48,3 @@ __all__ = [
     "save_comparison",
     "transfer_weights",
 ]
-
-_RENAMED = {"Parting": "Divergence", "carry_weights": "transfer_weights"}
-"""Former names, which work for one release."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
-    return globals()[_RENAMED[name]]

@@ -249,8 +249,6 @@ def _locked_folder(path: Path) -> tuple[Path, int]:
     """Make an empty folder beside a file, removing that of a dead process; return it, and its lock."""
     for number in itertools.count():
         folder = path.with_name(f".{_short(path.name)}{f'.{number}' if number else ''}.unfinished")
-        if folder.is_file():  # of an earlier version
-            folder.unlink()
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:

@@ -66,9 +66,8 @@ def require_values(checkpoint: Checkpoint, *, place: str) -> None:
     for name in feeds.values:
         for row in feeds.rows(name):
             row.count("batch")
-    if "history" in checkpoint.state:  # those of earlier versions have none
-        _require_history(state.inside("history"))
-    if checkpoint.state.get("layout"):  # those of earlier versions have none
+    _require_history(state.inside("history"))
+    if checkpoint.state.get("layout"):
         state.inside("layout").count("slice_elements", least=1)
     for name, array in checkpoint.arrays.items():
         _require_numbers(array, name, place)

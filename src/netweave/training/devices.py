@@ -233,9 +233,9 @@ class StoreExchange:
         """
         of_workers: dict[int, dict[tuple[int | str, int], Tensor]] = {}
         for name, array in arrays.items():
-            number, device, *worker = map(int, name.split(":"))  # earlier versions wrote those of one worker
+            number, device, worker = map(int, name.split(":"))
             like = self._rows[device].slice(number)
-            own = of_workers.setdefault(worker[0] if worker else 0, {})
+            own = of_workers.setdefault(worker, {})
             own[number, device] = torch.from_numpy(array).to(like)
         count = self.store.num_workers
         if len(of_workers) == count:

@@ -338,8 +338,7 @@ class Trainer:
     def _restore(self, checkpoint: Checkpoint) -> None:
         self._state.restore(checkpoint)
         self.program.losses.extend(checkpoint.state["losses"])
-        if "history" in checkpoint.state:  # those of earlier versions have none
-            self.history.restore(checkpoint.state["history"])
+        self.history.restore(checkpoint.state["history"])
         sums = {name: torch.from_numpy(array) for name, array in nested(checkpoint.arrays, "display")}
         self._since_display.restore(checkpoint.state.get("displayed batches", 0), sums)
         for name, loader in self._loaders.items():

@@ -220,7 +220,7 @@ class Comparison(Job):
         from netweave.api import Verdict
 
         try:
-            return Verdict.of(self.verdict)
+            return Verdict(self.verdict)
         except ValueError:
             return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import warnings
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,18 +28,7 @@ class Evidence(enum.Enum):
     GUESS = "guess"
 
 
-class _RenamedMembers(enum.EnumMeta):
-    """Lets a script use the former name of a member for one release."""
-
-    def __getattr__(cls, name: str) -> Any:
-        renamed = {"CARRIED": "PROPAGATED"}
-        if cls.__name__ == "Status" and name in renamed:
-            warnings.warn(f"Status.{name} is now Status.{renamed[name]}", DeprecationWarning, stacklevel=2)
-            return cls[renamed[name]]
-        raise AttributeError(name)
-
-
-class Status(enum.Enum, metaclass=_RenamedMembers):
+class Status(enum.Enum):
     """How a group of A and its group of B compare."""
 
     EQUAL = "equal"
@@ -133,12 +121,6 @@ class Finding:
     latent: bool = False
     edits: tuple[Edit, ...] = ()
 
-    @property
-    def trap(self) -> str | None:
-        """The former name of ``mismatch``; goes with the next release."""
-        warnings.warn("Finding.trap is now Finding.mismatch", DeprecationWarning, stacklevel=2)
-        return self.mismatch
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -173,12 +155,6 @@ class Group:
     finding: Finding | None = None
     rounding_error: float | None = None
     values: TensorValues | None = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
-
-    @property
-    def graft_error(self) -> float | None:
-        """The former name of ``isolated_error``; goes with the next release."""
-        warnings.warn("Group.graft_error is now Group.isolated_error", DeprecationWarning, stacklevel=2)
-        return self.isolated_error
 
     @property
     def evidence_text(self) -> str:

@@ -15,8 +15,6 @@ from netweave.comparison.result.coverage import Coverage
 from netweave.comparison.result.record import NetRecord
 from netweave.comparison.result.report import VERSION, comparison_to_json
 from netweave.comparison.result.tensor_values import TensorValues
-from netweave.comparison.result.verdicts import Verdict
-from netweave.comparison.result.version_1 import of_version_1
 from netweave.errors import ReadError
 from netweave.files import read_bytes
 from netweave.files.atomic import write_file
@@ -48,10 +46,10 @@ def open_comparison(file: str | Path) -> Comparison:
         raise ReadError(
             "is not a saved comparison, as 'netweave compare A B --json FILE' writes it", place=place
         )
-    if content.get("version") not in (1, VERSION):
-        raise ReadError(f"is of version {content.get('version')!r}, expected 1 or {VERSION}", place=place)
+    if content.get("version") != VERSION:
+        raise ReadError(f"is of version {content.get('version')!r}, expected {VERSION}", place=place)
     try:
-        return _comparison(of_version_1(content) if content["version"] == 1 else content)
+        return _comparison(content)
     except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
         raise ReadError(f"is a damaged comparison: {type(error).__name__}: {error}", place=place) from error
 
@@ -96,8 +94,6 @@ def _made(hint: Any, value: Any) -> Any:
         return tuple(_made(kind, item) for kind, item in zip(inner, value, strict=True))
     if origin is dict:
         return {key: _made(arguments[1], item) for key, item in value.items()}
-    if hint is Verdict:
-        return Verdict.of(value)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(value)
     if dataclasses.is_dataclass(hint):

@@ -48,15 +48,6 @@ class Verdict(enum.Enum):
     DIFFERENT = "different"
     UNDECIDED = "not decidable"
 
-    @classmethod
-    def of(cls, words: str) -> Verdict:
-        """Return a verdict by its words, also by those that it had in an earlier release.
-
-        Raises:
-            ValueError: There is no such verdict.
-        """
-        return cls(_FORMER.get(words, words))
-
     @property
     def look(self) -> Look:
         """How it is shown."""
@@ -81,9 +72,6 @@ class Verdict(enum.Enum):
         """Return what the pages need to show it."""
         return {"words": self.value, "mark": self.mark, "key": self.key, "meaning": self.look.meaning}
 
-
-_FORMER = {"equal, as stated": Verdict.EQUAL.value}
-"""Words of verdicts in comparisons that were saved before."""
 
 _ROWS = (
     Look(
