@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for folder in ("src", "tests", "tools") for path in (ROOT / folder).rglob("*.py"))
-NOTES = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+NOTES = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 NET = ROOT / "examples" / "padding" / "leaves.prototxt"
 
 FRAMEWORKS = ("onnxruntime", "torch", "tensorflow", "jax", "mxnet", "caffe", "chainer", "django")

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.docs import commands, known_mismatches, matrix, pictures, python, tables
+from tools.docs import commands, decisions, known_mismatches, matrix, pictures, python, tables
 from tools.docs.blocks import Shell, stable
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/layers.md": tables.page,
     "docs/known-mismatches.md": known_mismatches.page,
     "docs/matrix.md": matrix.page,
+    "docs/decisions/README.md": decisions.page,
 }
 """Whole pages, by their path in the repository."""
 

@@ -100,7 +100,7 @@ def prune(
         raise UsageError(f"cannot write {str(out)!r}: expected a name that ends in .cfg")
     if out.resolve() == path.resolve():
         raise UsageError(f"{out}: is the net itself; give another file to write")
-    if (row := find_format(Source(path))).name != "darknet":
+    if not (row := find_format(Source(path))).runs.prunes:
         raise UsageError(f"{path}: is a net of {row.title}; channels of Darknet's nets can be pruned")
     pruned = prune_channels(path, Path(weights), keep=keep, least=least)
     target = out.with_suffix(".weights")

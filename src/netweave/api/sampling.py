@@ -37,7 +37,7 @@ class CharacterModel:
 
     def __init__(self, job: str | Path, weights: str | Path, *, backend: str = "onnxruntime") -> None:
         row = find_job_format(check_file(job, what="job"))
-        if row is None or row.name != "singa":
+        if row is None or not row.runs.samples:
             raise UsageError(f"{job}: is not a job.conf of SINGA, expected one with a net of characters")
         net = RecurrentJob(Path(job))
         self._job = str(job)

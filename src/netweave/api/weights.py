@@ -9,15 +9,16 @@ from netweave import comparison
 from netweave.api.nets import load
 from netweave.errors import UsageError
 from netweave.files.atomic import write_file
-from netweave.graph import Graph, complete_arrays
+from netweave.formats.table import FORMATS
+from netweave.graph import Graph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from netweave.formats.table import Format
 
 
 def writes_weights(path: str | Path) -> bool:
     """Return whether ``save_weights`` can write a file of this name."""
-    return _ending(Path(path)) is not None
+    return _format_of(Path(path)) is not None
 
 
 def save_weights(graph: Graph, path: str | Path, *, random_weights: bool = False) -> None:
@@ -33,22 +34,21 @@ def save_weights(graph: Graph, path: str | Path, *, random_weights: bool = False
         WriteError: The file cannot be written; the old one is untouched.
     """
     file = Path(path)
-    ending = _ending(file)
-    if ending is None:
+    found = _format_of(file)
+    if found is None:
+        known = ", ".join(f".{suffix}" for row in FORMATS if row.runs.ports for suffix in row.runs.weights)
+        raise UsageError(f"cannot write {str(path)!r}: unknown suffix for weights, expected {known}")
+    row, suffix = found
+    if graph.format != row.name:
         raise UsageError(
-            f"cannot write {str(path)!r}: unknown suffix for weights, expected {', '.join(_WEIGHTS)}"
-        )
-    framework, encode = _WEIGHTS[ending]
-    if graph.format != framework:
-        raise UsageError(
-            f"{file}: {ending} holds weights of {framework} nets, but {graph.name} is a {graph.format} net; "
+            f"{file}: .{suffix} holds weights of {row.name} nets, but {graph.name} is a {graph.format} net; "
             f"name the port that the weights are for (netweave convert --into)"
         )
     if not graph.loaded and not random_weights:
         raise UsageError(
             f"{graph.name}: has no weights to write; give their file, or write random ones (--random-weights)"
         )
-    write_file(file, encode(graph))
+    write_file(file, row.load_training().encode_weights(graph, suffix))
 
 
 def transfer_weights(net: Any, port: Any) -> Graph:
@@ -66,25 +66,10 @@ def transfer_weights(net: Any, port: Any) -> Graph:
     return comparison.transfer_weights(*graphs)
 
 
-def _ending(file: Path) -> str | None:
-    return next((ending for ending in _WEIGHTS if file.name.endswith(ending)), None)
-
-
-def _caffemodel(graph: Graph, *, hdf5: bool = False) -> bytes:
-    from netweave.formats.caffe.snapshot import encode_net, encode_net_hdf5
-
-    return (encode_net_hdf5 if hdf5 else encode_net)(graph, complete_arrays(graph))
-
-
-def _params(graph: Graph) -> bytes:
-    from netweave.formats.mxnet.params import encode_params
-
-    return encode_params(graph, complete_arrays(graph))
-
-
-_WEIGHTS: Mapping[str, tuple[str, Callable[[Graph], bytes]]] = {
-    ".caffemodel": ("caffe", _caffemodel),
-    ".caffemodel.h5": ("caffe", lambda graph: _caffemodel(graph, hdf5=True)),
-    ".params": ("mxnet", _params),
-}
-"""The framework and encoder of each suffix."""
+def _format_of(file: Path) -> tuple[Format, str] | None:
+    """Return the format whose weights have such a name, and the suffix."""
+    for row in FORMATS:
+        for suffix in row.runs.weights if row.runs.ports else ():
+            if file.name.endswith(f".{suffix}"):
+                return row, suffix
+    return None

@@ -29,18 +29,25 @@ class RunFiles:
 
     The functions are those of the module ``training`` in the format's package: ``files_of(state, suffix,
     prefix)`` gives the files of a snapshot, ``read_state(path, graph, names)`` reads a solver's state,
-    ``weights_for(path, graph)`` the arrays that a file of weights has for a net, ``unused_in(path, keys)``
-    the names in it that stand for none of some parameters.
+    ``encode_weights(graph, suffix)`` gives the bytes of a file of weights, ``weights_for(path, graph)`` the
+    arrays that one has for a net, ``unused_in(path, keys)`` the names in it that stand for none of some
+    parameters.
 
     Attributes:
         weights: Ends of the names of files of weights that are written.
         states: Ends of the names of files of a solver's state that are read.
         fitting: Whether a net of the format can begin from a file of weights, layer by layer.
+        ports: Whether weights alone can be written for a net of the format (``encode_weights``).
+        samples: Whether a trained net of characters can be sampled from.
+        prunes: Whether the channels of a trained net can be pruned.
     """
 
     weights: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     fitting: bool = False
+    ports: bool = False
+    samples: bool = False
+    prunes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +150,9 @@ FORMATS = (
         "Caffe",
         "NET.prototxt with WEIGHTS.caffemodel",
         written=".prototxt",
-        runs=RunFiles(("caffemodel", "caffemodel.h5"), (".solverstate", ".solverstate.h5"), fitting=True),
+        runs=RunFiles(
+            ("caffemodel", "caffemodel.h5"), (".solverstate", ".solverstate.h5"), fitting=True, ports=True
+        ),
         jobs="solver.prototxt",
     ),
     Format(
@@ -151,20 +160,20 @@ FORMATS = (
         "MXNet",
         "NET-symbol.json with NET-0000.params",
         written="-symbol.json",
-        runs=RunFiles(("params",)),
+        runs=RunFiles(("params",), ports=True),
     ),
     Format(
         "singa",
         "SINGA",
         "job.conf with step1000-worker0",
-        runs=RunFiles(("worker0",), fitting=True),
+        runs=RunFiles(("worker0",), fitting=True, samples=True),
         jobs="job.conf",
     ),
     Format(
         "darknet",
         "Darknet",
         "NET.cfg with NET.weights",
-        runs=RunFiles(("weights",), fitting=True),
+        runs=RunFiles(("weights",), fitting=True, prunes=True),
         jobs="NET.cfg with FILE.data",
     ),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.comparison import INPUT_ORDER
-from netweave.comparison.fixes import schemas
 from netweave.comparison.fixes.text import (
     NotAppliedError,
     Replacement,
@@ -17,6 +16,8 @@ from netweave.comparison.fixes.text import (
     replaced,
     start_of_line,
 )
+from netweave.formats.caffe.schema import BVLC
+from netweave.formats.singa.schema import NET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,8 +38,7 @@ EXCLUSIVE = (
 """Settings that say the same of both axes or of one; a new one takes the place of all others."""
 
 PARAMS: dict[str, str] = {
-    name.replace("_", ""): name
-    for name in re.findall(r"\b(\w+_(?:param|conf)) \w+", schemas.caffe.BVLC + schemas.singa.NET)
+    name.replace("_", ""): name for name in re.findall(r"\b(\w+_(?:param|conf)) \w+", BVLC + NET)
 }
 """Messages of settings by their names without ``_``, as the types of layers are written in many ways."""
 

@@ -15,6 +15,7 @@ from netweave.errors import ReadError
 from netweave.files.source import is_file
 from netweave.formats.caffe import snapshot
 from netweave.formats.caffe.weights import read_weights
+from netweave.graph import complete_arrays
 from netweave.job import FoundState
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ _WRITERS = {
 
 weights_for = snapshot.fitting_arrays
 """Return what a file of weights has for a net, by key."""
+
+
+def encode_weights(graph: Graph, suffix: str) -> bytes:
+    """Return a file of the weights of a net, in one of the forms of ``files_of``."""
+    encode_net, _, _ = _WRITERS[suffix]
+    return encode_net(graph, complete_arrays(graph))
 
 
 def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Callable[[], bytes]]]:

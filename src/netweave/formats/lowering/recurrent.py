@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.lowering.recurrent_weights import GATE_ORDERS
+from netweave.formats.lowering.recurrent_weights import ONNX_GATES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,7 +43,7 @@ class RecurrentCell:
     @property
     def num_gates(self) -> int:
         """Number of gates, and so of matrices of the input."""
-        return len(GATE_ORDERS["onnx"][self.op_type])
+        return len(ONNX_GATES[self.op_type])
 
     @property
     def num_states(self) -> int:

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from netweave.formats.lowering.parameters import Layout
 
+ONNX_GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
+
 GATE_ORDERS = {
-    "onnx": {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"},
+    "onnx": ONNX_GATES,
     "cudnn": {"LSTM": "ifco", "GRU": "rzh", "RNN": "h"},
     "keras": {"LSTM": "ifco", "GRU": "zrh", "RNN": "h"},
 }
@@ -80,7 +82,7 @@ class GateLayouts:
     @property
     def num_rows(self) -> int:
         """G * H, the rows of ONNX's matrices."""
-        return len(GATE_ORDERS["onnx"][self.op_type]) * self.hidden_size
+        return len(ONNX_GATES[self.op_type]) * self.hidden_size
 
     def ranges(self, width: int, start: int = 0) -> tuple[int, ...]:
         """Return begin and end of each gate in a flattened array, in ONNX's order.
@@ -171,5 +173,5 @@ class PackedWeights:
         return matrices + [1] * len(matrices)
 
     def _starts(self) -> list[int]:
-        rows = len(GATE_ORDERS["onnx"][self.op_type]) * self.hidden_size
+        rows = len(ONNX_GATES[self.op_type]) * self.hidden_size
         return [*accumulate((rows * columns for columns in self._columns()), initial=0)]

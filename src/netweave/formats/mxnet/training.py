@@ -12,7 +12,13 @@ from netweave.graph import complete_arrays
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from netweave.graph import Graph
     from netweave.job import RunState
+
+
+def encode_weights(graph: Graph, suffix: str) -> bytes:
+    """Return a file of the weights of a net."""
+    return encode_params(graph, complete_arrays(graph))
 
 
 def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Callable[[], bytes]]]:

@@ -20,7 +20,13 @@ from netweave.graph.opset import DOMAIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROUNDINGS = ("floor", "ceil", "caffe", "full")
+ROUNDED_IN_WORDS = {
+    "floor": "down (floor)",
+    "ceil": "up (ceil)",
+    "caffe": "up (by Caffe's rule)",
+    "full": "up (by MXNet's 'full')",
+}
+ROUNDINGS = tuple(ROUNDED_IN_WORDS)
 """``floor`` and ``ceil`` as in ONNX; ``caffe`` and ``full`` as said above."""
 
 

@@ -43,12 +43,11 @@ def find_boxes(
         UsageError: The net has no such outputs.
     """
     tables = [_of_rows(outputs[value.name or ""], value) for value in graph.outputs if _gives_rows(value)]
-    if graph.format == "darknet":
-        heads = [layer for layer in graph.layers.values() if layer.type in _DECODERS]
-        images = [value for value in graph.outputs if len(known_shape(value) or ()) == 4]
-        if heads and len(heads) == len(images):  # a net that is tested gives losses, too
-            arrays = [outputs[value.name or ""] for value in images]
-            tables = [_of_heads(graph, heads, arrays, threshold, overlap)]
+    heads = [layer for layer in graph.layers.values() if layer.type in _DECODERS]
+    images = [value for value in graph.outputs if len(known_shape(value) or ()) == 4]
+    if heads and len(heads) == len(images):  # a net that is tested gives losses, too
+        arrays = [outputs[value.name or ""] for value in images]
+        tables = [_of_heads(graph, heads, arrays, threshold, overlap)]
     if not tables:
         raise UsageError(
             f"{graph.name}: no output contains boxes, expected heads of Darknet ({', '.join(_DECODERS)}), or "

@@ -13,7 +13,7 @@ from netweave.comparison.explain.wording import in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.formats.dialect import dialect_of
 from netweave.graph import DOMAIN, attributes_of, default_attributes, find_operator, known_shape
-from netweave.graph.ops.pooling import PoolWindows
+from netweave.graph.ops.pooling import ROUNDED_IN_WORDS, PoolWindows
 from netweave.graph.passes.specialise import PADDING_RULE_PROP
 from netweave.graph.subgraph_text import subgraph_text
 
@@ -59,13 +59,6 @@ SPECIAL = {
 
 NUM_AXES_OF_WINDOW = {"LRN": 1, "ChannelLRN": 2}
 """Local response normalisations: along how many axes their window has its size."""
-
-ROUNDED = {
-    "floor": "down (floor)",
-    "ceil": "up (ceil)",
-    "caffe": "up (by Caffe's rule)",
-    "full": "up (by MXNet's 'full')",
-}
 
 SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "output_padding"})
 WINDOWS = frozenset({"pads", "rounding"})
@@ -148,11 +141,11 @@ def _rounding(case: Case, node_a: ir.Node, node_b: ir.Node) -> Proposal | None:
     rounding = rounding_with_same_windows(values_a, values_b)
     if not rounding:
         return None
-    pads = in_words("pads", values_a["pads"])
+    pads, rule = in_words("pads", values_a["pads"]), values_b["rounding"]
     return Proposal(
         mismatch=MISMATCH_OF["rounding"],
-        cause=f"padding is {pads} in A, which makes as many windows as rounding {ROUNDED[rounding]}; "
-        f"the output size is rounded {ROUNDED.get(values_b['rounding'], values_b['rounding'])} in B",
+        cause=f"padding is {pads} in A, which makes as many windows as rounding {ROUNDED_IN_WORDS[rounding]}"
+        f"; the output size is rounded {ROUNDED_IN_WORDS.get(rule, rule)} in B",
         fix=setting(case.b.graph.format, node_b, "rounding", rounding),
         node_a=node_a,
         node_b=node_b,
@@ -281,7 +274,7 @@ def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
         masked, plain = ("A", "B") if a else ("B", "A")
         return f"no step of {masked} sees a later one (a causal mask); those of {plain} see all"
     if name == "rounding":
-        return f"the output size is rounded {ROUNDED[a]} in A and {ROUNDED.get(b, b)} in B"
+        return f"the output size is rounded {ROUNDED_IN_WORDS[a]} in A and {ROUNDED_IN_WORDS.get(b, b)} in B"
     noun = {"pads": "padding", "epsilon": "eps"}.get(name, name)
     return f"{noun} is {in_words(name, a)} in A and {in_words(name, b)} in B"
 

@@ -13,7 +13,7 @@ import numpy as np
 from netweave.comparison.explain.known_mismatches.constants import replace_constant, same_array
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal
 from netweave.comparison.signals import constants_of
-from netweave.formats.lowering.recurrent_weights import GATE_ORDERS
+from netweave.formats.lowering.recurrent_weights import ONNX_GATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-GATES = {op_type: GATE_ORDERS["onnx"][op_type] for op_type in ("LSTM", "GRU")}
+GATES = {op_type: ONNX_GATES[op_type] for op_type in ("LSTM", "GRU")}
 """Gates of a recurrent operator, in the order of its weights."""
 
 WEIGHTS = (1, 2, 3)
