@@ -14,9 +14,9 @@ MAX_CHARACTERS = 150
 
 HEAD = """# Decision notes
 
-Generated from the notes. Each says in one page why something is as it is, what else was considered, and how to
-undo it. A note that no longer holds is kept, and names the one that supersedes it in a line below its title:
-`**Superseded** by [0000](...).`
+Generated from the notes. Each says in one page why something is as it is, what else was considered, and how
+to undo it. A note that no longer holds is kept, and names the one that supersedes it in a line below its
+title: `**Superseded** by [0000](...).`
 
 """
 

@@ -2,10 +2,10 @@
 
 To add a format: write a package here with ``match(source) -> bool`` (cheap, no side effects), a module
 ``reader`` in it with ``read(source) -> Graph``, a module ``dialect`` with its words for settings and, if it
-writes nets, a module ``writer`` with ``write``; and add its row to ``FORMATS``, whose methods say what they do.
-Files that say how to train are named in the row too (``jobs``), and read by a module ``job`` with
-``is_job(path) -> bool``, by the first bytes, and ``read_job(path, options) -> Job``. A package is loaded when
-first needed, and imports no other.
+writes nets, a module ``writer`` with ``write``; and add its row to ``FORMATS``, whose methods say what they
+do. Files that say how to train are named in the row too (``jobs``), and read by a module ``job`` with
+``is_job(path) -> bool``, by the first bytes, and ``read_job(path, options) -> Job``. A package is loaded
+when first needed, and imports no other.
 """
 
 from netweave.formats.table import (
