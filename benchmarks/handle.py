@@ -31,6 +31,7 @@ from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
 from netweave.training.nets import make_nets, trained
 from netweave.training.optim import Updater
+from netweave.training.options import TrainOptions
 from netweave.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def by_trainer(job: Job, arrays: dict[str, np.ndarray], found: dict[str, list[fl
         ended = time.perf_counter_ns()
 
     with ThreadedEngine() as engine:
-        trainer = Trainer(job, engine=engine, data={"train": arrays}, threads=1, watch=told)
+        trainer = Trainer(job, TrainOptions(data={"train": arrays}, threads=1), engine=engine, watch=told)
         trainer.run()
         trainer.close()
 

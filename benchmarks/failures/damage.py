@@ -10,6 +10,7 @@ from netweave import api
 from netweave.errors import ReadError
 from netweave.runtime.engine import SerialEngine
 from netweave.training.checkpoint_file import latest
+from netweave.training.options import TrainOptions
 from netweave.training.trainer import Trainer
 from tests.training.parallel import command
 
@@ -76,7 +77,7 @@ def _is_refused(folder: Path, path: Path, kind: str) -> str:
     job = replace(job, checkpoints=replace(job.checkpoints, at_end=False, interval=0))
     with SerialEngine() as engine:
         try:
-            Trainer(job, engine=engine, resume=state).close()
+            Trainer(job, TrainOptions(resume=state), engine=engine).close()
         except ReadError as error:
             return "" if path.stem in str(error) else f"said {error}"
         except Exception as error:  # noqa: BLE001 - what this counts

@@ -25,6 +25,7 @@ from benchmarks.training.protocol import say
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training import Event, Updated
 from netweave.training.memory import keep_memory
+from netweave.training.options import TrainOptions
 from netweave.training.parallel.link_speed import slice_elements_for
 from netweave.training.parallel.plan import ExchangeSettings
 from netweave.training.parallel.world import World, join
@@ -58,13 +59,17 @@ class NetweaveLoop:
             elements = slice_elements_for(world, has_owners=settings.has_owners)
         self.trainer = Trainer(
             job,
+            TrainOptions(
+                data={"train": data},
+                num_stages=options["stages"],
+                slice_elements=elements,
+                exchange=settings.kind,
+                compression=settings.compression,
+                threshold=settings.threshold,
+                sync_batch_norm=False,  # as DDP's
+            ),
             engine=self.engine,
-            data={"train": data},
-            num_stages=options["stages"],
-            slice_elements=elements,
             world=world,
-            exchange=settings,
-            sync_batch_norm=False,  # as DDP's
             watch=self._watch,
         )
 

@@ -27,6 +27,7 @@ from netweave import api
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
 from netweave.training.memory import keep_memory
+from netweave.training.options import TrainOptions
 from netweave.training.trainer import Trainer
 
 SOLVER = f"""base_lr: {protocol.RATE} lr_policy: "fixed" momentum: {protocol.MOMENTUM}
@@ -74,7 +75,10 @@ def main() -> None:
     wanted.get()
     with ThreadedEngine() as engine:
         trainer = Trainer(
-            job, engine=engine, data=data, num_stages=int(stages), precision=precision or "f32", watch=told
+            job,
+            TrainOptions(data=data, num_stages=int(stages), precision=precision or "f32"),
+            engine=engine,
+            watch=told,
         )
         trainer.run()
 

@@ -11,12 +11,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from netweave.api import (
+        CompareOptions,
         Comparison,
         Context,
         Graph,
         Job,
         Module,
         PreparedNet,
+        TrainOptions,
         Verdict,
         bisect,
         compare,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from netweave.keras import EarlyStopping, Sequential
 
 __all__ = [
+    "CompareOptions",
     "Comparison",
     "Context",
     "EarlyStopping",
@@ -61,6 +64,7 @@ __all__ = [
     "Module",
     "PreparedNet",
     "Sequential",
+    "TrainOptions",
     "Verdict",
     "bisect",
     "compare",

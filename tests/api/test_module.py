@@ -21,8 +21,8 @@ from netweave.job import Checkpoints
 from netweave.runtime.engine import SerialEngine
 from netweave.training import latest
 from netweave.training.data.sources.arrays import Arrays
-from netweave.training.trainer import Trainer
 from tests.api.fits import BATCH, EPOCHS, FITS, first_values, records
+from tests.training.trainers import make_trainer
 
 EXPECTED = json.loads((Path(__file__).parents[1] / "golden" / "mxnet_fits.json").read_text())
 
@@ -285,7 +285,7 @@ def test_a_checkpoint_keeps_a_fixed_gamma(tmp_path):
         job = replace(config.job(graph, net.inputs, heads), checkpoints=Checkpoints(str(tmp_path / folder)))
         with SerialEngine() as engine:
             data = {"train": {"data": Arrays(*pictures())}}
-            trainer = Trainer(job, engine=engine, data=data, resume=resume)
+            trainer = make_trainer(job, engine=engine, data=data, resume=resume)
             assert trainer.run()
             trainer.close()
         return latest(job.checkpoints.prefix)

@@ -10,14 +10,15 @@ import torch
 import netweave
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Ended, Updated
-from netweave.training.trainer import Trainer
 from tests.formats.singa.nets import conf, layer
+from tests.training.trainers import make_trainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from netweave.job import Job
+    from netweave.training.trainer import Trainer
 
 RATE = "learning_rate { type: kFixed base_lr: 0.1 }"
 BATCH, WIDTH = 4, 6
@@ -104,7 +105,7 @@ def run(job: Job, arrays: Mapping[str, np.ndarray] | None = None, **options: obj
     with ThreadedEngine() as engine:
         options.setdefault("dtype", torch.float64)
         options.setdefault("seed", 5)
-        trainer = Trainer(job, engine=engine, data=feeds, watch=events.append, **options)
+        trainer = make_trainer(job, engine=engine, data=feeds, watch=events.append, **options)
         trainer.run()
         trainer.close()
     return trainer, [event for event in events if not isinstance(event, Updated | Ended)]

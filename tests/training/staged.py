@@ -9,12 +9,13 @@ import torch
 
 from netweave.formats.caffe.solver import read_solver
 from netweave.runtime.engine import ThreadedEngine
-from netweave.training.trainer import Trainer
+from tests.training.trainers import make_trainer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from netweave.job import Job
+    from netweave.training.trainer import Trainer
 
 RECORDS = 96
 
@@ -104,7 +105,7 @@ def train(
     """Train; return the trainer, closed, and copies of all arrays."""
     options.setdefault("dtype", torch.float64)
     with ThreadedEngine(trace=trace) as engine:
-        trainer = Trainer(job, engine=engine, data={"train": records()}, threads=1, **options)
+        trainer = make_trainer(job, engine=engine, data={"train": records()}, threads=1, **options)
         if update_threads > 1:
             engine.add_lane(options["update_lane"], update_threads)
         trainer.run()

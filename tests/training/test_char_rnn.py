@@ -13,8 +13,8 @@ import netweave  # noqa: E402 - after the check for torch
 from netweave.errors import ReadError  # noqa: E402
 from netweave.runtime.engine import ThreadedEngine  # noqa: E402
 from netweave.training import Shown, Updated  # noqa: E402
-from netweave.training.trainer import Trainer  # noqa: E402
 from tests.training.singa_jobs import arrays_of, job_text  # noqa: E402
+from tests.training.trainers import make_trainer  # noqa: E402
 
 HIDDEN, RUN, STREAMS = 16, 6, 3
 VOCABULARY = " abcdefghijklmnopqrstuvwxyz.\n"
@@ -62,7 +62,7 @@ def train(job, **options):
     events = []
     with ThreadedEngine() as engine:
         options.setdefault("dtype", torch.float64)
-        trainer = Trainer(job, engine=engine, seed=5, watch=events.append, **options)
+        trainer = make_trainer(job, engine=engine, seed=5, watch=events.append, **options)
         trainer.run()
         trainer.close()
     return trainer, events

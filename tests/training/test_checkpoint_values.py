@@ -17,9 +17,9 @@ from netweave.errors import NetweaveError, ReadError, UsageError
 from netweave.formats.caffe.solver import read_solver
 from netweave.runtime.engine import SerialEngine
 from netweave.training.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
-from netweave.training.trainer import Trainer
 from tests.hostile.test_mutations import limited
 from tests.training import small
+from tests.training.trainers import make_trainer
 
 SHAPES = {"data": (5, small.NUM_FEATURES), "label": (5,)}
 
@@ -37,7 +37,9 @@ def train(path, *, iterations, resume=None):
     job = read_solver(path, input_shapes=SHAPES)
     x, labels = small.records()
     with SerialEngine() as engine:
-        trainer = Trainer(job, engine=engine, data={"train": {"data": x, "label": labels}}, resume=resume)
+        trainer = make_trainer(
+            job, engine=engine, data={"train": {"data": x, "label": labels}}, resume=resume
+        )
         try:
             if iterations:
                 trainer.run()

@@ -13,8 +13,8 @@ pytest.importorskip("torch")
 from netweave.errors import ReadError
 from netweave.formats.caffe.solver import read_solver
 from netweave.runtime.engine import SerialEngine
-from netweave.training.trainer import Trainer
 from tests.training import small
+from tests.training.trainers import make_trainer
 
 SHAPES = {"data": (5, small.NUM_FEATURES), "label": (5,)}
 
@@ -24,7 +24,7 @@ def train(folder, end, *, form="BINARYPROTO", **options):
     job = read_solver(small.write(folder, text), input_shapes=SHAPES)
     x, labels = small.records()
     with SerialEngine() as engine:
-        trainer = Trainer(job, engine=engine, data={"train": {"data": x, "label": labels}}, **options)
+        trainer = make_trainer(job, engine=engine, data={"train": {"data": x, "label": labels}}, **options)
         try:
             trainer.run()
         finally:
@@ -68,7 +68,7 @@ def test_weights_of_a_run_are_checked_and_those_of_others_are_not(tmp_path):
 
         changed = replace(job, checkpoints=replace(job.checkpoints, weights=(str(file),)))
         with SerialEngine() as engine:
-            Trainer(changed, engine=engine, data={"train": {"data": x, "label": labels}}).close()
+            make_trainer(changed, engine=engine, data={"train": {"data": x, "label": labels}}).close()
 
     with pytest.raises(ReadError, match=r"remove linear_iter_4\.sha256 if the change is intended"):
         begin(path)

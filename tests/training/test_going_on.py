@@ -16,8 +16,8 @@ from netweave import api
 from netweave.formats.caffe.solver import read_solver
 from netweave.runtime.engine import SerialEngine
 from netweave.training import Checkpoint, Shown, Updated, latest, write_checkpoint
-from netweave.training.trainer import Trainer
 from tests.training import killed, small
+from tests.training.trainers import make_trainer
 
 
 def job_of(folder):
@@ -34,7 +34,7 @@ def stops(event, stop_at):
 
 def run(job, *, stop_at=None, resume=None, watch=lambda event: None):
     with SerialEngine() as engine:
-        trainer = Trainer(
+        trainer = make_trainer(
             job,
             engine=engine,
             data={"train": killed.records("recurrent")},
@@ -82,7 +82,7 @@ def test_a_checkpoint_of_the_version_before_slices_is_read(tmp_path):
         job = replace(job, checkpoints=replace(job.checkpoints, at_end=False))
         with SerialEngine() as engine:
             data = {"train": {"data": x, "label": labels}}
-            trainer = Trainer(job, engine=engine, data=data, dtype=torch.float64, resume=resume)
+            trainer = make_trainer(job, engine=engine, data=data, dtype=torch.float64, resume=resume)
             assert trainer.iteration == (8 if resume else 0)
             trainer.run()
             trainer.close()

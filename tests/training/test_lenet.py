@@ -17,9 +17,9 @@ import torch
 from netweave.formats.caffe.solver import read_solver
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Evaluated, Updated
-from netweave.training.trainer import Trainer
 from tests.oracles import lenet as recipe
 from tests.training import lenet
+from tests.training.trainers import make_trainer
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "mxnet_lenet.json").read_text())
 
@@ -44,7 +44,7 @@ def train(folder, seed, steps, dtype, **options):
     }
     events = []
     with ThreadedEngine() as engine:
-        trainer = Trainer(
+        trainer = make_trainer(
             read_solver(lenet.write(folder, steps=steps, num_tested=len(tested))),
             engine=engine,
             data=data,

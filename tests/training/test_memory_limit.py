@@ -18,7 +18,7 @@ from netweave.runtime.memory_plan import parse_bytes
 from netweave.training import NormsSeen, ValuesSeen, Watched
 from netweave.training.monitor import ValueWatch
 from netweave.training.norms import NormWatch
-from netweave.training.trainer import Trainer
+from tests.training.trainers import make_trainer
 
 BATCH, SIZE = 8, 16
 
@@ -62,7 +62,7 @@ def trained(folder, **options):
     }
     with SerialEngine() as engine:
         looks = options.pop("looks", lambda job: ())(job)
-        trainer = Trainer(job, engine=engine, data={"train": data}, looks=looks, **options)
+        trainer = make_trainer(job, engine=engine, data={"train": data}, looks=looks, **options)
         trainer.run()
         trainer.close()
     return {key: tensor.detach().clone().numpy() for key, tensor in trainer.nets["train"].params.items()}

@@ -11,8 +11,8 @@ pytest.importorskip("torch")
 from netweave import api
 from netweave.runtime.engine import SerialEngine
 from netweave.training import Note
-from netweave.training.trainer import Trainer
 from tests.training.singa_jobs import CLASSIFIER, TIED, job, records, run
+from tests.training.trainers import make_trainer
 
 SOLVER = """
 net: "net.prototxt"
@@ -46,7 +46,7 @@ def notes_of(given, weights, data):
     told = []
     begun = replace(given, checkpoints=replace(given.checkpoints, weights=tuple(map(str, weights))))
     with SerialEngine() as engine:
-        Trainer(begun, engine=engine, data={"train": data}, watch=told.append).close()
+        make_trainer(begun, engine=engine, data={"train": data}, watch=told.append).close()
     return [event.text for event in told if isinstance(event, Note)]
 
 
@@ -56,7 +56,7 @@ def test_caffe(tmp_path, monkeypatch, suffix):
     given = records(8)
     data = {"data": given["data"][:, :4], "label": given["label"]}
     with SerialEngine() as engine:
-        trainer = Trainer(caffe_job(tmp_path, ["a", "b", "c"], 1), engine=engine, data={"train": data})
+        trainer = make_trainer(caffe_job(tmp_path, ["a", "b", "c"], 1), engine=engine, data={"train": data})
         trainer.run()
         trainer.close()
     file = tmp_path / f"kept/c_iter_1.{suffix}"

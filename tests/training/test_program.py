@@ -178,10 +178,12 @@ def test_a_step_is_told_before_its_update_and_access_waits_for_it(tmp_path):
             )
 
     from netweave.runtime.engine import ThreadedEngine
-    from netweave.training.trainer import Trainer
+    from tests.training.trainers import make_trainer
 
     with ThreadedEngine() as engine:
-        trainer = Trainer(job, engine=engine, data={"train": staged.records()}, num_stages=2, watch=watch)
+        trainer = make_trainer(
+            job, engine=engine, data={"train": staged.records()}, num_stages=2, watch=watch
+        )
         trainer.run()
         trainer.close()
     for steps, arrays in enumerate(seen, 1):
@@ -196,10 +198,10 @@ def test_a_loss_that_is_not_finite_leaves_the_parameters(tmp_path, num_stages):
     data = staged.records()
     data["data"][17] = np.inf  # of the third batch
     from netweave.runtime.engine import ThreadedEngine
-    from netweave.training.trainer import Trainer
+    from tests.training.trainers import make_trainer
 
     with ThreadedEngine() as engine:
-        trainer = Trainer(
+        trainer = make_trainer(
             job, engine=engine, data={"train": data}, num_stages=num_stages, dtype=torch.float64
         )
         with pytest.raises(RunError, match=r"the loss is nan in iteration 2: the input 'data' holds"):

@@ -17,7 +17,6 @@ from netweave.formats.singa.reader import read  # noqa: E402
 from netweave.graph import complete_arrays  # noqa: E402
 from netweave.runtime.engine import ThreadedEngine  # noqa: E402
 from netweave.training import NormsSeen, Saved, Shown  # noqa: E402
-from netweave.training.trainer import Trainer  # noqa: E402
 from tests.formats.singa.nets import layer  # noqa: E402
 from tests.training.data.make import field, kvfile, singa_record  # noqa: E402
 from tests.training.singa_jobs import (  # noqa: E402
@@ -34,6 +33,7 @@ from tests.training.singa_jobs import (  # noqa: E402
     records,
     run,
 )
+from tests.training.trainers import make_trainer  # noqa: E402
 
 
 def first_arrays(folder, net=CLASSIFIER):
@@ -255,7 +255,7 @@ def test_sizes_of_singa_01_come_from_the_records(tmp_path):
     assert sizes == {"mnist": (1, 4, 4), "label": ()}
     assert given.phases["train"].graph.parameters["w"].shape == (3, 16)
     with ThreadedEngine() as engine:
-        trainer = Trainer(given, engine=engine, seed=5, dtype=torch.float64)
+        trainer = make_trainer(given, engine=engine, seed=5, dtype=torch.float64)
         first = arrays_of(trainer)
         trainer.run()
         trainer.close()

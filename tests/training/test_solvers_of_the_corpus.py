@@ -17,8 +17,8 @@ pytest.importorskip("torch")
 from netweave.formats.caffe.solver import read_solver
 from netweave.runtime.engine import SerialEngine
 from netweave.training import Evaluated, Shown
-from netweave.training.trainer import Trainer
 from tests.formats.caffe.solvers import TABLE, lay_out, sizes
+from tests.training.trainers import make_trainer
 
 if TYPE_CHECKING:
     from netweave.job import Job
@@ -84,7 +84,7 @@ def test_a_solver_starts(folder, name):
     job = shortened(read_solver(folder / name, probe=sizes))
     events = []
     with SerialEngine() as engine:
-        trainer = Trainer(job, engine=engine, data=drawn(job), watch=events.append)
+        trainer = make_trainer(job, engine=engine, data=drawn(job), watch=events.append)
         before = {key: tensor.detach().clone() for key, tensor in trainer.nets["train"].params.items()}
         assert trainer.run()
         trainer.close()

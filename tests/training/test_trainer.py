@@ -17,8 +17,8 @@ from netweave.formats.caffe.solver import read_solver
 from netweave.runtime.engine import SerialEngine, ThreadedEngine
 from netweave.training import Ended, Evaluated, Saved, Shown, Updated, latest, read_checkpoint
 from netweave.training.checkpoint_file import kept
-from netweave.training.trainer import Trainer
 from tests.training.small import NET, NUM_FEATURES, SOLVER, Reference, records, write
+from tests.training.trainers import make_trainer
 
 SHAPES = {"data": (5, NUM_FEATURES), "label": (5,)}
 
@@ -44,7 +44,7 @@ def train(job, *, stop_at=None, engine=ThreadedEngine, **options):
                 trainer.stop()
 
         options.setdefault("dtype", torch.float64)
-        trainer = Trainer(job, engine=made, data=data(), watch=watch, **options)
+        trainer = make_trainer(job, engine=made, data=data(), watch=watch, **options)
         finished = trainer.run()
         trainer.close()
     assert finished == (stop_at is None)
@@ -83,7 +83,7 @@ def test_twenty_iterations_are_those_of_caffes_formulas(tmp_path, kind, changes)
     job = job_of(tmp_path, text + "random_seed: 3 snapshot_after_train: false\n")
     with SerialEngine() as engine:
         shown = []
-        trainer = Trainer(job, engine=engine, data=data(), dtype=torch.float64, watch=shown.append)
+        trainer = make_trainer(job, engine=engine, data=data(), dtype=torch.float64, watch=shown.append)
         first = arrays(trainer)
         reference = Reference([first["ip/0"], first["ip/1"]], kind, settings)
         trainer.run()
@@ -214,7 +214,7 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
     x, labels = records()
     x[12] = np.nan  # of the second iteration's first batch
     with ThreadedEngine() as engine:
-        trainer = Trainer(job, engine=engine, data={"train": {"data": x, "label": labels}})
+        trainer = make_trainer(job, engine=engine, data={"train": {"data": x, "label": labels}})
         with pytest.raises(RunError, match=r"the loss is nan in iteration 1: the input .data. holds"):
             trainer.run()
         trainer.close()
@@ -289,4 +289,4 @@ def test_what_is_refused_before_the_first_step(tmp_path, change, given, message)
     for old, new in change.items():
         text = text.replace(old, new, 1)
     with SerialEngine() as engine, pytest.raises(UsageError, match=message):
-        Trainer(job_of(tmp_path, text), engine=engine, data=given or data())
+        make_trainer(job_of(tmp_path, text), engine=engine, data=given or data())

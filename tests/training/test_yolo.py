@@ -20,8 +20,8 @@ from netweave.errors import ReadError, UnsupportedError, UsageError, WeightError
 from netweave.runtime.backends.torch.draws import Draws
 from netweave.runtime.engine import SerialEngine
 from netweave.training import Evaluated, Shown, Updated, latest
-from netweave.training.trainer import Trainer
 from tests.training import yolo_nets
+from tests.training.trainers import make_trainer
 
 
 def job_of(folder, content=None, **options):
@@ -35,7 +35,7 @@ def run(job, *, stop_at=None, resume=None, watch=lambda event: None):
             trainer.stop()
 
     with SerialEngine() as engine:
-        trainer = Trainer(job, engine=engine, seed=3, resume=resume, watch=told)
+        trainer = make_trainer(job, engine=engine, seed=3, resume=resume, watch=told)
         assert trainer.run() == (stop_at is None)
         trainer.close()
     return {key: tensor.detach().numpy().copy() for key, tensor in trainer.nets["train"].params.items()}
@@ -169,7 +169,7 @@ def test_weights_of_the_first_layers_begin_a_run(tmp_path, capsys):
     (tmp_path / "first.weights").write_bytes(weights[: 20 + 4 * first])
     started = replace(job.checkpoints, weights=(str(tmp_path / "first.weights"),))
     with SerialEngine() as engine:
-        trainer = Trainer(replace(job, checkpoints=started), engine=engine, seed=9)
+        trainer = make_trainer(replace(job, checkpoints=started), engine=engine, seed=9)
         found = trainer.nets["train"].params["convolutional_0/weights"].detach().numpy()
         trainer.close()
     np.testing.assert_array_equal(found.ravel(), np.frombuffer(weights, "<f4", offset=20)[24:first])
@@ -179,7 +179,7 @@ def test_weights_of_the_first_layers_begin_a_run(tmp_path, capsys):
         SerialEngine() as engine,
         pytest.raises(WeightError, match="ends in weights of layer 'conv"),
     ):
-        Trainer(replace(job, checkpoints=wrong), engine=engine)
+        make_trainer(replace(job, checkpoints=wrong), engine=engine)
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from netweave.api.zoo import ZooNet, zoo_costs
 from netweave.api.zoo_picture import save_zoo_picture
 from netweave.comparison import (
     OUTPUT_TOLERANCE,
+    CompareOptions,
     Comparison,
     Verdict,
     open_comparison,
@@ -43,6 +44,7 @@ from netweave.graph import Graph
 from netweave.graph.wording import bytes_text
 from netweave.job import Job
 from netweave.runtime.images.preprocessing import Preprocessing
+from netweave.training.options import TrainOptions
 from netweave.training.parallel.devices import Context, cpu, device, gpu
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "OUTPUT_TOLERANCE",
     "AnchorResult",
     "CharacterModel",
+    "CompareOptions",
     "Comparison",
     "Context",
     "FixedPort",
@@ -62,6 +65,7 @@ __all__ = [
     "Preprocessing",
     "PruneResult",
     "SortedParts",
+    "TrainOptions",
     "Verdict",
     "ZooNet",
     "bisect",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from netweave.job import Job
     from netweave.training.checkpoint_file import Origin
     from netweave.training.events import Watch
-    from netweave.training.options import RankSettings, TrainOptions
+    from netweave.training.options import TrainOptions
     from netweave.training.parallel.world import World
 
 P = ParamSpec("P")
@@ -103,10 +103,8 @@ def device_of_rank(devices: Sequence[str]) -> str | None:
     return devices[environment.local_rank] if environment.local_rank < len(devices) > 1 else None
 
 
-def shared(
-    job: Job, options: TrainOptions, settings: RankSettings, world: World, watch: Watch
-) -> tuple[Job, RankSettings]:
-    """Return a Job with the size of the whole batch, and settings that fit the link; say what the batch is.
+def shared(job: Job, options: TrainOptions, world: World, watch: Watch) -> tuple[Job, TrainOptions]:
+    """Return a Job with the size of the whole batch, and options that fit the link; say what the batch is.
 
     Raises:
         UsageError: There is no such meaning of the batch.
@@ -114,11 +112,12 @@ def shared(
     from netweave.training.parallel.batch import batch_meaning, describe_batch, with_batch
     from netweave.training.parallel.link_speed import slice_elements_for
 
-    meaning = batch_meaning(job, settings.batch)
+    meaning = batch_meaning(job, options.batch)
     job = with_batch(job, meaning, world.size)
     watch(Note(describe_batch(job, meaning, world)))
-    chosen = settings.slice_elements or slice_elements_for(world, has_owners=settings.exchange.has_owners)
-    return job, replace(settings, slice_elements=chosen)
+    has_owners = options.exchange_settings.has_owners
+    chosen = options.slice_elements or slice_elements_for(world, has_owners=has_owners)
+    return job, replace(options, slice_elements=chosen)
 
 
 def launch(

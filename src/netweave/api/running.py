@@ -6,6 +6,7 @@ import importlib
 import signal
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from netweave.api.ranks import joined, shared, start_of, traced
 from netweave.errors import UsageError
 from netweave.installation import install_command
 from netweave.runtime.engine import ThreadedEngine, Trace
-from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.monitor import Monitor, ValueWatch, Watched
 
 if TYPE_CHECKING:
@@ -24,47 +24,40 @@ if TYPE_CHECKING:
     from netweave.runtime.engine import Engine
     from netweave.training.events import Watch
     from netweave.training.monitor import Look
-    from netweave.training.options import RankSettings, TrainOptions
+    from netweave.training.options import TrainOptions
     from netweave.training.trainer import Trainer
     from netweave.training.watchers import Audience
 
 
-def train_here(
-    job: Job, options: TrainOptions, settings: RankSettings, device: str | None, watch: Watch
-) -> TorchNet:
+def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
     """Train in this process, alone or as one of several ranks; see ``train``."""
     from netweave.training.memory import keep_memory
     from netweave.training.ranks import stages_for
-    from netweave.training.trainer import KEPT, Trainer
+    from netweave.training.trainer import Trainer
     from netweave.training.watchers import Audience
 
     with (
-        joined(device, settings.timeout_s) as world,
+        joined(options.device, options.timeout_s) as world,
         traced(world, options.trace),
         ThreadedEngine() as engine,
     ):
         audience = Audience(watch)
-        place = device or "cpu" if world is None else world.device
+        place = options.device or "cpu" if world is None else world.device
         if str(place) == "cpu":
             keep_memory()
         if world is not None and world.size > 1:
-            job, settings = shared(job, options, settings, world, audience.show)
+            job, options = shared(job, options, world, audience.show)
+        options = replace(
+            options,
+            resume=start_of(world, job, options.resume, audience.show) or False,
+            num_stages=options.num_stages or stages_for(world),
+        )
         trainer = Trainer(
             job,
+            options,
             engine=engine,
-            data=options.data,
             device=place,
-            precision=options.precision,
-            seed=options.seed,
-            threads=options.threads,
-            keep=options.keep or KEPT,
-            resume=start_of(world, job, options.resume, audience.show),
-            num_stages=options.num_stages or stages_for(world),
-            slice_elements=settings.slice_elements,
-            memory=None if options.memory is None else parse_bytes(options.memory),
             world=world,
-            exchange=settings.exchange,
-            sync_batch_norm=settings.sync_batch_norm,
             looks=_looks(job, options),
             watch=audience.show,
         )

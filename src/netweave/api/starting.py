@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from netweave.job import Job
     from netweave.runtime.backends.torch import TorchNet
     from netweave.training.events import Event, Watch
-    from netweave.training.options import RankSettings, TrainOptions
+    from netweave.training.options import TrainOptions
 
 ORDER = "order.pickle"
 RESULT = "arrays.npz"
@@ -50,16 +50,13 @@ ACCEPT_PAUSE_S = 0.1
 """After a connection that was lost before it was made."""
 
 
-def train_on(
-    job: Job, devices: Sequence[str], options: TrainOptions, settings: RankSettings, watch: Watch
-) -> TorchNet:
+def train_on(job: Job, devices: Sequence[str], options: TrainOptions, watch: Watch) -> TorchNet:
     """Train a Job on several devices of this machine, a process each; return the net.
 
     Args:
         job: The Job.
         devices: The device of each rank, as torch names it.
         options: How to run it.
-        settings: How ranks share it.
         watch: Called with each event of the first rank.
 
     Raises:
@@ -68,13 +65,13 @@ def train_on(
     """
     with tempfile.TemporaryDirectory(prefix="netweave-") as name, _told(watch) as address:
         folder = Path(name)
-        _give(folder, job, options, settings, address)
+        _give(folder, job, options, address)
         command = [sys.executable, "-m", "netweave.api.starting", str(folder)]
         paths = [path for path in sys.path if path]
         status = launch(
             command,
             devices,
-            restarts=settings.restarts,
+            restarts=options.restarts,
             tell=_tell(watch),
             environment={"PYTHONPATH": os.pathsep.join(paths)},
         )
@@ -147,16 +144,14 @@ def _pass_on(connection: Connection, watch: Watch, errors: list[Exception]) -> b
             errors.append(error)
 
 
-def _give(
-    folder: Path, job: Job, options: TrainOptions, settings: RankSettings, address: tuple[Any, bytes]
-) -> None:
+def _give(folder: Path, job: Job, options: TrainOptions, address: tuple[Any, bytes]) -> None:
     """Leave what ranks must know in a folder; arrays in files of their own, which all ranks map."""
     data = {
         phase: {name: _as_file(folder / f"{phase}-{number}.npy", array) for number, (name, array) in pairs}
         for phase, arrays in (options.data or {}).items()
         for pairs in [list(enumerate(arrays.items()))]
     }
-    order = (job, replace(options, data=data or None), settings, address)
+    order = (job, replace(options, data=data or None), address)
     failed: list[BaseException] = []
 
     def pack() -> None:
@@ -211,7 +206,7 @@ def _net_of(job: Job, folder: Path) -> TorchNet:
 
 def main(folder: Path) -> None:
     """Be one rank: train as the folder says, and leave the arrays there."""
-    job, options, settings, (address, key) = _order(folder)
+    job, options, (address, key) = _order(folder)
     data = {
         phase: {name: _mapped(array) for name, array in arrays.items()}
         for phase, arrays in (options.data or {}).items()
@@ -220,7 +215,7 @@ def main(folder: Path) -> None:
     is_first = environment is not None and environment.rank == 0
     connection = Client(address, authkey=key) if is_first else None
     watch = (lambda event: None) if connection is None else partial(_send, connection)
-    net = train_here(job, replace(options, data=data or None), settings, None, watch)
+    net = train_here(job, replace(options, data=data or None, device=None), watch)
     if is_first:
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in net.params.items()}
         np.savez(folder / RESULT, **arrays)

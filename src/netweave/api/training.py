@@ -12,6 +12,7 @@ from netweave.errors import UsageError
 from netweave.formats import read_job
 from netweave.job import Job, JobOptions
 from netweave.training.data.probe import probe
+from netweave.training.options import TrainOptions
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import rank_environment
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from netweave.runtime.backends.torch import TorchNet
     from netweave.training.events import Watch
-    from netweave.training.monitor import Monitor
 
 
 def load_job(
@@ -68,31 +68,10 @@ def load_job(
 @announcing_early_failure
 def train(
     job: Job | str | Path,
+    options: TrainOptions | None = None,
     *,
-    data: Mapping[str, Mapping[str, Any]] | None = None,
-    resume: str | Path | bool = False,
-    weights: Sequence[str | Path] = (),
-    device: str | None = None,
-    devices: str | None = None,
-    precision: str = "f32",
-    seed: int | None = None,
-    threads: int | None = None,
-    trace: str | Path | None = None,
-    events: str | Path | None = None,
-    plot: str | Path | None = None,
-    keep: int | None = None,
-    num_stages: int | None = None,
-    memory: str | int | None = None,
-    exchange: str = "overlapped",
-    compression: str = "none",
-    threshold: float | None = None,
-    batch: str | None = None,
-    sync_batch_norm: bool = True,
-    slice_elements: int | None = None,
-    timeout_s: float | None = None,
-    monitor: Monitor | Sequence[str] | None = None,
-    restarts: int = 0,
     watch: Watch | None = None,
+    **settings: Any,
 ) -> TorchNet:
     """Train a net and return it.
 
@@ -104,90 +83,35 @@ def train(
 
     Args:
         job: A Job, or a file as for ``load_job``.
-        data: By phase (``train``, ``test``), arrays of all records by input, instead of the Job's own data.
-        resume: A checkpoint, or Caffe's ``.solverstate``, to resume from; True for the latest complete one.
-        weights: Weight files to start from, instead of the Job's.
-        device: Torch's name of the device to compute on; the CPU by default.
-        devices: Several devices of this machine, a process each: ``cpu:2``, or ``0,1`` for GPUs.
-        precision: ``f32``, or ``bf16`` for convolutions and matrix products in bfloat16; parameters, their
-            updates and losses stay in float32.
-        seed: Random seed, instead of the Job's.
-        threads: Number of decoder threads; None to choose it automatically.
-        trace: File for a timeline in Chrome's trace format.
-        events: Folder for TensorBoard event files.
-        plot: File for a plot of loss, test results and learning rate, from the beginning of the run even
-            after it was resumed.
-        keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
-        num_stages: Number of stages that the net is split into, each with its own tasks; the result is
-            bit-identical for any number. By default 1, or 16 on several ranks.
-        memory: Memory limit of the run, on each rank: bytes, or a size such as ``4GB``. Backward then
-            recomputes as few values as needed instead of keeping them; the result is bit-identical.
-        exchange: How ranks exchange gradients: ``overlapped``, ``blocking``, ``prioritised``, ``owner``,
-            ``owner-by-layer`` or ``two-level``.
-        compression: Form in which they are sent: ``none``, ``fp16``, ``bf16`` or ``2bit``.
-        threshold: What one 2-bit code stands for, such as 0.005; needed with ``2bit`` alone. Momentum and
-            2-bit codes hardly go together (see the how-to on several devices).
-        batch: Whether ranks ``split`` the Job's batch or ``multiply`` it; by default what its source does.
-        sync_batch_norm: Whether batch normalisation takes the statistics of the whole batch; False for each
-            rank's own part, which needs no communication in forward.
-        slice_elements: Elements of a slice, the unit of exchange, a multiple of 64; chosen by the link by
-            default.
-        timeout_s: Seconds to wait for a rank; 60 by default.
-        monitor: Values of the training net to look at: names of layers, values or parameters, or patterns
-            with ``*``, every display interval; or a ``netweave.training.Monitor`` with its own interval.
-            Their statistics and histograms are in ``ValuesSeen`` events and in the event files.
-        restarts: How often the processes of ``devices`` are started again, from the last checkpoint, when one
-            dies.
+        options: How to train it.
         watch: Called with each event of ``netweave.training.events``: on every rank, or, with ``devices``, in
             this process with those of the first rank.
+        settings: Attributes of ``TrainOptions``, which are set on top of ``options``.
 
     Raises:
         SourceError: A file cannot be read, or files do not match.
-        UsageError: Torch is not installed, there is no such device, the Job cannot be run, or it does
-            not fit in ``memory``; the message says what would.
+        UsageError: Torch is not installed, there is no such option or device, the Job cannot be run, or it
+            does not fit in ``memory``; the message says what would.
         RunError: The loss became NaN or infinite, or a checkpoint cannot be written.
     """
     need_torch()
-    from netweave.training.options import RankSettings, TrainOptions
-    from netweave.training.parallel.plan import ExchangeSettings
-
-    options = TrainOptions(
-        data=data,
-        resume=resume,
-        precision=precision,
-        seed=seed,
-        threads=threads,
-        trace=trace,
-        events=events,
-        plot=plot,
-        keep=keep,
-        num_stages=num_stages,
-        memory=memory,
-        monitor=monitor,
-    )
-    settings = RankSettings(
-        exchange=ExchangeSettings(exchange, compression, threshold),
-        batch=batch,
-        sync_batch_norm=sync_batch_norm,
-        slice_elements=slice_elements,
-        timeout_s=timeout_s,
-        restarts=restarts,
-    )
-    if devices is not None and device is not None:
+    options = TrainOptions.of(options, settings)
+    if options.devices is not None and options.device is not None:
         raise UsageError("device and devices both say where to compute; give only one")
-    names = parse_devices(devices) if devices is not None else ()
+    names = parse_devices(options.devices) if options.devices is not None else ()
     found = job if isinstance(job, Job) else load_job(job)
-    if weights:
-        files = tuple(str(file) for file in weights)
+    if options.weights:
+        files = tuple(str(file) for file in options.weights)
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
     tell = watch or (lambda event: None)
     is_rank = rank_environment() is not None
-    if restarts and len(names) < 2 and not is_rank:
+    if options.restarts and len(names) < 2 and not is_rank:
         raise UsageError("restarts are for the processes of several devices; give devices, or no restarts")
     if len(names) > 1 and not is_rank:
         # not at the top: ranks run `python -m netweave.api.starting`, and Python warns of a module that its
         # package has imported before
         from netweave.api.starting import train_on
 
-        return train_on(found, names, options, settings, tell)
-    return train_here(found, options, settings, device_of_rank(names) if names else device, tell)
+        return train_on(found, names, options, tell)
+    device = device_of_rank(names) if names else options.device
+    return train_here(found, replace(options, device=device), tell)

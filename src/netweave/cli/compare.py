@@ -40,9 +40,7 @@ from netweave.errors import UsageError
     metavar="LAYER",
     help="Compare up to this layer of A (it included); what cannot be read after it is left out.",
 )
-@click.option(
-    "--probe", "probe_file", metavar="FILE", help="Run on these inputs of A: .npz, or .npy for one."
-)
+@click.option("--probe", metavar="FILE", help="Run on these inputs of A: .npz, or .npy for one.")
 @click.option("--image", metavar="FILE", help="Run on this image; see --preprocess-a and --preprocess-b.")
 @click.option(
     "--preprocess-a",
@@ -82,21 +80,13 @@ from netweave.errors import UsageError
 def compare(
     nets: tuple[str, ...],
     everything: bool,
-    first: str | None,
-    last: str | None,
-    probe_file: str | None,
-    image: str | None,
-    preprocess_a: str | None,
-    preprocess_b: str | None,
-    tolerance: float | None,
-    strict: bool,
     fix_file: str | None,
     overwrite: bool,
-    memory: str | None,
     profile: bool,
     json_file: str | None,
     html_file: str | None,
     reading: dict[str, Any],
+    **settings: Any,
 ) -> int:
     """Say whether nets A and B compute the same, where they do not, why, and what to change.
 
@@ -115,21 +105,9 @@ def compare(
 
     _check_call(nets, fix_file, html_file, overwrite=overwrite)
     with working("comparing") as status:
-        matrix = api.compare_all(
-            nets,
-            first=first,
-            last=last,
-            probe=probe_file,
-            image=image,
-            preprocess_a=preprocess_a,
-            preprocess_b=preprocess_b,
-            tolerance=tolerance or api.OUTPUT_TOLERANCE,
-            strict=strict,
-            keep_values=bool(html_file),
-            memory=memory,
-            progress=status.update,
-            **reading,
-        )
+        given = {name: value for name, value in settings.items() if value is not None}
+        options = api.CompareOptions(keep_values=bool(html_file), **given)
+        matrix = api.compare_all(nets, options, progress=status.update, **reading)
     comparison = matrix.pairs[0, 1]
     if html_file:
         api.save_page(comparison, html_file)
@@ -144,7 +122,7 @@ def compare(
     if fix_file:
         start = time.perf_counter()
         fixed = api.fix_port(
-            nets[0], nets[1], comparison, fix_file, overwrite=overwrite, memory=memory, **reading
+            nets[0], nets[1], comparison, fix_file, overwrite=overwrite, memory=options.memory, **reading
         )
         status_of_all = show_fixed(fixed)
         seconds["apply fixes, compare again"] = time.perf_counter() - start

@@ -32,6 +32,7 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option(
         "--compress",
+        "compression",
         type=click.Choice(COMPRESSIONS),
         default="none",
         show_default=True,

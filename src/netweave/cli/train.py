@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -14,8 +14,8 @@ from netweave.errors import UsageError
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import rank_environment
 
-if TYPE_CHECKING:
-    from netweave.cli.options import InputShapes
+OF_JOB = ("input_shapes", "data", "stages", "level", "scale_l1", "allow_urls")
+"""Options of ``load_job``; the others are those of ``TrainOptions``."""
 
 STOPPED = 130
 """Exit status after Ctrl-C, when a checkpoint was written and the run can be resumed."""
@@ -94,7 +94,7 @@ STOPPED = 130
 )
 @click.option(
     "--watch",
-    "watched",
+    "monitor",
     metavar="NAME",
     multiple=True,
     help="Show statistics of a layer's output or a parameter every display interval, and write histograms "
@@ -107,33 +107,9 @@ def train(
     named: str | None,
     conf: str | None,
     snapshot: str | None,
-    resume: bool,
     weights: str | None,
-    data: dict[str, str],
-    allow_urls: tuple[str, ...],
-    scale_l1: float,
     gpu: str | None,
-    devices: str | None,
-    exchange: str,
-    compress: str,
-    threshold: float | None,
-    batch: str | None,
-    sync_batch_norm: bool,
-    slice_elements: int | None,
-    restarts: int,
-    timeout_s: float | None,
-    seed: int | None,
-    precision: str,
-    memory: str | None,
-    threads: int | None,
-    events: str | None,
-    plot: str | None,
-    keep: int,
-    watched: tuple[str, ...],
-    trace: str | None,
-    stages: tuple[str, ...],
-    level: int,
-    input_shapes: InputShapes,
+    **settings: Any,
 ) -> int | None:
     """Train a net with SOLVER: a Caffe solver.prototxt, a SINGA job.conf, or a Darknet .cfg of YOLO v2 or v3.
 
@@ -142,52 +118,23 @@ def train(
     it.
     """
     file = one_of(solver, named, conf, what="solver: netweave train SOLVER")
-    if resume and snapshot:
+    if settings["resume"] and snapshot:
         raise UsageError("--resume and --snapshot both select where to resume; give only one")
-    if devices and gpu:
+    if settings["devices"] and gpu:
         raise UsageError("--devices and --gpu both select where to compute; give only one")
-    names = parse_devices(devices or gpu or "cpu")
+    devices = settings["devices"] or gpu
+    names = parse_devices(devices or "cpu")
     if len(names) > 1 and rank_environment() is None:
-        return launch_again(names, restarts)
+        return launch_again(names, settings["restarts"])
     from netweave import api
     from netweave.api.jobs import registered
     from netweave.cli.console import working
     from netweave.cli.train_view import TrainView
 
     with working(f"reading {file}"):
-        job = api.load_job(
-            file,
-            input_shapes=input_shapes,
-            data=data,
-            stages=stages,
-            level=level,
-            scale_l1=scale_l1,
-            allow_urls=allow_urls,
-        )
+        job = api.load_job(file, **{name: settings.pop(name) for name in OF_JOB})
     register = nullcontext() if is_silent_rank() else registered(job.name, file)
     with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:
-        api.train(
-            job,
-            resume=snapshot or resume,
-            weights=files_of(weights),
-            devices=devices or gpu,
-            sync_batch_norm=sync_batch_norm,
-            restarts=restarts,
-            exchange=exchange,
-            compression=compress,
-            threshold=threshold,
-            batch=batch,
-            slice_elements=slice_elements,
-            timeout_s=timeout_s,
-            seed=seed,
-            precision=precision,
-            memory=memory,
-            threads=threads,
-            trace=trace,
-            events=events,
-            plot=plot,
-            keep=keep,
-            monitor=watched,
-            watch=view.show,
-        )
+        settings |= {"resume": snapshot or settings["resume"], "devices": devices}
+        api.train(job, api.TrainOptions(weights=files_of(weights), **settings), watch=view.show)
     return STOPPED if view.stopped else None

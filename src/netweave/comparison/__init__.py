@@ -5,6 +5,7 @@ from __future__ import annotations
 from netweave.comparison.bisect import Divergence, bisect
 from netweave.comparison.matrix import Matrix
 from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
+from netweave.comparison.options import CompareOptions
 from netweave.comparison.pipeline import compare
 from netweave.comparison.result.comparison import (
     INPUT_ORDER,
@@ -31,6 +32,7 @@ __all__ = [
     "OUTPUT",
     "OUTPUT_TOLERANCE",
     "READING",
+    "CompareOptions",
     "Comparison",
     "Divergence",
     "Edit",

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.value_store import ValueStore
 from netweave.comparison.layer_range import cut_layer_range
-from netweave.comparison.metric import OUTPUT_TOLERANCE
+from netweave.comparison.options import CompareOptions
 from netweave.comparison.precision import compare_precisions
 from netweave.comparison.prepare import NotComparableError, prepare
 from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.signals import ComparableForm, branched, comparable
-from netweave.comparison.size_search import Settings, assess_sizes
+from netweave.comparison.size_search import assess_sizes
 from netweave.comparison.stage_log import StageLog
 from netweave.comparison.stored import compare_stored
 from netweave.errors import UsageError
 from netweave.graph.collection import collector_at_rest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from netweave.comparison.stage_log import Progress
     from netweave.graph import Graph
@@ -34,43 +35,30 @@ if TYPE_CHECKING:
 def compare(
     a: Graph,
     b: Graph,
+    options: CompareOptions | None = None,
     *,
-    first: str | None = None,
-    last: str | None = None,
-    probe: Mapping[str, np.ndarray] | None = None,
-    tolerance: float = OUTPUT_TOLERANCE,
-    one_size: bool = False,
-    seed: int = 0,
-    num_samples: int | None = None,
-    keep_values: bool = False,
-    memory: int | None = None,
     progress: Progress | None = None,
     on_verdict: OnVerdict | None = None,
+    **settings: Any,
 ) -> Comparison:
     """Compare two nets: are they the same, and if not, where and why?
 
     Args:
         a: The first net, the one that is taken for right.
         b: The second net, the port.
-        first: Layer, node or value of A that the compared part begins with.
-        last: Layer, node or value of A that it ends with.
-        probe: Inputs of A (of the part's, if there is one) to run on, by name, instead of drawn ones.
-        tolerance: Largest relative error of an output treated as equal, > 0.
-        one_size: Compare at the declared sizes alone, for a net that was made for one size of its images.
-        seed: What the inputs are drawn by.
-        num_samples: Samples that are drawn where the nets leave the batch open, >= 1; None for as many as
-            ``size_search.usual_samples`` says.
-        keep_values: Keep the values of each group, to be shown (``Group.values``).
-        memory: Bytes that this process may take, with the nets; None for half of what is free, and no more
-            than is useful.
+        options: How; a probe holds inputs of A (of the compared part's, if there is one) by name, and memory
+            is in bytes. Options that are about files and images are those of ``netweave.compare``.
         progress: Called with the name of each stage as it begins.
         on_verdict: Called at most once with the result, before the values of its groups are kept, if its
             verdict and sentence are certain by then.
+        settings: Attributes of ``CompareOptions``, which are set on top of ``options``.
 
     Raises:
-        UsageError: There is no such layer, the probe does not fit, or the memory is too little.
+        UsageError: There is no such option or layer, the probe does not fit, or the memory is too little.
         RunError: A net cannot be run at all.
     """
+    options = CompareOptions.of(options, settings)
+    first, last, probe = options.first, options.last, options.inputs
     log = StageLog() if progress is None else StageLog(progress)
     if a.only_weights or b.only_weights:
         if first is not None or last is not None or probe is not None:
@@ -79,15 +67,14 @@ def compare(
             )
         log.progress("compare weights")
         return compare_stored(a, b)
-    settings = Settings(
-        tolerance, probe, one_size, seed=seed, num_samples=num_samples, keep_values=keep_values
-    )
     # Nets that overflow are compared like others: what is not finite is judged where it matters. And graphs
     # are cycles of nodes and values, of which none dies on the way.
     with np.errstate(all="ignore"), collector_at_rest():
-        store = ValueStore(MemoryBudget.of(memory, a, b), log.clock)
-        exact = partial(_compare_exactly, settings=settings, log=log, store=store, first=first, last=last)
-        rounded = compare_precisions(a, b, exact, probe=probe, tolerance=tolerance, seed=seed, log=log)
+        store = ValueStore(MemoryBudget.of(options.memory_bytes, a, b), log.clock)
+        exact = partial(_compare_exactly, options=options, log=log, store=store)
+        rounded = compare_precisions(
+            a, b, exact, probe=probe, tolerance=options.tolerance, seed=options.seed, log=log
+        )
         return exact(a, b, on_verdict=on_verdict) if rounded is None else rounded
 
 
@@ -95,27 +82,26 @@ def _compare_exactly(
     a: Graph,
     b: Graph,
     *,
-    settings: Settings,
+    options: CompareOptions,
     log: StageLog,
     store: ValueStore,
-    first: str | None,
-    last: str | None,
     on_verdict: OnVerdict | None = None,
 ) -> Comparison:
     """Compare two nets, or a range of their layers, up to float32 rounding."""
+    first, last = options.first, options.last
     if first is None and last is None:
-        return _compare_branches(a, b, settings, log, store, on_verdict)
-    whole_settings = Settings(settings.tolerance, seed=settings.seed, num_samples=settings.num_samples)
-    whole = _compare(a, b, comparable, whole_settings, log, store)
+        return _compare_branches(a, b, options, log, store, on_verdict)
+    of_whole = replace(options, probe=None, one_size=False, keep_values=False)
+    whole = _compare(a, b, comparable, of_whole, log, store)
     parts = cut_layer_range(comparable(a), comparable(b), whole, first=first, last=last)
     again = StageLog(log.progress, log.clock)
-    return _compare(*parts, comparable, settings, again, store, on_verdict)
+    return _compare(*parts, comparable, options, again, store, on_verdict)
 
 
 def _compare_branches(
     a: Graph,
     b: Graph,
-    settings: Settings,
+    options: CompareOptions,
     log: StageLog,
     store: ValueStore,
     on_verdict: OnVerdict | None,
@@ -135,14 +121,12 @@ def _compare_branches(
         if on_verdict is not None and is_certain:
             on_verdict(found)
 
-    comparison = _compare(a, b, form, settings, log, store, tell)
+    comparison = _compare(a, b, form, options, log, store, tell)
     if is_enough(comparison):
         return comparison
     again = StageLog(log.progress, log.clock)
     tell_closer = partial(tell, is_closer=True)
-    closer = _compare(
-        a, b, partial(branched, branchings=form.branchings), settings, again, store, tell_closer
-    )
+    closer = _compare(a, b, partial(branched, branchings=form.branchings), options, again, store, tell_closer)
     return comparison if closer.verdict is Verdict.UNDECIDED else closer
 
 
@@ -150,7 +134,7 @@ def _compare(
     a: Graph,
     b: Graph,
     form: Callable[[Graph], Graph],
-    settings: Settings,
+    options: CompareOptions,
     log: StageLog,
     store: ValueStore,
     on_verdict: OnVerdict | None = None,
@@ -158,7 +142,7 @@ def _compare(
     """Compare two nets in one form."""
     try:
         pair = prepare(a, b, form, log, store)
-        assessment = assess_sizes(pair, settings, log, store)
+        assessment = assess_sizes(pair, options, log, store)
         if on_verdict is not None:
             on_verdict(assessment.comparison(log))
         return assessment.with_values(log).comparison(log)

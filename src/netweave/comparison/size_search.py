@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.input_domains import Domain
     from netweave.comparison.execution.pair_run import PairRun
     from netweave.comparison.execution.value_store import ValueStore
+    from netweave.comparison.options import CompareOptions
     from netweave.comparison.prepare import PreparedPair
     from netweave.comparison.stage_log import StageLog
     from netweave.graph import Graph
@@ -68,33 +69,12 @@ def usual_samples(graph: Graph) -> int:
     return 2 if cost * probes.NUM_SAMPLES > COSTLY_MULTIPLY_ADDS else probes.NUM_SAMPLES
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the caller of a comparison chose.
-
-    Attributes:
-        tolerance: Largest relative error of an output treated as equal.
-        probe: Inputs of A to run on, by name, instead of drawn ones.
-        one_size: Compare at the declared sizes alone.
-        seed: What the inputs are drawn by; others follow it where more are drawn.
-        num_samples: Samples that are drawn where the nets leave the batch open; None for ``usual_samples``.
-        keep_values: Keep the values of each group, to be shown.
-    """
-
-    tolerance: float
-    probe: Mapping[str, np.ndarray] | None = None
-    one_size: bool = False
-    seed: int = 0
-    num_samples: int | None = None
-    keep_values: bool = False
-
-
-def assess_sizes(pair: PreparedPair, settings: Settings, log: StageLog, store: ValueStore) -> Assessment:
+def assess_sizes(pair: PreparedPair, options: CompareOptions, log: StageLog, store: ValueStore) -> Assessment:
     """Run a pair at one size after another, and return what was found, its values perhaps to be kept yet.
 
     Args:
         pair: The pair.
-        settings: What the caller chose.
+        options: What the caller chose.
         log: Takes times and notes.
         store: Holds what the nets compute.
 
@@ -103,7 +83,7 @@ def assess_sizes(pair: PreparedPair, settings: Settings, log: StageLog, store: V
         UsageError: The probe does not fit.
         NotComparableError: The nets take no common size.
     """
-    return _Search(pair, settings, log, store).run()
+    return _Search(pair, options, log, store).run()
 
 
 def check_probe(probe: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
@@ -122,7 +102,7 @@ def check_probe(probe: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
 @dataclass(slots=True)
 class _Search:
     pair: PreparedPair
-    settings: Settings
+    options: CompareOptions
     log: StageLog
     store: ValueStore
     resizer: Resizer = field(default_factory=Resizer)
@@ -159,20 +139,20 @@ class _Search:
             raise next(iter(self.failures.values()))
         if assessment is None:
             return self._without_b(sizes[-1])
-        if self.settings.probe is None and not self.settings.one_size and assessment.is_equal:
+        if self.options.inputs is None and not self.options.one_size and assessment.is_equal:
             assessment = self._at_constant_sizes(assessment)
-        if self.settings.probe is None and assessment.is_equal and assessment.has_findings:
+        if self.options.inputs is None and assessment.is_equal and assessment.has_findings:
             return self._on_more_inputs(assessment.with_values(self.log), sizes)
         return assessment
 
     def _sizes(self) -> list[Sizes]:
         """Return sizes of A's inputs to compare at: the probe's, or an oblong one and the declared one."""
         a, b, mappings = self.pair.a, self.pair.b, self.pair.candidates[0].mappings
-        probe = self.settings.probe
+        probe = self.options.inputs
         if probe is None:
-            num_samples = self.settings.num_samples or usual_samples(a.graph)
+            num_samples = self.options.num_samples or usual_samples(a.graph)
             declared = declared_sizes(a.graph, b.graph, mappings, num_samples=num_samples)
-            return [declared] if self.settings.one_size else [oblong(declared), declared]
+            return [declared] if self.options.one_size else [oblong(declared), declared]
         names = [mapping.a for mapping in mappings]
         check_probe(probe, names)
         return [{name: probe[name].shape for name in names}]
@@ -186,9 +166,9 @@ class _Search:
         scale: float = 1.0,
     ) -> Assessment | None:
         """Run and assess the pair at one size; None if it does not run there."""
-        probe, tolerance = self.settings.probe, self.settings.tolerance
+        probe, tolerance = self.options.inputs, self.options.tolerance
         with self.log.stage("run"):
-            drawn_by = self.settings.seed + seed
+            drawn_by = self.options.seed + seed
             runner = self._runner(sizes, probe=probe, seed=drawn_by, scale=scale)
         try:
             run = run_best(runner, candidates, self.pair.seeds, tolerance=tolerance, log=self.log)
@@ -239,8 +219,8 @@ class _Search:
         )
 
     def _judged(self, run: PairRun) -> Assessment:
-        keeps = self.settings.keep_values
-        return assess(run, self.pair, tolerance=self.settings.tolerance, log=self.log, keep_values=keeps)
+        keeps = self.options.keep_values
+        return assess(run, self.pair, tolerance=self.options.tolerance, log=self.log, keep_values=keeps)
 
     def _confirm(
         self, assessment: Assessment, sizes: Sizes, *, seed: int = 0, scale: float = 1.0
@@ -250,7 +230,7 @@ class _Search:
         The same if the nets do not take the size; None if the outputs differ there.
         """
         with self.log.stage("check another size"):
-            drawn_by = self.settings.seed + seed
+            drawn_by = self.options.seed + seed
             runner = self._runner(sizes, tapped=False, seed=drawn_by, scale=scale)
             run = runner.run(assessment.candidate)
             return assessment if run is None else assessment.on_another_probe(run, scale=scale)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.engine import Completion, Engine, Variable
     from netweave.training.optim import Updater
-    from netweave.training.parallel.plan import ExchangeSettings
+    from netweave.training.options import TrainOptions
     from netweave.training.parallel.world import World
 
 T = TypeVar("T")
@@ -87,25 +87,23 @@ class RankExchange:
 
     Args:
         world: The ranks.
-        settings: How gradients are exchanged.
+        options: Say how gradients are exchanged, and what batch normalisation looks at.
         engine: Where tasks run.
-        sync_batch_norm: Whether batch normalisation takes the statistics of the whole batch.
 
     Attributes:
         world: The ranks.
         stop: Whether this rank was asked to stop.
     """
 
-    def __init__(
-        self, world: World, settings: ExchangeSettings, *, engine: Engine, sync_batch_norm: bool = True
-    ) -> None:
+    def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
         self.world = world
         self.stop = False
-        self._settings, self._engine = settings, engine
+        self._settings, self._engine = options.exchange_settings, engine
+        is_synchronised = options.sync_batch_norm
         self.require_same_start(
-            {**exchange_in_common(settings), "synchronised batch normalisation": sync_batch_norm}
+            {**exchange_in_common(self._settings), "synchronised batch normalisation": is_synchronised}
         )
-        self._batch = RankedBatch(world, sync_batch_norm=sync_batch_norm)
+        self._batch = RankedBatch(world, sync_batch_norm=is_synchronised)
         self._means = Channel(world, engine, "means")
         self._measured: tuple[float, dict[str, Tensor]] | None = None
         self._exchange: Exchange | None = None

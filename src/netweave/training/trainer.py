@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from netweave.runtime.backends.torch.device import find_device
 from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.runtime.backends.torch.openmp import release_threads
 from netweave.runtime.backends.torch.stages import cut
+from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.begin import (
     DTYPES,
     check_can_train,
@@ -35,8 +37,8 @@ from netweave.training.nets import make_nets, trained
 from netweave.training.norms import norms_of
 from netweave.training.optim import Updater
 from netweave.training.optim.layout import SLICE_ELEMENTS
+from netweave.training.options import TrainOptions
 from netweave.training.output_metrics import MeanOutputs, OutputElements, elements
-from netweave.training.parallel.plan import ExchangeSettings
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
@@ -46,7 +48,6 @@ from netweave.training.scheduling import let_others_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from netweave.job import Job, Phase
     from netweave.runtime.backends.torch import TorchNet
@@ -63,6 +64,14 @@ KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
 
 
+def _start_of(options: TrainOptions) -> tuple[Path | None, Checkpoint | None]:
+    """Return the file that a run begins from, and the checkpoint in it if it is one of Netweave's."""
+    if not options.resume:
+        return None, None
+    file = Path(str(options.resume))
+    return file, None if ".solverstate" in file.name else read_run(file)
+
+
 class Trainer:
     """One run of a Job on one device.
 
@@ -71,24 +80,14 @@ class Trainer:
 
     Args:
         job: What to do.
+        options: How to do it; ``resume`` is a file, and where to compute is ``device`` and ``world``.
         engine: Where batches are made, nets are computed and checkpoints are written.
-        data: By phase, arrays of all records by input, instead of what the Job names.
         device: Where to compute.
         dtype: Type of the numbers, ``torch.float32`` or ``torch.float64``.
-        precision: ``bf16`` lets torch compute in bfloat16 what bears it (``torch.autocast``); else ``f32``.
-        threads: Of decoding; None to find the number by itself.
-        keep: So many of Netweave's own checkpoints are kept.
-        resume: Go on where this checkpoint was written, or a solver's state of the Job's own format.
-        seed: Instead of the Job's; a run that goes on keeps its own.
         nets: Nets that are there already, by phase, instead of fresh ones.
-        num_stages: Stages that the training net is cut into; any number ends with the same bits.
-        slice_elements: Most elements of a slice, None for the layout's own; a run that goes on keeps its own.
         update_lane: Lane of the engine on which slices are updated.
-        memory: Bytes that the run may hold, on each rank; values of the net are computed again as it needs.
         content: Returns JSON values that checkpoints hold besides, by name.
         world: The ranks that make each update together; None for this process alone.
-        exchange: How they exchange gradients.
-        sync_batch_norm: Whether ranks normalise by the statistics of the whole batch, not of their parts.
         several: Devices of this process that share each batch; None for one.
         looks: What looks at values of the training net; nets that are there must give their taps.
         watch: Told what happens.
@@ -112,39 +111,30 @@ class Trainer:
     def __init__(
         self,
         job: Job,
+        options: TrainOptions | None = None,
         *,
         engine: Engine,
-        data: Mapping[str, Given] | None = None,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
-        precision: str = "f32",
-        threads: int | None = None,
-        keep: int = KEPT,
-        resume: Path | None = None,
-        seed: int | None = None,
         nets: Mapping[str, TorchNet] | None = None,
-        num_stages: int = 1,
-        slice_elements: int | None = None,
         update_lane: str = COMPUTE,
-        memory: int | None = None,
         content: Callable[[], Mapping[str, Any]] = dict,
         world: World | None = None,
-        exchange: ExchangeSettings | None = None,
-        sync_batch_norm: bool = True,
         several: SeveralDevices | None = None,
         looks: Sequence[Look] = (),
         watch: Watch = lambda event: None,
     ) -> None:
-        check_can_train(job, dtype, precision, find_device(device))
+        options = options or TrainOptions()
+        check_can_train(job, dtype, options.precision, find_device(device))
         self.job = job
-        checkpoint = read_run(resume) if resume and ".solverstate" not in resume.name else None
-        self.seed: int = checkpoint.state["seed"] if checkpoint else choose_seed(job, seed, world)
+        resume, checkpoint = _start_of(options)
+        self.seed: int = checkpoint.state["seed"] if checkpoint else choose_seed(job, options.seed, world)
         self._engine = engine
         self.history = History()
         self._watch = watch
         self._content = content
         self._stop = False
-        where = self._where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
+        where = self._where = Where(find_device(device), options.precision == "bf16", self.seed, update_lane)
         _prepare_thread(engine, exchanges=world is not None)
         self._looks = [*looks, *norms_of(job)]
         taps = [name for look in self._looks for name in look.taps]
@@ -161,19 +151,18 @@ class Trainer:
         self._several = several
         self._ranks = None
         if world is not None:
-            settings = exchange or ExchangeSettings()
-            self._ranks = RankExchange(world, settings, engine=engine, sync_batch_norm=sync_batch_norm)
+            self._ranks = RankExchange(world, options, engine=engine)
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
         self.updater = Updater(
             job.solver,
             parameters,
             seed=self.seed,
-            slice_elements=saved_slice_elements(checkpoint) or slice_elements or SLICE_ELEMENTS,
+            slice_elements=saved_slice_elements(checkpoint) or options.slice_elements or SLICE_ELEMENTS,
         )
-        self.program = self._make_program(num_stages, memory, taps)
+        self.program = self._make_program(options, taps)
         self._state = TrainState(job, self.nets, self.updater)
         run = (checkpoint.origin.run if checkpoint else "") or choose_run_name(world)
-        self._writer = CheckpointWriter(self._state, engine, keep=keep, run=run)
+        self._writer = CheckpointWriter(self._state, engine, keep=options.keep or KEPT, run=run)
         self._saved_at: int | None = None
         self._speed = RecordSpeed()
         self._since_display = MeanOutputs()
@@ -185,15 +174,18 @@ class Trainer:
             job, self.nets, self._loaders, self.program, engine=engine, where=where, ranks=self._ranks
         )
         try:
-            self._open_loaders(LoaderConfig(engine, self.seed, DTYPES[dtype], threads), data or {})
-            self._require_same_run(num_stages, {"the precision": precision, "numbers": str(dtype)})
+            config = LoaderConfig(engine, self.seed, DTYPES[dtype], options.threads)
+            self._open_loaders(config, options.data or {})
+            self._require_same_run(
+                options.num_stages or 1, {"the precision": options.precision, "numbers": str(dtype)}
+            )
             self._go_on(checkpoint, resume)
         except BaseException:
             self.close()
             raise
 
-    def _make_program(self, num_stages: int, memory: int | None, taps: Sequence[str]) -> StepProgram:
-        net, ranks = self.nets["train"], self._ranks
+    def _make_program(self, options: TrainOptions, taps: Sequence[str]) -> StepProgram:
+        net, ranks, num_stages = self.nets["train"], self._ranks, options.num_stages or 1
         if ranks is not None:
             ranks.join_batch(net, self.job)
         layout, where, engine = self.updater.layout, self._where, self._engine
@@ -210,12 +202,12 @@ class Trainer:
         if ranks is not None:
             graph = self.job.phases["train"].graph
             ranks.exchange_slices(self.updater, graph, program.completing_stages())
-        if memory is not None:
+        if options.memory is not None:
             limit_memory(
                 self.job,
                 self.nets,
                 self.updater,
-                limit=memory,
+                limit=parse_bytes(options.memory),
                 stages=program.stages,
                 ranks=ranks,
                 kept=taps,

@@ -17,10 +17,9 @@ import torch
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.begin import DTYPES
 from netweave.training.parallel.launcher import Launcher
-from netweave.training.parallel.plan import ExchangeSettings
 from netweave.training.parallel.world import World, join
-from netweave.training.trainer import Trainer
 from tests.training.parallel import nets
+from tests.training.trainers import make_trainer
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
     losses: list[float] = []
     dtype = {str(one).removeprefix("torch."): one for one in DTYPES}[case.dtype]
     with ThreadedEngine() as engine:
-        trainer = Trainer(
+        trainer = make_trainer(
             job,
             engine=engine,
             data={"train": nets.records(case.net)},
@@ -92,7 +91,9 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
             slice_elements=case.slice_elements,
             resume=place / case.resume if case.resume else None,
             world=world,
-            exchange=ExchangeSettings(case.exchange, case.compression, threshold=case.threshold),
+            exchange=case.exchange,
+            compression=case.compression,
+            threshold=case.threshold,
             sync_batch_norm=case.sync_batch_norm,
             watch=lambda event: losses.append(event.loss) if type(event).__name__ == "Updated" else None,
         )

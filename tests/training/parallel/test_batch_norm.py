@@ -11,9 +11,9 @@ from netweave.runtime.backends.torch import TorchNet  # noqa: E402 - after the c
 from netweave.runtime.engine import ThreadedEngine  # noqa: E402
 from netweave.training.data.share import share_bounds  # noqa: E402
 from netweave.training.nets import moving_states  # noqa: E402
-from netweave.training.trainer import Trainer  # noqa: E402
 from tests.training.parallel import nets  # noqa: E402
 from tests.training.parallel.ranks import Case, alone, run  # noqa: E402
+from tests.training.trainers import make_trainer  # noqa: E402
 
 pytestmark = [pytest.mark.multi, pytest.mark.slow]
 
@@ -24,7 +24,7 @@ def separate_nets(folder, size):
     """Train by hand: a plain net for each part, and one update from the weighted sum of their gradients."""
     job = nets.job(nets.write(folder, "resnet", steps=STEPS))
     with ThreadedEngine() as engine:  # for first values, and for the batches that it takes
-        trainer = Trainer(job, engine=engine, data={"train": nets.records()}, dtype=torch.float64)
+        trainer = make_trainer(job, engine=engine, data={"train": nets.records()}, dtype=torch.float64)
         first = {key: tensor.detach().clone() for key, tensor in trainer.nets["train"].params.items()}
         batches = [
             {key: tensor.clone() for key, tensor in trainer._loaders["train"].take()[0].items()}

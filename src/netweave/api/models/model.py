@@ -17,6 +17,7 @@ from netweave.api.running import need_torch, stopping
 from netweave.errors import UnsupportedError, UsageError
 from netweave.job import Phase
 from netweave.runtime.engine import ThreadedEngine
+from netweave.training.options import TrainOptions
 from netweave.training.parallel.devices import Context
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Model(ABC):
     ) -> History:
         """Train over some epochs; the config's iterations are those of this run."""
         from netweave.training.ranks import STAGES
-        from netweave.training.trainer import KEPT, Trainer
+        from netweave.training.trainer import Trainer
 
         assert self._bound is not None
         training_graph, graph, _, heads = self._bound
@@ -198,17 +199,19 @@ class Model(ABC):
                 store.require_equal(count, "batches in an epoch", "give each worker as many records")
             self._trainer = Trainer(
                 config.job(graph, training_graph.inputs, heads),
+                TrainOptions(
+                    data={"train": {training_graph.inputs[0]: source}},
+                    threads=threads,
+                    keep=checkpoints.keep,
+                    resume=found[0] if found else False,
+                    num_stages=1 if several is None else STAGES,
+                ),
                 engine=engine,
-                data={"train": {training_graph.inputs[0]: source}},
                 device=self._device,
-                threads=threads,
                 nets={"train": self.net},
-                keep=checkpoints.keep or KEPT,
-                resume=found[0] if found else None,
                 content=lambda: {"fit": record.state()},
                 several=several,
                 looks=[] if look is None else [look],
-                num_stages=1 if several is None else STAGES,
                 watch=record.watch,
             )
             try:

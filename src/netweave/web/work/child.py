@@ -162,8 +162,10 @@ def _carry_out(request: Request, told: Connection) -> None:
         is_told = True
         told.send(("verdict", found.verdict.value, _without_folders(found.sentence, request.folder)))
 
+    a, b = graphs
     found = api.compare(
-        *graphs,
+        a,
+        b,
         **{name: chosen[name] for name in choices.COMPARED if name in chosen},
         probe=_own_input(request, graphs[0]),
         keep_values=True,
