@@ -421,7 +421,7 @@ LISTS = ("images", "windows")
 
 
 def is_allowed(url: str, allowed: Sequence[str]) -> bool:
-    """Whether a URL is, or lies below, one that is allowed.
+    """Return whether a URL is, or lies below, one that is allowed.
 
     >>> is_allowed("s3://mine/a.rec", ["s3://mine"]), is_allowed("s3://mine-too/a.rec", ["s3://mine"])
     (True, False)

@@ -1,4 +1,4 @@
-"""How much memory a net needs, planned and measured."""
+"""Memory that a net needs, planned and measured."""
 
 from __future__ import annotations
 

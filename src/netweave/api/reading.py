@@ -272,7 +272,7 @@ class _Reading:
 
 
 def _is_code(net: Any) -> bool:
-    """Whether a net is code, which is traced at sizes that it mostly does not say itself."""
+    """Return whether a net is code, which is traced at sizes that it mostly does not say itself."""
     if not isinstance(net, str | Path):
         return True
     name = parse_net_name(str(net))

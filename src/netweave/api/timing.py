@@ -1,4 +1,4 @@
-"""How long the layers of a net take, as ``caffe time`` tells it."""
+"""Timing of the layers of a net, as ``caffe time`` reports it."""
 
 from __future__ import annotations
 

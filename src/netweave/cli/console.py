@@ -1,4 +1,4 @@
-"""Where commands write: people's output, machines' output, and signs of life."""
+"""Consoles of the commands: output for people, output for programs, and progress."""
 
 from __future__ import annotations
 

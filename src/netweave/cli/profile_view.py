@@ -1,4 +1,4 @@
-"""Where the time of a comparison went, for ``netweave compare --profile``."""
+"""The table of times for ``netweave compare --profile``."""
 
 from __future__ import annotations
 

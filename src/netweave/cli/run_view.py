@@ -1,4 +1,4 @@
-"""What went in and came out of a run, on a terminal and as JSON values."""
+"""Inputs and outputs of a run, on a terminal and as JSON values."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def launch_again(devices: Sequence[str], restarts: int) -> int:
 
 
 def is_silent_rank() -> bool:
-    """Whether this process is a rank that leaves the showing to the first."""
+    """Return whether this process is a rank that leaves the showing to the first."""
     environment = rank_environment()
     return environment is not None and environment.rank > 0
 

@@ -1,4 +1,4 @@
-"""What ``netweave train`` shows: lines for every event, and on a terminal a bar."""
+"""The display of ``netweave train``: a line for every event, and on a terminal a progress bar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run of a pair says: groups judged and explained, outputs compared, and the verdict."""
+"""The assessment of one run: groups judged and explained, outputs compared, and the verdict."""
 
 from __future__ import annotations
 

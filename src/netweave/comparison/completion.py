@@ -1,4 +1,4 @@
-"""What two nets were given in the place of weights that they came without."""
+"""Stand-ins for weights that two nets came without."""
 
 from __future__ import annotations
 

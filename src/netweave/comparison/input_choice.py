@@ -1,4 +1,4 @@
-"""Which way to map the inputs: every candidate is judged by the whole of the net that it explains.
+"""Choice of the mapping of the inputs: every candidate is judged by the whole net that it explains.
 
 Where all weights say the same, or the outputs agree, one run is enough. Otherwise the nets are aligned under
 each candidate, and the one that leaves the fewest groups wrong is taken: a first layer that is itself damaged
@@ -84,7 +84,7 @@ def extend(run: PairRun, seeds: NodePairs) -> None:
 
 
 def outputs_agree(run: PairRun, tolerance: float) -> bool:
-    """Whether both nets give the same outputs."""
+    """Return whether both nets give the same outputs."""
     outputs = run.outputs(tolerance=tolerance)
     return bool(outputs) and all(pair.agrees(tolerance) for pair in outputs)
 
@@ -107,7 +107,7 @@ def _runs(
 
 
 def _is_enough(run: PairRun, tolerance: float) -> bool:
-    """Whether no other candidate can explain more."""
+    """Return whether no other candidate can explain more."""
     candidate = run.candidate
     # a factor on the first filters may be one on the input, or be made up for by the filters behind them
     if candidate.is_conclusive and all(mapping.scale == 1.0 for mapping in candidate.mappings):

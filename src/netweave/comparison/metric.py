@@ -1,4 +1,4 @@
-"""How far two tensors are apart, and the bounds that tell rounding from difference."""
+"""The distance of two tensors, and the bounds that tell rounding from difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which weights two nets came without: those are copied from the other net, the rest is compared as it is."""
+"""Weights that two nets came without: some are copied from the other net."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _first_values(net: Graph, keys: set[str]) -> set[str]:
 
 
 def _have_common_arrays(sides: tuple[Side, Side], absent: Sequence[set[str]]) -> bool:
-    """Whether two nets hold an array in common that is no coincidence, or none that could be."""
+    """Return whether two nets hold an array in common that is no coincidence, or none that could be."""
     pairs = list(zip(sides, absent, strict=True))
     if match_weights(*(_nodes_with_values(side.signals, keys) for side, keys in pairs)):
         return True
@@ -192,7 +192,7 @@ def _nodes_with_values(signals: Signals, absent: set[str]) -> list[ir.Node]:
 
 
 def _varies(value: ir.Value) -> bool:
-    """Whether the elements are not all alike, as fresh biases and scales are in any net."""
+    """Return whether the elements are not all alike, as fresh biases and scales are in any net."""
     if value.const_value is None or value.const_value.size < 2:
         return False
     array = value.const_value.numpy()

@@ -117,7 +117,7 @@ def numbered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _is_number(value: ir.Value | None) -> bool:
-    """Whether a value is a constant that could be taken for the number of an element."""
+    """Return whether a value is a constant that could be taken for the number of an element."""
     if value is None or value.const_value is None or parameter_key(value) is not None:
         return False
     array = value.const_value.numpy()

@@ -1,4 +1,4 @@
-"""What is settled before two nets are run: their form, their weights, and how their inputs may correspond."""
+"""Preparation of a pair: its form, its weights, and the candidates for mapping its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies outside two nets: how each is given an image, and which step of it makes the difference.
+"""Differences outside two nets: steps of the preprocessing of their image.
 
 The steps are exchanged one at a time between A's preprocessing and B's, and A is run on each image that comes
 of it (decision 0185). What B is given is looked at as A would see it: where B takes its channels in another

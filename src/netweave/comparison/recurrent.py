@@ -40,7 +40,7 @@ class Weights:
     bias: np.ndarray
 
     def fits(self, other: Weights) -> bool:
-        """Whether another layer is as large."""
+        """Return whether another layer is as large."""
         return self.kernel.shape == other.kernel.shape and self.recurrent.shape == other.recurrent.shape
 
 

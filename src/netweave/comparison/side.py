@@ -73,5 +73,5 @@ class Side:
         return replace(self, pairs={}, partners={})
 
     def is_paired(self, node: ir.Node) -> bool:
-        """Whether the other side has a counterpart of a node."""
+        """Return whether the other side has a counterpart of a node."""
         return id(node) in self.partners

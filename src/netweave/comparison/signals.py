@@ -223,7 +223,7 @@ class Signals:
 
 
 def is_view(node: ir.Node) -> bool:
-    """Whether a node only changes the layout of its first input."""
+    """Return whether a node only changes the layout of its first input."""
     return node.op_type in VIEWS and node.domain in {"", "ai.onnx"} and bool(node.outputs)
 
 
@@ -240,7 +240,7 @@ def num_signals(node: ir.Node) -> int:
 
 
 def is_constant(value: ir.Value) -> bool:
-    """Whether a value is stored in the model."""
+    """Return whether a value is stored in the model."""
     return value.is_initializer() or value.const_value is not None
 
 

@@ -1,4 +1,4 @@
-"""What is said of a comparison while it goes on: its stages with their times, and notes for the reader."""
+"""The log of a comparison: its stages with their times, and notes for the reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a comparison goes."""
+"""A stopwatch for the stages of a comparison."""
 
 from __future__ import annotations
 

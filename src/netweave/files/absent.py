@@ -64,7 +64,7 @@ class Absent:
     __ror__ = __or__
 
     def _may_be_called(self) -> bool:
-        """Whether a call of it while a file is imported says nothing about the net."""
+        """Return whether a call of it while a file is imported says nothing about the net."""
         return True
 
     def _why(self) -> str:
@@ -146,7 +146,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _is_of(name: str, packages: Collection[str]) -> bool:
-    """Whether a module is one of some packages or modules, or lies in one."""
+    """Return whether a module is one of some packages or modules, or lies in one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
@@ -155,7 +155,7 @@ _IS_IMPORTING: list[bool] = []
 
 
 def is_importing() -> bool:
-    """Whether a file of code is being imported."""
+    """Return whether a file of code is being imported."""
     return bool(_IS_IMPORTING)
 
 

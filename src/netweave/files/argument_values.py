@@ -1,4 +1,4 @@
-"""What a caller gives a model's constructor: literals in the net's name, and settings from a file."""
+"""Arguments of a model's constructor: literals in the net's name, and settings from a file."""
 
 from __future__ import annotations
 

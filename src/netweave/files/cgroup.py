@@ -50,7 +50,7 @@ class Cgroup:
         return ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', str(self.folder / "cgroup.procs"), *command]
 
     def ran_out_of_memory(self) -> bool:
-        """Whether a process of the group was ended for want of memory."""
+        """Return whether a process of the group was ended for want of memory."""
         counts = dict(line.split() for line in _lines(self.folder / "memory.events"))
         return int(counts.get("oom_kill", "0")) > 0
 

@@ -58,7 +58,7 @@ def write_checksum(path: Path) -> None:
 
 
 def is_as_written(path: Path) -> bool:
-    """Whether a file is as the checksums beside it say; one without them is."""
+    """Return whether a file is as the checksums beside it say; one without them is."""
     return path.is_file() and _differing_list(path) is None
 
 

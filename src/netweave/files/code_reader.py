@@ -23,7 +23,7 @@ MAX_CODE_BYTES = 1 << 20
 
 
 def imports_package(head: bytes, *packages: str) -> bool:
-    """Whether the text of a ``.py`` file imports one of some packages.
+    """Return whether the text of a ``.py`` file imports one of some packages.
 
     >>> [imports_package(text, "chainer") for text in (b"from chainer import links", b"import chainerx")]
     [True, False]

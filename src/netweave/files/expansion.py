@@ -1,4 +1,4 @@
-"""How much larger than its file what is packed in it may be: one limit for all archives and compressed files.
+"""The limit on the uncompressed size of archives and compressed files.
 
 Deflate makes a gigabyte of zeros of one megabyte; a reader that unpacks whatever it is given can be made to
 fill the memory by an upload that nobody would refuse for its size.

@@ -1,4 +1,4 @@
-"""What a guarded child process says when something is wrong: an error of Netweave's own, as a file."""
+"""The error of a guarded child process, passed to its parent as a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of code a model's file imports from beside itself, found without running any of them."""
+"""Files of code that a model's file imports from beside itself, found without running any."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def _is_installed(name: str) -> bool:
 
 @cache
 def _is_found_outside(name: str, working: Path) -> bool:
-    """Whether a module can be imported from elsewhere than the working folder.
+    """Return whether a module can be imported from elsewhere than the working folder.
 
     ``python -m netweave`` looks there first, so that the packages of a repository seem installed when it is
     started in the repository's own folder; the sandbox would not have them.

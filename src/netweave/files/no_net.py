@@ -1,4 +1,4 @@
-"""What is said of a file that no reader takes: what it is, what its name promises, and what to do."""
+"""Error messages for files that no reader recognises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writers share: a node that is being written, the table of writers, and the nodes that have none."""
+"""Shared parts of the writers: a node that is being written, and the table of writers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class WriterTable(Generic[NodeT, ResultT]):
         return writer
 
     def has(self, op_type: str, domain: str) -> bool:
-        """Whether a function is registered for an operator."""
+        """Return whether a function is registered for an operator."""
         return (domain, op_type) in self._writers
 
     def names(self) -> list[tuple[str, str]]:
@@ -173,7 +173,7 @@ class GraphNode:
         return len(inputs)
 
     def has(self, index: int) -> bool:
-        """Whether an input is given."""
+        """Return whether an input is given."""
         return index < len(self.ir_node.inputs) and self.ir_node.inputs[index] is not None
 
     def value(self, index: int) -> ir.Value:
@@ -188,7 +188,7 @@ class GraphNode:
         return value
 
     def is_stored(self, index: int) -> bool:
-        """Whether an input is a stored array."""
+        """Return whether an input is a stored array."""
         return self.value(index).const_value is not None
 
     def lazy_array(self, index: int) -> Callable[[], np.ndarray]:
@@ -273,7 +273,7 @@ class GraphNode:
         return float(str(np.float32(self.get(name))))
 
     def is_used(self, index: int) -> bool:
-        """Whether anything reads an output, or the net returns it."""
+        """Return whether anything reads an output, or the net returns it."""
         if index >= len(self.outputs):
             return False
         return bool(self.outputs[index].uses()) or self.outputs[index].is_graph_output()

@@ -1,4 +1,4 @@
-"""What a pickle describes: names, calls and objects outside of it, and limits on how they nest.
+"""Objects that a pickle describes: names, calls and references, and limits on their nesting.
 
 Nothing here hashes, compares or prints an object that the pickle builds: a few hundred bytes describe a
 tuple of 2**100 elements (each tuple holds the one before it twice), and Python hashes tuples by recursion.

@@ -1,4 +1,4 @@
-"""Which protections against code in files are on, on this machine, found out by trying them."""
+"""Protections around code in files that work on this machine, found out by trying them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _all_in(path: Path) -> Iterator[Path]:
 
 
 def _is_readable(path: Path) -> bool:
-    """Whether another user may open a file or folder; of others, such as links, nothing is copied."""
+    """Return whether another user may open a file or folder; of others, such as links, nothing is copied."""
     mode = path.lstat().st_mode
     if stat.S_ISDIR(mode):
         return mode & (stat.S_IROTH | stat.S_IXOTH) == stat.S_IROTH | stat.S_IXOTH

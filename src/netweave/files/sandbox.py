@@ -94,7 +94,7 @@ class Outcome:
 
 
 def has_guard() -> bool:
-    """Whether bubblewrap is installed."""
+    """Return whether bubblewrap is installed."""
     return shutil.which("bwrap") is not None
 
 

@@ -1,4 +1,4 @@
-"""What a sandboxed process may use, and checks of the files that it makes, which nothing else limits."""
+"""Limits on the resources of a sandboxed process, and checks of the files that it makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader is given: the files of a net and what the caller says about them."""
+"""The source of a net: its files, and the caller's options about them."""
 
 from __future__ import annotations
 
@@ -122,12 +122,12 @@ def refuse_pointer(head: bytes, place: str) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a path is a file; one that no file can have (too long, with a NUL) is not."""
+    """Return whether a path is a file; one that no file can have (too long, with a NUL) is not."""
     return os.path.isfile(path)  # noqa: PTH113 (Path.is_file raises for a name that is too long)
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path is a folder; one that nothing can have is not."""
+    """Return whether a path is a folder; one that nothing can have is not."""
     return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for a name that is too long)
 
 

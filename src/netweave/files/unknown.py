@@ -1,4 +1,4 @@
-"""What a net or a caller names that Netweave does not know: one message for the readers of all formats."""
+"""Messages for names that Netweave does not know: one form for the readers of all formats."""
 
 from __future__ import annotations
 

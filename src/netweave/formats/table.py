@@ -80,7 +80,7 @@ class Format:
     jobs: str = ""
 
     def match(self, source: Source) -> bool:
-        """Whether the format's reader takes a source: cheap, and without side effects."""
+        """Return whether the format's reader takes a source: cheap, and without side effects."""
         takes: bool = self._load().match(source)
         return takes
 
@@ -117,7 +117,7 @@ class Format:
         return files
 
     def is_job(self, path: Path) -> bool:
-        """Whether a file is one of ``jobs``, by its first bytes."""
+        """Return whether a file is one of ``jobs``, by its first bytes."""
         takes: bool = self._load(".job").is_job(path)
         return takes
 

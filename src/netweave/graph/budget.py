@@ -1,4 +1,4 @@
-"""How much a file may declare, and how much may be computed from what it declares: one place for all readers.
+"""Limits on what a file may declare and on computing it: one place for all readers.
 
 A few bytes describe an array of any size: by its sizes, by a value that fills it, or by an operator that
 repeats it. What is *stored* in a file is bounded by the file and is not counted here.

@@ -1,4 +1,4 @@
-"""Whether the sizes that a standard operator is given fit together.
+"""Checks of the sizes that a standard operator is given.
 
 ``onnx-shape-inference`` takes the output's sizes from one input and leaves the others unread: a
 convolution whose weights want other channels, an addition that cannot be broadcast or a reshape that

@@ -1,4 +1,4 @@
-"""What nodes and layers cost: parameters, multiply-adds, bytes of activations."""
+"""Costs of nodes and layers: parameters, multiply-adds, bytes of activations."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def register_operator(entry: Operator) -> None:
 
 
 def is_registered(op_type: str) -> bool:
-    """Whether there is an operator of this name in the domain ``netweave``."""
+    """Return whether there is an operator of this name in the domain ``netweave``."""
     return op_type in _OPERATORS
 
 

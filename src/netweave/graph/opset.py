@@ -1,4 +1,4 @@
-"""What every Graph is written in: the opset, the domain of what ONNX lacks, the symbol of the batch size."""
+"""Constants of every Graph: the opset, Netweave's own domain, the symbol of the batch size."""
 
 OPSET = 22
 """The ONNX opset that every Graph is written in; from 22 on, the shapes of ceil pooling are right."""

@@ -68,7 +68,7 @@ class ShapeContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the libr
 
 
 def is_long(value: ir.Value | None) -> bool:
-    """Whether a value has more elements than are followed one by one while shapes are inferred."""
+    """Return whether a value has more elements than are followed one by one while shapes are inferred."""
     sizes = known_shape(value)
     if sizes is None:
         return False

@@ -1,4 +1,4 @@
-"""How the stored statistics of a BatchNormalization follow the batches, as far as ONNX cannot say.
+"""Running statistics of a BatchNormalization, as far as ONNX cannot describe them.
 
 ONNX's rule, ``stored = momentum * stored + (1 - momentum) * batch`` with the biased variance, is that of
 MXNet and Keras. Caffe and PyTorch take the unbiased variance. Caffe also stores sums, ``sum = momentum *

@@ -1,4 +1,4 @@
-"""What a node reads, with what its subgraphs capture, and which nodes some values need."""
+"""Values that a node reads, those captured by its subgraphs included; nodes that values need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How numbers, sizes and settings are written for people."""
+"""Numbers, sizes and settings in words."""
 
 from __future__ import annotations
 

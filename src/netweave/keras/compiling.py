@@ -1,4 +1,4 @@
-"""What ``compile`` was told: optimizer, losses and metrics, output by output."""
+"""Arguments of ``compile``: optimizer, losses and metrics, output by output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a functional model and a Sequential are alike: operations between inputs and outputs, with arrays."""
+"""The base of functional models and Sequential: operations with arrays between inputs and outputs."""
 
 from __future__ import annotations
 

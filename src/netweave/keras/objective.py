@@ -1,4 +1,4 @@
-"""What a compiled model makes small, as a net: predictions, losses, penalties, in one configuration.
+"""The objective of a compiled model, as a net: predictions, losses, penalties.
 
 The configuration has the model's own operations, and those that its losses are made of: it is lowered as a
 whole by the reader's rules, once as the net is trained and once as it is judged.

@@ -23,7 +23,7 @@ Axis = int | Sequence[int] | None
 
 
 def is_symbolic(*values: Any) -> bool:
-    """Whether there is a symbolic tensor among values."""
+    """Return whether there is a symbolic tensor among values."""
     return bool(tensors_in(values))
 
 

@@ -1,4 +1,4 @@
-"""What an optimizer keeps, in the order in which Keras 3 writes it to a ``.keras`` file.
+"""States of optimizers, in the order in which Keras 3 writes them to a ``.keras`` file.
 
 Keras numbers the variables of an optimizer: the count of updates, the learning rate unless there is a
 schedule, then arrays like those that are trained. ``GROUPS`` says in which order: one group after another, in

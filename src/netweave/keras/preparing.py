@@ -1,4 +1,4 @@
-"""What ``fit``, ``evaluate`` and the steps by hand need: nets for the records, measures, the update rule."""
+"""Preparation of ``fit``, ``evaluate`` and single steps: nets for the records, measures, update rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program has set for all models: the seed, the layout of images, and which names are taken."""
+"""Settings of a program for all models: the seed, the layout of images, names that are taken."""
 
 from __future__ import annotations
 

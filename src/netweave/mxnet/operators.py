@@ -1,4 +1,4 @@
-"""What ``mx.sym`` and ``mx.nd`` have in common: the table of operators, and MXNet's way to call them.
+"""Operators of ``mx.sym`` and ``mx.nd``: one table, and MXNet's way to call them.
 
 Both have the operators of ``netweave.symbol``: one table, one reader, one lowering each. Here stand only
 MXNet's generated signatures: the order of the settings that scripts give without a name, other names of

@@ -69,7 +69,7 @@ class PythonOp:
         return ["data"]
 
     def need_top_grad(self) -> bool:
-        """Whether the gradient of its output is looked at."""
+        """Return whether the gradient of its output is looked at."""
         return self.need_top_grad_
 
     def _run(self, compute: Any, results: Sequence[NDArray], *given: Sequence[NDArray]) -> None:

@@ -1,4 +1,4 @@
-"""What is recorded, and in which mode: the state that operators on arrays look at.
+"""The recording mode that operators on arrays look at.
 
 Torch records by default and MXNet only inside ``record()``: every operator on arrays runs under ``scope``.
 """
@@ -30,7 +30,7 @@ _state = _State()
 
 
 def is_recording() -> bool:
-    """Whether operators are recorded."""
+    """Return whether operators are recorded."""
     return _state.recording
 
 

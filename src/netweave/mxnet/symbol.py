@@ -100,7 +100,7 @@ var = Variable
 
 
 def is_symbol(value: Any) -> bool:
-    """Whether a value is an input of an operator."""
+    """Return whether a value is an input of an operator."""
     return isinstance(value, Symbol)
 
 

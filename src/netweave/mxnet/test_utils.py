@@ -131,12 +131,12 @@ def assert_almost_equal(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-20,
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether arrays are equal."""
+    """Return whether arrays are equal."""
     return bool(np.array_equal(a, b))
 
 
 def almost_equal(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-20) -> bool:
-    """Whether arrays are about equal."""
+    """Return whether arrays are about equal."""
     return bool(np.allclose(a, b, rtol, atol))
 
 

@@ -19,7 +19,7 @@ def get_gpu_count() -> int:
 
 
 def is_np_array() -> bool:
-    """Whether arrays have NumPy's semantics: never here."""
+    """Return whether arrays have NumPy's semantics: never here."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""What a run begins with: checks of the Job, its seed, its name, and what a checkpoint says of it."""
+"""The beginning of a run: checks of the Job, its seed, its name, and the checkpoint's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and writing it beside the steps."""
+"""The content of checkpoints, and writing them beside the steps."""
 
 from __future__ import annotations
 

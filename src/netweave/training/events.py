@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it: one stream of events.
+"""Events of a run: one stream for whoever watches it.
 
 ``iteration`` means the same in all of them: the number of updates that the parameters had behind them when
 the event's numbers were measured. An ``Updated`` with iteration 5 so tells the loss of the sixth update, and

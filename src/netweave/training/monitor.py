@@ -188,7 +188,7 @@ class Look(Protocol):
         """Names of values that the net must give besides its outputs."""
 
     def is_due(self, step: int) -> bool:
-        """Whether the values of an update are looked at."""
+        """Return whether the values of an update are looked at."""
 
     def look(self, net: TorchNet, outputs: Mapping[str, Tensor]) -> None:
         """Look at values, in the task that computed them."""
@@ -239,7 +239,7 @@ class ValueWatch:
         self._told: dict[str, Any] = {}
 
     def is_due(self, step: int) -> bool:
-        """Whether the values of an update are looked at; the first one's are."""
+        """Return whether the values of an update are looked at; the first one's are."""
         return step % self._how.interval == 0
 
     def look(self, net: TorchNet, outputs: Mapping[str, Tensor]) -> None:

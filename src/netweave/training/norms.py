@@ -49,7 +49,7 @@ class NormWatch:
         self._parameters: dict[str, Norms] = {}
 
     def is_due(self, step: int) -> bool:
-        """Whether the numbers of an update are displayed."""
+        """Return whether the numbers of an update are displayed."""
         return self._schedule.is_due("display", step)
 
     def look(self, net: TorchNet, outputs: Mapping[str, Tensor]) -> None:

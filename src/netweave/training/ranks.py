@@ -236,7 +236,7 @@ class RankExchange:
         self._exchange.push_parameters(step, parameters)
 
     def owns(self, number: int) -> bool:
-        """Whether this rank updates a slice."""
+        """Return whether this rank updates a slice."""
         assert self._exchange is not None
         return bool(self._exchange.owns(number))
 
@@ -335,5 +335,5 @@ class RankExchange:
 
 
 def _is_mean(tensor: Tensor) -> bool:
-    """Whether an output is a number about the whole batch, and not one for each sample."""
+    """Return whether an output is a number about the whole batch, and not one for each sample."""
     return bool(tensor.ndim == 0)

@@ -1,4 +1,4 @@
-"""How fast a run trains."""
+"""The speed of a run in records per second."""
 
 from __future__ import annotations
 

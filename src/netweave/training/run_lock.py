@@ -65,7 +65,7 @@ def _locked(path: Path, what: str) -> int:
 
 
 def _is_named(path: Path, descriptor: int) -> bool:
-    """Whether the name still leads to the file that is open."""
+    """Return whether the name still leads to the file that is open."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     return False

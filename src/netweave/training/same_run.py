@@ -1,4 +1,4 @@
-"""What all ranks of a run must have in common.
+"""Values that all ranks of a run must have in common.
 
 Ranks with other settings would begin other collectives: they would wait for each other until the timeout, or
 sum what does not belong together.

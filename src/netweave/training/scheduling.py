@@ -1,4 +1,4 @@
-"""How the operating system shares the processors between the passes and the threads that exchange.
+"""Scheduling of the processors between the passes and the threads that exchange.
 
 A rank computes with all processors it has, so the threads that send and receive need one of them for some
 microseconds now and then. Linux lets a thread finish its slice, some 1 to 3 ms, before another one that has

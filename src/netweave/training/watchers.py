@@ -1,4 +1,4 @@
-"""What watches a run beside the log: event files for TensorBoard, and a picture of its curves."""
+"""Watchers of a run beside the log: event files for TensorBoard, and a plot of its curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machines of a run really did: how busy they were, and how much of their peak that came to.
+"""Work of the machines of a run: their utilisation, as time and as a share of their peak.
 
 A rank may compute all the time and still achieve little; so the multiply-adds that its samples took are held
 against what the same processors reach in a matrix product.

@@ -1,4 +1,4 @@
-"""What the page says of stored arrays: their range, mean and spread, a histogram, how two of them differ."""
+"""Stored arrays on the page: range, mean and spread, a histogram, differences of pairs."""
 
 from __future__ import annotations
 

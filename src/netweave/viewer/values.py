@@ -1,4 +1,4 @@
-"""What the page shows of values: maps of tensors in both nets, and how stored arrays differ by channel."""
+"""Values on the page: maps of tensors in both nets, and differences by channel."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def channel_differences(x: np.ndarray, y: np.ndarray) -> ChannelDifferences:
 
 
 def _are_equal(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether two arrays of one shape hold the same; of small ones, their bytes tell it sooner."""
+    """Return whether two arrays of one shape hold the same; of small ones, their bytes tell it sooner."""
     if x.nbytes <= SMALL_BYTES and x.dtype == y.dtype and x.tobytes() == y.tobytes():
         return True
     return np.array_equal(x, y)

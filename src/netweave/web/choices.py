@@ -1,4 +1,4 @@
-"""What a user chooses about a comparison besides the nets, as it is kept, and in words.
+"""Options of a comparison that a user chose, as they are kept, and in words.
 
 Kept as JSON in ``Comparison.settings``; what is not chosen is left out. The file of own inputs is kept apart
 (``Comparison.own_input``), since it takes of the quota.

@@ -1,4 +1,4 @@
-"""What can be done with comparisons; the pages and the HTTP API both come here."""
+"""Operations on comparisons, for the pages and the HTTP API."""
 
 from __future__ import annotations
 

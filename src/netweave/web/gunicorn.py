@@ -1,4 +1,4 @@
-"""How gunicorn runs the server: two processes with threads, that end with whoever started them.
+"""Gunicorn's configuration: two processes with threads, which end with their parent.
 
 The work is done elsewhere, at lower priority; a page is a few milliseconds of Python, of which a process
 does one after the other. The threads are there for slow lines: an upload has one until it has arrived.

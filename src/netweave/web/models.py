@@ -1,4 +1,4 @@
-"""What the workbench keeps: whose it is, nets with their files, and comparisons.
+"""The workbench's database: workspaces, nets with their files, and comparisons.
 
 Nets and comparisons are both jobs: a worker reads or compares them in its own time. A job belongs to the
 worker that holds its lease; ``work.leases`` has the only steps from one state to the next.

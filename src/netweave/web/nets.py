@@ -1,4 +1,4 @@
-"""What can be done with nets and their files; the pages and the HTTP API both come here."""
+"""Operations on nets and their files, for the pages and the HTTP API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator of a workbench may choose; every choice has a value that needs no set-up.
+"""Options of the operator of a workbench; every one has a default that needs no set-up.
 
 They stand in ``settings.toml`` in the data folder. The database's address is a secret and comes from the
 environment (``DATABASE_URL``), as hosts of programs give it.

@@ -1,4 +1,4 @@
-"""What differs between two comparisons of the same pair: settings, verdict, findings, layers."""
+"""Differences between two comparisons of the same pair: settings, verdict, findings, layers."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def bytes_moved(connection: socket.socket) -> int | None:
 
 
 def is_stuck(progress: _Progress, num_bytes: int | None, now: float) -> bool:
-    """Whether a request is to be ended; notes what has moved.
+    """Return whether a request is to be ended; notes what has moved.
 
     Args:
         progress: How far it was; changed.

@@ -1,4 +1,4 @@
-"""What a fit tells its callbacks, and what it returns."""
+"""Events that a fit sends to its callbacks, and its history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models have in common: one net, bound to sizes when they are known, and the one trainer."""
+"""The base of models: one net, bound to sizes when they are known, and the one trainer."""
 
 from __future__ import annotations
 

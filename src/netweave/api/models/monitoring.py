@@ -92,7 +92,7 @@ class BatchLook:
         self.taps: Sequence[str] = list(dict.fromkeys(self._layers.values()))
 
     def is_due(self, step: int) -> bool:
-        """Whether a batch is looked at: the monitor itself counts."""
+        """Return whether a batch is looked at: the monitor itself counts."""
         return True
 
     def look(self, net: TorchNet, outputs: Mapping[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Which key-value store a fit uses, by MXNet's rules."""
+"""Choice of the key-value store of a fit, by MXNet's rules."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which parts of the two nets stand for each other, each pair with its evidence."""
+"""Alignment: pairs of corresponding parts of two nets, each with its evidence."""

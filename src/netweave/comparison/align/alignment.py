@@ -113,7 +113,7 @@ class Alignment:
                 del self.a.pairs[name], self.b.pairs[pair.b]
 
     def has_equal_values(self, name_a: str) -> bool:
-        """Whether a signal of A has a counterpart in B that holds the same values."""
+        """Return whether a signal of A has a counterpart in B that holds the same values."""
         pair = self.a.pairs.get(name_a)
         return pair is not None and pair.has_equal_values
 

@@ -1,4 +1,4 @@
-"""What comes after a node: tells apart layers of one kind and size that begin different branches.
+"""Signatures of a node's successors, which tell apart like layers that begin different branches.
 
 The branches of a block often begin alike, and files write them in any order: one branch after the other, or
 layer by layer. What tells them apart is where they lead: to filters of another shape, or to another place of

@@ -111,7 +111,7 @@ def is_of_width(node: ir.Node, channels: int) -> bool:
 
 
 def is_setting(value: ir.Value) -> bool:
-    """Whether a constant is part of the net's definition, and not made of stored arrays."""
+    """Return whether a constant is part of the net's definition, and not made of stored arrays."""
     return not source_keys(value)
 
 
@@ -162,7 +162,7 @@ class _Copy:
         return self.given is None or all(key in self.given for value in values for key in source_keys(value))
 
     def _is_open(self, value: ir.Value | None) -> bool:
-        """Whether a value waits for an array."""
+        """Return whether a value waits for an array."""
         keys = () if value is None else source_keys(value)
         return bool(keys) and (self.missing is None or not self.missing.isdisjoint(keys))
 
@@ -317,7 +317,7 @@ def _has_norm(nodes: Sequence[ir.Node]) -> bool:
 
 
 def _scales_by_setting(node: ir.Node) -> bool:
-    """Whether a node multiplies or adds what its net's definition says, and no weights.
+    """Return whether a node multiplies or adds what its net's definition says, and no weights.
 
     A file of ONNX does not tell the one from the other: a single number is taken for a setting.
     """
@@ -359,7 +359,7 @@ def set_filters(node: ir.Node, filters: np.ndarray | None) -> int:
 
 
 def _fits(given: tuple[int, ...], taken: tuple[int, ...]) -> bool:
-    """Whether filters are of one shape, or would be if a dense layer's were a convolution's."""
+    """Return whether filters are of one shape, or would be if a dense layer's were a convolution's."""
     return given == taken or (2 in {len(given), len(taken)} and as_dense(given) == as_dense(taken))
 
 

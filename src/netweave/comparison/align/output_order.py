@@ -56,7 +56,7 @@ def counterpart(alignment: Alignment, name_a: str, free_b: Sequence[str]) -> str
 
 
 def is_moved(alignment: Alignment, name_a: str, name_b: str) -> bool:
-    """Whether an output stands in another place."""
+    """Return whether an output stands in another place."""
     return not _stand_alike(alignment, name_a, name_b)
 
 
@@ -68,7 +68,7 @@ _GENERATED = re.compile(
 
 
 def _names_decide(alignment: Alignment) -> bool:
-    """Whether the outputs of both nets have the same names, and somebody chose these."""
+    """Return whether the outputs of both nets have the same names, and somebody chose these."""
     names_a, names_b = (output_names(side.signals) for side in alignment.sides)
     return set(names_a) == set(names_b) and not any(map(_GENERATED.fullmatch, names_a))
 
@@ -79,7 +79,7 @@ def output_names(signals: Signals) -> list[str]:
 
 
 def _stand_alike(alignment: Alignment, name_a: str, name_b: str) -> bool:
-    """Whether an output of A and one of B stand at the same place among the outputs."""
+    """Return whether an output of A and one of B stand at the same place among the outputs."""
     names_a, names_b = output_names(alignment.a.signals), output_names(alignment.b.signals)
     return names_a.index(name_a) == names_b.index(name_b)
 

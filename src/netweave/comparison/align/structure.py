@@ -344,7 +344,7 @@ def _last_name(name: str) -> str:
 
 
 def _is_chain(signals: Signals, nodes: Sequence[ir.Node]) -> bool:
-    """Whether nodes are few, and nobody but the next one reads what each of them makes."""
+    """Return whether nodes are few, and nobody but the next one reads what each of them makes."""
     return 0 < len(nodes) <= MAX_CHAIN and all(
         signals.readers_of(node) == [after] for node, after in itertools.pairwise(nodes)
     )

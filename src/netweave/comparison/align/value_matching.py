@@ -1,4 +1,4 @@
-"""Which signals of two nets hold the same values: sketches propose, a comparison of all elements decides."""
+"""Signals of two nets with the same values: sketches propose, a comparison of all elements decides."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class _Known:
 
 
 def _is_matched(alignment: Alignment, known: _Known, name: str, x: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether a signal of B finds a counterpart among those of A that are near."""
+    """Return whether a signal of B finds a counterpart among those of A that are near."""
     known.reach_lookahead()
     tried: set[str] = set()
     while True:

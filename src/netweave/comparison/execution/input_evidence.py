@@ -1,4 +1,4 @@
-"""What the weights imply for the inputs: the first layers, and those behind them (decision 0125).
+"""Evidence in the weights for the inputs: first layers and those behind them (decision 0125).
 
 The filters of the first layers remember what a port did to its input: filters with height and width swapped
 see an image with height and width swapped, filters with their input channels reversed see BGR for RGB. An

@@ -1,4 +1,4 @@
-"""How the inputs of one net become those of the other."""
+"""Mappings from the inputs of one net to those of the other."""
 
 from __future__ import annotations
 

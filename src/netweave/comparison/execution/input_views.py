@@ -1,4 +1,4 @@
-"""What layers see of a net's inputs: which axes, in which order, and which entries along them.
+"""Views that layers have of a net's inputs: axes, their order, and entries along them.
 
 Nets permute the axes of an input, slice it into several images, reverse its channels and shift its values
 before the first filters read it. None of that hides how the weights of these filters relate to the input.

@@ -1,4 +1,4 @@
-"""How much of the memory the values of a comparison may take (decision 0186)."""
+"""The memory budget for the values of a comparison (decision 0186)."""
 
 from __future__ import annotations
 

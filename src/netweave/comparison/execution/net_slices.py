@@ -99,7 +99,7 @@ def node_bytes(nodes: Sequence[ir.Node], batch: int) -> list[int]:
 
 
 def _can_be_cut(nodes: Sequence[ir.Node]) -> bool:
-    """Whether every value can be handed from one slice to the next, and comes out the same again."""
+    """Return whether every value can be handed from one slice to the next, and comes out the same again."""
     values = [value for node in nodes for value in node.outputs if value.name]
     return all(isinstance(value.type, ir.TensorType) for value in values) and not any(map(effects_of, nodes))
 

@@ -56,7 +56,7 @@ def base_sizes(graph: Graph) -> dict[str, tuple[int | None, ...]]:
 
 
 def has_open_batch(value: ir.Value) -> bool:
-    """Whether the first size of an input may be any."""
+    """Return whether the first size of an input may be any."""
     return value.shape is not None and len(value.shape) > 0 and not isinstance(value.shape[0], int)
 
 
@@ -114,7 +114,7 @@ def has_sizes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
 
 
 def has_rules(graph: Graph) -> bool:
-    """Whether some node has a rule that becomes numbers only with the input's size."""
+    """Return whether some node has a rule that becomes numbers only with the input's size."""
     for node in graph.nodes:
         padding = node.attributes.get("auto_pad")
         if node.domain == DOMAIN or "output_shape" in node.attributes:

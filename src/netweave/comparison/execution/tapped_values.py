@@ -1,4 +1,4 @@
-"""What a net computes on a probe, slice by slice, as it is asked for (decision 0186)."""
+"""Values that a net computes on a probe, slice by slice, on demand (decision 0186)."""
 
 from __future__ import annotations
 

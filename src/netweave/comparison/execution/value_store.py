@@ -1,4 +1,4 @@
-"""What is held of the values of all runs of a comparison: as much as a limit allows (decision 0186)."""
+"""The store of the values of all runs of a comparison, within a limit (decision 0186)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class ValueStore:
             of_run.is_ahead = False
 
     def holds(self, run: int, index: int, name: str) -> bool:
-        """Whether a tensor of a slice of a run is held."""
+        """Return whether a tensor of a slice of a run is held."""
         of_run = self._runs[run]
         return any(name in held.get(index, ()) for held in (of_run.slices, of_run.boundary))
 

@@ -1,4 +1,4 @@
-"""Which tensors of a net depend on what the net is given: agreement of those that do not proves nothing."""
+"""Tensors that do not depend on a net's inputs, whose agreement proves nothing."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Variation:
 
 
 def _is_saturated(row: np.ndarray, producer: ir.Node | None) -> bool:
-    """Whether all elements of a sample are at a bound of the operator that makes them."""
+    """Return whether all elements of a sample are at a bound of the operator that makes them."""
     bounds = BOUNDS.get(producer.op_type) if producer is not None else None
     if bounds is None:
         return False
@@ -80,14 +80,14 @@ def _is_saturated(row: np.ndarray, producer: ir.Node | None) -> bool:
 
 
 def _varies(rows: Sequence[np.ndarray]) -> bool:
-    """Whether samples differ from one another; where there is one only, whether its elements do."""
+    """Return whether samples differ from one another; where there is one only, whether its elements do."""
     if len(rows) > 1 and len({row.size for row in rows}) == 1:
         return any(_is_apart(rows[0], row) for row in rows[1:])
     return any(_is_apart(row, np.full_like(row, row.mean(dtype=np.float64))) for row in rows)
 
 
 def _is_apart(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two samples differ by more than the least variation, relative to the size of both."""
+    """Return whether two samples differ by more than the least variation, relative to the size of both."""
     distance = size = 0.0
     with np.errstate(all="ignore"):
         for start in range(0, a.size, BLOCK):

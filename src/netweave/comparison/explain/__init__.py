@@ -1,1 +1,1 @@
-"""Which groups are wrong, and why: tests, and the table of mismatches."""
+"""Explanations of wrong groups: tests, and the table of mismatches."""

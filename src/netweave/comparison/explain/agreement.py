@@ -1,4 +1,4 @@
-"""Whether outputs that agree say that two nets are equal (decision 0128).
+"""Review of outputs that agree, which is not always evidence of equality (decision 0128).
 
 They do not where a later layer hides a difference (a saturated softmax, a rectifier that lets nothing pass),
 nor where they do not depend on the input at all (weights of zeros). So a difference is followed to the layer
@@ -109,7 +109,7 @@ def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, toler
 
 
 def _differs(group: Group, tolerance: float) -> bool:
-    """Whether a group computes something else, by more than rounding."""
+    """Return whether a group computes something else, by more than rounding."""
     if group.status is Status.DIFFERENT:
         return group.isolated_error is None or group.isolated_error > tolerance
     return group.status in {Status.ONLY_A, Status.ONLY_B}
@@ -144,7 +144,7 @@ def _differing_signals(side: Side, drafts: Sequence[Draft]) -> set[str]:
 
 
 def _is_apart(group: Group, tolerance: float) -> bool:
-    """Whether a group's own results differ, or nobody knows."""
+    """Return whether a group's own results differ, or nobody knows."""
     if group.status in {Status.ONLY_A, Status.ONLY_B}:
         return True
     return group.status is Status.UNKNOWN if group.error is None else group.error > tolerance
@@ -226,7 +226,7 @@ class _DrawnInputTester:
 
 
 def _differ(draft: Draft) -> bool:
-    """Whether the nodes of a group are other operators in B, or have other settings."""
+    """Return whether the nodes of a group are other operators in B, or have other settings."""
     operators_a, operators_b = (
         [(node.domain, node.op_type) for node in nodes] for nodes in (draft.nodes_a, draft.nodes_b)
     )

@@ -1,4 +1,4 @@
-"""Why a group of B does not do what A's does: every known mismatch is tried on A's real inputs."""
+"""Causes of wrong groups: every known mismatch is tried on A's real inputs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Explainer:
         return self.alignment.b.signals
 
     def agrees_when_filled(self, draft: Draft, test: IsolatedTest) -> bool:
-        """Whether a group does what A's does as soon as its arrays without values hold A's."""
+        """Return whether a group does what A's does as soon as its arrays without values hold A's."""
         fills, _ = self._proposals(self._case(draft, test))
         return bool(fills) and self._error_with(draft, test, fills) <= LOCAL_TOLERANCE
 
@@ -89,7 +89,7 @@ class Explainer:
         return fills, others
 
     def _fills(self, proposal: Proposal) -> bool:
-        """Whether a proposal gives an array the values that another one of its layers came without.
+        """Return whether a proposal gives an array the values that another one of its layers came without.
 
         A bias may be anywhere in a chain of filters and scalings, so while some of the chain have no values,
         other values are no difference.

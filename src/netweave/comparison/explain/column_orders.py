@@ -1,4 +1,4 @@
-"""Which column of dense weights is which, where two nets flatten in another order and weights are copied."""
+"""Orders of dense columns, where two nets flatten in another order and weights are copied."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Reading:
         return self._value(self.node.outputs[0])
 
     def is_constant(self, index: int) -> bool:
-        """Whether an input is stored in the net."""
+        """Return whether an input is stored in the net."""
         return index in constants_of(self.node)
 
     def number(self, index: int) -> float | None:
@@ -288,7 +288,7 @@ FLAGS = frozenset({"ceil_mode", "count_include_pad", "exclude_outside", "is_caus
 
 
 def _is_idle(side: Side, node: ir.Node, change: Change) -> bool:
-    """Whether a change of a node's settings leaves what it computes as it is."""
+    """Return whether a change of a node's settings leaves what it computes as it is."""
     read = side.signals.reads_from_outside([node])
     outputs = [name for name in side.signals.outputs_of(node) if name in side.tensors]
     if not outputs or any(name not in side.tensors for name in read):

@@ -54,7 +54,7 @@ SMALL = 64
 
 
 def is_written_alike(draft: Draft, *, largest: int | None = SMALL) -> bool:
-    """Whether the layers of a group have the same operators, settings and constants in both nets.
+    """Return whether the layers of a group have the same operators, settings and constants in both nets.
 
     Args:
         draft: The group.
@@ -173,7 +173,7 @@ def _has_weights_of_zeros(node: ir.Node) -> bool:
 
 
 def _has_same_constants(a: ir.Node, b: ir.Node, largest: int | None) -> bool:
-    """Whether two nodes have equal constants of a size."""
+    """Return whether two nodes have equal constants of a size."""
     arrays_a, arrays_b = constants_of(a), constants_of(b)
     if arrays_a.keys() != arrays_b.keys():
         return False

@@ -73,7 +73,7 @@ def _through_views(signals: Signals, node: ir.Node, name: str, elements: np.ndar
 
 
 def _keep_order(value: ir.Value, name: str) -> bool:
-    """Whether the views between a signal and a value move no element; most do not, and need no run."""
+    """Return whether the views between a signal and a value move no element; most do not, and need no run."""
     while value.name != name:
         node = value.producer()
         if node is None or node.domain or node.op_type not in KEEP_ORDER or node.inputs[0] is None:

@@ -1,4 +1,4 @@
-"""What is said of layers that no change of values makes agree: other filters, other operators."""
+"""Findings on layers that no change of values makes agree: other filters, other operators."""
 
 from __future__ import annotations
 

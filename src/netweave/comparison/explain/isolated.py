@@ -268,6 +268,6 @@ class IsolatedTester:
 
 
 def _keeps_channels(shape_a: Sizes, shape_b: Sizes | None, axes: Sizes) -> bool:
-    """Whether a permutation of axes can be right though the images have other sizes."""
+    """Return whether a permutation of axes can be right though the images have other sizes."""
     moved = [shape_a[axis] for axis in axes] if axes else shape_a
     return sum(x == y for x, y in zip(moved, shape_b or (), strict=False)) > 1

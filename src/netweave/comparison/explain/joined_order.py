@@ -107,7 +107,7 @@ def _join(alignment: Alignment, draft: Draft) -> Join | None:
 
 
 def _reads_alike(alignment: Alignment, join: Join) -> bool:
-    """Whether what stands elsewhere in B is made of the same there.
+    """Return whether what stands elsewhere in B is made of the same there.
 
     Branches that read each their own slice, and have each other's weights, are the wrong ones: not the order.
     """

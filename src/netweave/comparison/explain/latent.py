@@ -185,7 +185,7 @@ def _latent(
 
 
 def _has_fixed_scale(signals: Signals, node: ir.Node) -> bool:
-    """Whether neither a BatchNorm nor a scaling behind it stores a gamma."""
+    """Return whether neither a BatchNorm nor a scaling behind it stores a gamma."""
     gammas = [constants_of(node).get(1)]
     for scaling in chain_from(signals, node)[1:]:
         gammas += constants_of(scaling).values() if scaling.op_type == "Mul" else []

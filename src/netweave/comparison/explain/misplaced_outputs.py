@@ -50,7 +50,7 @@ def misplaced_outputs(alignment: Alignment) -> dict[int, Finding]:
 
 
 def _differ(alignment: Alignment, signal_a: str, signal_b: str) -> bool:
-    """Whether two signals are known to hold different values."""
+    """Return whether two signals are known to hold different values."""
     x, y = alignment.a.tensors.get(signal_a), alignment.b.tensors.get(signal_b)
     if x is None or y is None:
         return False

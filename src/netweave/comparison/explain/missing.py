@@ -1,4 +1,4 @@
-"""What is said of nodes that only one of the two nets has."""
+"""Findings on nodes that only one of the two nets has."""
 
 from __future__ import annotations
 

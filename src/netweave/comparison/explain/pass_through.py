@@ -1,4 +1,4 @@
-"""Whether nodes that only one net has pass on just what they read."""
+"""Nodes of one net alone that pass on just what they read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_pass_through(side: Side, nodes: Sequence[ir.Node], run: Run) -> bool | None:
-    """Whether nodes make nothing but what they read; None if their values are not known.
+    """Return whether nodes make nothing but what they read; None if their values are not known.
 
     Args:
         side: The net that has the nodes.

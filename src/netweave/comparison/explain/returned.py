@@ -82,6 +82,6 @@ def _call(node: ir.Node, output: ir.Value) -> str | None:
 
 
 def _is_flattened(shape_a: Sizes, shape_b: Sizes, axis: int) -> bool:
-    """Whether two tensors are alike up to an axis, behind which there is one pixel in each."""
+    """Return whether two tensors are alike up to an axis, behind which there is one pixel in each."""
     rest = (*shape_a[axis + 1 :], *shape_b[axis + 1 :])
     return shape_a[: axis + 1] == shape_b[: axis + 1] and all(size == 1 for size in rest)

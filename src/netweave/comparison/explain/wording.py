@@ -260,7 +260,7 @@ def _padding(words: Dialect, node: ir.Node, value: tuple[int, ...]) -> str:
 
 
 def _is_same(node: ir.Node, begin: tuple[int, ...], end: tuple[int, ...]) -> bool:
-    """Whether a padding is that of TensorFlow's rule SAME, whatever the size of the image."""
+    """Return whether a padding is that of TensorFlow's rule SAME, whatever the size of the image."""
     if node.metadata_props.get(PADDING_RULE_PROP) == "SAME_UPPER":
         return True
     settings = attributes_of(node)

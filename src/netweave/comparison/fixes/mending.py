@@ -199,7 +199,7 @@ def _changed(text: str, change: Change, finding: Finding, editor: Editor) -> str
 
 
 def _is_copied(comparison: Comparison, finding: Finding) -> bool:
-    """Whether a fix is a layer that stands in A's text in B's own format."""
+    """Return whether a fix is a layer that stands in A's text in B's own format."""
     is_missing = finding.mismatch == "missing-layer" and bool(finding.layer_a) and not finding.layer_b
     formats = {comparison.a.format, comparison.b.format}
     if not is_missing or len(formats) > 1:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def takes_argument(call: ast.Call, name: str) -> bool:
-    """Whether a call is known to take an argument that may be written there.
+    """Return whether a call is known to take an argument that may be written there.
 
     What stands in a list or dictionary that is unpacked is not known: it may be the argument.
     """

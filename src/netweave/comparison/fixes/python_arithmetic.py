@@ -64,7 +64,7 @@ def _begins_at(node: ast.AST, line: int) -> bool:
 
 
 def _is_known(node: ast.BinOp | ast.AugAssign) -> bool:
-    """Whether an operation may be one of two tensors: numbers alone are none."""
+    """Return whether an operation may be one of two tensors: numbers alone are none."""
     operands = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
     return type(node.op) in SIGNS and not any(isinstance(operand, ast.Constant) for operand in operands)
 

@@ -144,7 +144,7 @@ def _listed(tree: ast.Module, given: ast.Name) -> ast.expr | None:
 
 
 def _joins(call: ast.Call) -> bool:
-    """Whether a call joins what its first argument lists, by a function or by a layer of Keras."""
+    """Return whether a call joins what its first argument lists, by a function or by a layer of Keras."""
     is_layer = isinstance(call.func, ast.Call) and _last(call.func.func) == "Concatenate"
     return is_layer or _last(call.func) in JOINING
 

@@ -63,7 +63,7 @@ def parameter_with(
 
 
 def is_same_setting(a: Any, b: Any) -> bool:
-    """Whether two values mean the same for each axis: one number stands for all.
+    """Return whether two values mean the same for each axis: one number stands for all.
 
     >>> is_same_setting([2, 2], 2), is_same_setting((1, 2), [1, 2]), is_same_setting(1, True)
     (True, True, False)
@@ -78,7 +78,7 @@ def is_same_setting(a: Any, b: Any) -> bool:
 
 
 def _agree(values: list[Any], wanted: Any) -> bool:
-    """Whether there are values, and all of them are the one that is wanted."""
+    """Return whether there are values, and all of them are the one that is wanted."""
     return bool(values) and all(is_same_setting(value, wanted) for value in values)
 
 

@@ -1,4 +1,4 @@
-"""Where the nodes of a Python syntax tree stand in the text that they were parsed from."""
+"""Positions of the nodes of a Python syntax tree in their text."""
 
 from __future__ import annotations
 

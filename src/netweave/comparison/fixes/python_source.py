@@ -145,7 +145,7 @@ def _module(tree: ast.Module, layer: str) -> ast.Call | None:
 
 
 def _is_call_of(call: ast.Call, attribute: str) -> bool:
-    """Whether a call is ``self.ATTRIBUTE(...)``."""
+    """Return whether a call is ``self.ATTRIBUTE(...)``."""
     function = call.func
     return (
         isinstance(function, ast.Attribute)

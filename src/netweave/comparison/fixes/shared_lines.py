@@ -109,7 +109,7 @@ class _Line:
         return int(self.finding.place_b.rpartition(":")[2])
 
     def is_right(self, layer: Layer, edit: Edit) -> bool:
-        """Whether a value is right for a layer of the line: it is to have it, or has it."""
+        """Return whether a value is right for a layer of the line: it is to have it, or has it."""
         return edit in self._new(layer) or (not self._new(layer, edit.name) and _has(layer, edit))
 
     def _new(self, layer: Layer, name: str = "") -> list[Edit]:
@@ -162,7 +162,7 @@ def _owner(layer: Layer) -> str:
 
 
 def _has(layer: Layer, edit: Edit) -> bool:
-    """Whether a layer has the value already that an edit would give it."""
+    """Return whether a layer has the value already that an edit would give it."""
     return edit.name in layer.settings and is_same_setting(layer.settings[edit.name], _literal(edit.value))
 
 

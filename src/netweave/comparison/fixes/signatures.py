@@ -1,4 +1,4 @@
-"""Which arguments stand where in calls that make layers, since most ports give sizes by position.
+"""Positions of arguments in calls that make layers, since most ports give sizes by position.
 
 Signatures of PyTorch 2 (torch.nn, torch.nn.functional), Chainer 7 and Keras 3, up to the last argument that a
 fix may change; what is left out can be given by name only.
@@ -100,5 +100,5 @@ def position(callee: str, name: str) -> int | None:
 
 
 def takes(callee: str, name: str) -> bool:
-    """Whether a call is known to take an argument."""
+    """Return whether a call is known to take an argument."""
     return position(callee, name) is not None or name in BY_NAME.get(callee, frozenset())

@@ -1,4 +1,4 @@
-"""What the editors of all kinds of files share: where a change goes, and why one cannot be made."""
+"""Shared parts of all text editors: positions of changes, and reasons why one cannot be made."""
 
 from __future__ import annotations
 

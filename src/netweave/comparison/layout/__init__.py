@@ -1,1 +1,1 @@
-"""How the layout of one array relates to that of another: axes, order along them, shape, scale."""
+"""Changes of layout between arrays: axes, order along them, shape, scale."""

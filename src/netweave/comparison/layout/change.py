@@ -65,7 +65,7 @@ class LayoutChange:
         return next(name for name, orientation in ORIENTATIONS.items() if orientation == wanted)
 
     def is_channel_axis(self, axis: int) -> bool:
-        """Whether an axis of B is that of the channels."""
+        """Return whether an axis of B is that of the channels."""
         return (self.axes[axis] if self.axes else axis) == self.channel_axis
 
     def order_along(self, axis: int) -> Order | None:

@@ -1,4 +1,4 @@
-"""How the filters of one net became those of another: reoriented, reordered, scaled, and changed besides."""
+"""Changes of layout between filters: reoriented, reordered, scaled, and changed besides."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def match_filters(a: np.ndarray, b: np.ndarray) -> LayoutMatch | None:
 
 
 def are_same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether filters are the same, element by element and up to rounding."""
+    """Return whether filters are the same, element by element and up to rounding."""
     if a.shape != b.shape:
         return False
     return np.array_equal(a, b) or not differing(a, b, by_row=True).any()

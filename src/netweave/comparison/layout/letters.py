@@ -88,7 +88,7 @@ def _flattened(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple[Layout,
 
 
 def _fits(layout: Layout, shape: tuple[int, ...]) -> bool:
-    """Whether an array of this shape, dense or filters, can be seen in a layout."""
+    """Return whether an array of this shape, dense or filters, can be seen in a layout."""
     outputs = layout.sizes[layout.letters.index("O")]
     if len(shape) == 4:
         return layout.sizes == shape

@@ -1,4 +1,4 @@
-"""How one stored array became another: axes in another order, channels reversed, inputs flattened anew."""
+"""Changes of layout between stored arrays: axes permuted, channels reversed, inputs flattened anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the layout of one tensor relates to that of another: axes, order along an axis, shape.
+"""Changes of layout between tensors: axes, order along an axis, shape.
 
 Two tensors that hold the same values are brought to agree by a permutation of axes (NCHW and NHWC, height
 and width swapped) and, if need be, of the entries along the channels (RGB and BGR). Where an input is
@@ -64,7 +64,7 @@ def solve_layout(
 
 
 def _same_values(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
-    """Whether two tensors may hold the same values in some order: their sums are the same."""
+    """Return whether two tensors may hold the same values in some order: their sums are the same."""
     if a.size != b.size or a.dtype.kind != "f":
         return False
     sizes = [float(np.abs(x).sum(dtype=np.float64)) for x in (a, b)]
@@ -147,7 +147,7 @@ def _permutations(rank: int, hints: tuple[Sizes, ...]) -> list[Sizes]:
 
 
 def _is_regrouped(moved: Sizes, shape_b: Sizes, *, keeps_batch: bool) -> bool:
-    """Whether sizes become B's by joining neighbouring axes, or by axes of size 1 that come or go."""
+    """Return whether sizes become B's by joining neighbouring axes, or by axes of size 1 that come or go."""
     if keeps_batch:
         return _squeezed(moved) == _squeezed(shape_b) or (len(shape_b) < len(moved) and bool(shape_b[1:]))
     # a dense layer of B may see all positions of all samples as rows of one matrix
@@ -173,7 +173,7 @@ def _splits(shape_a: Sizes, shape_b: Sizes, hints: tuple[Sizes, ...]) -> Iterato
 
 
 def is_split_of(cut: Sequence[int], whole: Sequence[int]) -> bool:
-    """Whether sizes are those of a tensor with some axes cut into several.
+    """Return whether sizes are those of a tensor with some axes cut into several.
 
     >>> is_split_of((2, 8, 6, 4), (96, 4)), is_split_of((2, 8, 6, 4), (2, 32, 6))
     (True, False)

@@ -54,7 +54,7 @@ def _computed_by(value: ir.Value | None, *, through: Collection[str] = MOVING) -
 
 
 def _is_range_of(value: ir.Value | None, quantiser: Quantiser) -> bool:
-    """Whether a value was rounded with the same scale and zero point before."""
+    """Return whether a value was rounded with the same scale and zero point before."""
     back = _computed_by(value)
     if back is None or back.op_type != "DequantizeLinear":
         return False

@@ -1,4 +1,4 @@
-"""How far a rounded net is from the same net without rounding, and how far its rounding explains that."""
+"""The error of a rounded net, and the part of it that its rounding explains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stored arrays of two nets are the same but for rounding, in the layout of the rounded net."""
+"""Stored arrays of two nets that are the same but for rounding, in the rounded net's layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the ranges of quantised activations fit what the net computes without rounding."""
+"""Ranges of quantised activations, held against the values without rounding."""
 
 from __future__ import annotations
 
@@ -223,5 +223,5 @@ def _owner(fit: Fit, fits: Sequence[Fit]) -> str:
 
 
 def _fits(end: float, largest: float) -> bool:
-    """Whether a range ends where some values do."""
+    """Return whether a range ends where some values do."""
     return 0.8 * largest < end < 1.25 * largest

@@ -1,4 +1,4 @@
-"""What is wrong with a stored array beyond rounding: its scale, zero point, axis, sign or range."""
+"""Faults of a stored array beyond rounding: its scale, zero point, axis, sign or range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the inputs of a comparison exercised: of which settings a change would have shown in the values."""
+"""Coverage: settings whose change would have shown on the inputs of a comparison."""
 
 from __future__ import annotations
 

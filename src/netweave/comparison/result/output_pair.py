@@ -30,5 +30,5 @@ class OutputPair:
     moved: bool = False
 
     def agrees(self, tolerance: float = OUTPUT_TOLERANCE) -> bool:
-        """Whether the two are equal under the mapping."""
+        """Return whether the two are equal under the mapping."""
         return self.error is not None and self.error <= tolerance

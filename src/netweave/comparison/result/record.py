@@ -1,4 +1,4 @@
-"""What a comparison that was saved keeps of a net."""
+"""The record of a net in a comparison that was saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stored array of B is which of A: by what they hold, then by where they stand, then by name."""
+"""Pairs of stored arrays of A and B: by their values, then by their place, then by name."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ class Pairing:
                 self._changes[best.match.change] += 1
 
     def _stand_alike(self, a: Stored, b: Stored) -> bool:
-        """Whether other arrays of their two layers are pairs."""
+        """Return whether other arrays of their two layers are pairs."""
         return any(pair.a.layer == a.layer and pair.b.layer == b.layer for pair in self.pairs.values())
 
 
 def _alike(a: Stored, b: Stored) -> bool:
-    """Whether two arrays are for the same in layers of the same name."""
+    """Return whether two arrays are for the same in layers of the same name."""
     return a.role == b.role and _plain(a.layer) == _plain(b.layer)
 
 

@@ -1,4 +1,4 @@
-"""Which operators of a file are known: ONNX's own, Netweave's, and those that ONNX Runtime brings."""
+"""Operators that are known in a file: ONNX's own, Netweave's, and those of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_operators(model: ir.Model, *, place: str) -> None:
 
 
 def is_known_operator(node: ir.Node, model: ir.Model) -> bool:
-    """Whether a node's operator is known in the version that the file names."""
+    """Return whether a node's operator is known in the version that the file names."""
     return _is_known(node.domain, node.op_type, model.opset_imports.get(node.domain, 1))
 
 

@@ -36,7 +36,7 @@ def write_sealed(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def is_as_sealed(path: Path) -> bool:
-    """Whether a model is as Netweave wrote it; one without a checksum is."""
+    """Return whether a model is as Netweave wrote it; one without a checksum is."""
     with path.open("rb") as file:
         num_bytes = file.seek(0, os.SEEK_END) - _BYTES
         if num_bytes < 0:

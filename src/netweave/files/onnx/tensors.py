@@ -121,7 +121,7 @@ def _check_inside(tensor: onnx.TensorProto, dtype: ir.DataType, count: int, *, p
 
 
 def _is_own(tensor: onnx.TensorProto) -> bool:
-    """Whether the values are read from the file of the message itself."""
+    """Return whether the values are read from the file of the message itself."""
     return any(entry.key == "location" and entry.value == OWN_FILE for entry in tensor.external_data)
 
 

@@ -1,4 +1,4 @@
-"""How operators of old ONNX opsets are written today: one row for each change of an operator's form.
+"""Upgrades of operators of old ONNX opsets: one row for each change of an operator's form.
 
 A row says in which opset the form changed and how a node of before is rewritten in place. What is not
 listed changed in its element types only, or gained attributes and inputs whose defaults are the old

@@ -139,7 +139,7 @@ def _with_periods(atoms: Sequence[Atom], used_elsewhere: set[str]) -> list[Atom]
 
 
 def _repeats(atoms: Sequence[Atom], forms: Sequence[Form | None], at: int, period: int) -> bool:
-    """Whether parts begin here, two of them sums and different, that come once more right behind."""
+    """Return whether parts begin here, two of them sums and different, that come once more right behind."""
     pieces = forms[at : at + period]
     if None in pieces or pieces != forms[at + period : at + 2 * period]:
         return False
@@ -209,7 +209,7 @@ def _is_worth(atom: Sequence[Step], outputs: set[str], around: set[str | None]) 
 
 
 def _is_closed(atom: Sequence[Step], outputs: set[str], around: set[str | None]) -> bool:
-    """Whether a part gives out its last value alone.
+    """Return whether a part gives out its last value alone.
 
     Args:
         atom: The part.

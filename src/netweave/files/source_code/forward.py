@@ -150,7 +150,7 @@ class Forward:
 
 
 def _is_argument(template: str, place: int) -> bool:
-    """Whether a placeholder stands between a bracket or comma and another, and needs no brackets."""
+    """Return whether a placeholder stands between a bracket or comma and another, and needs no brackets."""
     at = template.index(f"{{{place}}}")
     before, after = template[:at], template[at + 3 :]
     return (not before or before[-1] in "([," or before.endswith(", ")) and (not after or after[0] in ",)]")

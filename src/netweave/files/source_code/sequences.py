@@ -1,4 +1,4 @@
-"""What stands around recurrent nodes: ONNX has steps first and directions apart, frameworks have neither.
+"""Nodes around recurrent ones: ONNX has steps first and directions apart, frameworks do not.
 
 T steps, N examples, H hidden units, D directions.
 """

@@ -17,5 +17,5 @@ __all__ = ["match"]
 
 
 def match(source: Source) -> bool:
-    """Whether the file holds arrays by name, by its first bytes and the end of its name."""
+    """Return whether the file holds arrays by name, by its first bytes and the end of its name."""
     return kind_of(source.net, source.head(16)) is not None

@@ -1,4 +1,4 @@
-"""Which file of arrays a file is."""
+"""Recognition of files of arrays."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class CaffeLayer(LayerContext):
         return self.bottoms[0]
 
     def has_batch(self) -> bool:
-        """Whether axis 0 of the first bottom is the net's open batch size."""
+        """Return whether axis 0 of the first bottom is the net's open batch size."""
         shape = self.x.shape
         return shape is not None and len(shape) > 0 and str(shape[0]) == BATCH
 

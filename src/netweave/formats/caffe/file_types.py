@@ -1,4 +1,4 @@
-"""What a file of Caffe's holds, told by its first bytes; names of files lie."""
+"""Recognition of Caffe's files by their first bytes; names of files lie."""
 
 from __future__ import annotations
 
@@ -89,6 +89,6 @@ _BLOB_FIELDS = {(1, 0), (2, 0), (3, 0), (4, 0), (5, 2), (5, 5), (6, 2), (6, 5), 
 
 
 def _is_name(fields: list[tuple[int, int, bytes]]) -> bool:
-    """Whether field 1, where it stands, stands once and is a text: a GraphDef has its nodes there."""
+    """Return whether field 1, where it stands, stands once and is a text: a GraphDef has its nodes there."""
     names = [text for number, _, text in fields if number == 1]
     return len(names) <= 1 and all(byte >= 0x20 for name in names for byte in name)

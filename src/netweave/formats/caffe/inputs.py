@@ -258,7 +258,7 @@ def _num_channels(spec: Message, parameter: Message, transform: Message) -> int 
 
 
 def parameter_flag(parameter: Message, name: str) -> bool:
-    """Whether a flag is set that not every kind of message has."""
+    """Return whether a flag is set that not every kind of message has."""
     return name in parameter.type.fields and bool(parameter[name])
 
 

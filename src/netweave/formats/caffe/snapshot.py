@@ -1,4 +1,4 @@
-"""What Caffe's solvers write: ``.caffemodel`` and ``.solverstate``, and the HDF5 form of both.
+"""Files of Caffe's solvers: ``.caffemodel`` and ``.solverstate``, and the HDF5 form of both.
 
 Rules: ``Net::ToProto``, ``Net::ToHDF5``, ``SGDSolver::SnapshotSolverState`` and those that read the same.
 """
@@ -215,7 +215,7 @@ def _read_state_hdf5(content: bytes, place: str) -> SolverState:
 
 
 def _is_one(found: Member) -> TypeGuard[np.ndarray]:
-    """Whether what a file holds is one whole number."""
+    """Return whether what a file holds is one whole number."""
     return isinstance(found, np.ndarray) and found.size == 1 and found.dtype.kind in "iu"
 
 

@@ -100,7 +100,7 @@ def read_solver(
 
 
 def is_solver(path: Path) -> bool:
-    """Whether a file is a solver, by its first bytes."""
+    """Return whether a file is a solver, by its first bytes."""
     with path.open("rb") as file:
         kind = find_kind(file.read(HEAD_BYTES))
     return kind is not None and kind.message == "SolverParameter"

@@ -1,4 +1,4 @@
-"""What Caffe keeps of a run: weights as ``.caffemodel``, the solver's state as ``.solverstate``.
+"""Caffe's files of a run: weights as ``.caffemodel``, the solver's state as ``.solverstate``.
 
 The functions are those that ``formats.table.RunFiles`` names.
 """

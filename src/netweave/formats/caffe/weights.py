@@ -43,7 +43,7 @@ class StoredBlob:
     load: Callable[[], np.ndarray]
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Whether the array is one of sizes ``shape``; old ones are compared from the right."""
+        """Return whether the array is one of sizes ``shape``; old ones are compared from the right."""
         if self.legacy and len(shape) <= 4:
             return self.shape == (1,) * (4 - len(shape)) + tuple(shape)
         return self.shape == tuple(shape)

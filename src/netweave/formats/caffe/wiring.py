@@ -1,4 +1,4 @@
-"""Which layers of a net are meant, and which value each of them reads and writes.
+"""Layers of a phase, and the values that each of them reads and writes.
 
 Rules: ``net.cpp`` (FilterNet, StateMeetsRule, AppendTop, AppendBottom). Layers run in the order of the file.
 A layer that writes over its own bottom makes a new value here: the last one has the blob's plain name, those

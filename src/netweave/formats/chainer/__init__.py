@@ -19,5 +19,5 @@ __all__ = ["match"]
 
 
 def match(source: Source) -> bool:
-    """Whether the file is Python code that imports Chainer or ChainerCV."""
+    """Return whether the file is Python code that imports Chainer or ChainerCV."""
     return source.net.suffix == ".py" and imports_package(source.head(MAX_CODE_BYTES), "chainer", "chainercv")

@@ -1,4 +1,4 @@
-"""What comes with Chainer, and is never looked for beside a model's file."""
+"""Modules that come with Chainer, and are never looked for beside a model's file."""
 
 OWN_MODULES = ("chainer", "chainerx", "chainermn")
 """Packages of Chainer's distribution, which the stand-in takes the place of."""

@@ -56,7 +56,7 @@ class Section:
         return f"{self.file}:{line}: section [{self.type}]"
 
     def has(self, name: str) -> bool:
-        """Whether a setting is written."""
+        """Return whether a setting is written."""
         return name in self.settings
 
     def integer(self, name: str, default: int, *, least: int | None = None) -> int:
@@ -72,7 +72,7 @@ class Section:
         return number
 
     def flag(self, name: str) -> bool:
-        """Whether a setting is an integer other than 0; off if it is not written."""
+        """Return whether a setting is an integer other than 0; off if it is not written."""
         return self.integer(name, 0) != 0
 
     def strides(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Where images for a detector are: Darknet's ``.data`` file, or a folder in the form of Pascal VOC."""
+"""Images for a detector: Darknet's ``.data`` file, or a folder in the form of Pascal VOC."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ VOC_NAMES = (
 
 
 def is_job(path: Path) -> bool:
-    """Whether a file is a net of Darknet, whose section ``[net]`` is its solver."""
+    """Return whether a file is a net of Darknet, whose section ``[net]`` is its solver."""
     return match(Source(path))
 
 

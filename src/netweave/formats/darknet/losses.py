@@ -1,4 +1,4 @@
-"""What heads of detectors add to the objective of a net that is trained (parse_yolo, parse_region)."""
+"""Losses of the heads of detectors in a net that is trained (parse_yolo, parse_region)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ TRUTH = "truth"
 
 
 def match(source: Source) -> bool:
-    """Whether the file's first section is ``[net]`` or ``[network]``."""
+    """Return whether the file's first section is ``[net]`` or ``[network]``."""
     return _HEAD.match(source.head()) is not None
 
 

@@ -1,4 +1,4 @@
-"""What Darknet keeps of a run: ``NET_1000.weights``. The functions are those that ``RunFiles`` names."""
+"""Darknet's files of a run: ``NET_1000.weights``; ``RunFiles`` names the functions."""
 
 from __future__ import annotations
 

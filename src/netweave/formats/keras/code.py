@@ -26,7 +26,7 @@ CHILD = Path(__file__).with_name("child.py")
 
 
 def is_code(path: Path) -> bool:
-    """Whether a file is Python that imports Keras."""
+    """Return whether a file is Python that imports Keras."""
     if path.suffix != ".py":
         return False
     try:

@@ -127,7 +127,7 @@ def parse_model(description: Any, *, place: str) -> Model:
 
 
 def _is_keras3(layers: Sequence[Any]) -> bool:
-    """Whether calls are written with their arguments by position and by name."""
+    """Return whether calls are written with their arguments by position and by name."""
     calls = (
         call for layer in layers if isinstance(layer, Mapping) for call in layer.get("inbound_nodes") or ()
     )

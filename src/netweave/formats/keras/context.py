@@ -253,7 +253,7 @@ class KerasLayer(ChannelsLastLayer):
         return self.size(-1 if last else 1)
 
     def is_last(self) -> bool:
-        """Whether the layer has the channels on the last axis."""
+        """Return whether the layer has the channels on the last axis."""
         return self.string("data_format", "channels_last") != "channels_first"
 
     def padding(self) -> str:

@@ -51,7 +51,7 @@ def open_weights(path: Path) -> Weights:
 
 
 def match(source: Source) -> bool:
-    """Whether the file is a model of Keras, by what it holds, or code that makes one."""
+    """Return whether the file is a model of Keras, by what it holds, or code that makes one."""
     if is_code(source.net):
         return True
     if is_folder(source.net):

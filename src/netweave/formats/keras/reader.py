@@ -234,7 +234,7 @@ def calls_in_order(model: Model, given: Iterable[Ref], *, place: str) -> list[tu
 
 
 def _is_keras3(description: Any) -> bool:
-    """Whether Keras 3 wrote a configuration: it gives the sizes of inputs as ``batch_shape``."""
+    """Return whether Keras 3 wrote a configuration: it gives the sizes of inputs as ``batch_shape``."""
     held = description.get("config") if isinstance(description, Mapping) else None
     items = held.get("layers") if isinstance(held, Mapping) else None
     first = items[0] if isinstance(items, list) and items else {}

@@ -69,7 +69,7 @@ ENDINGS = ("_constraint", "_initializer", "_regularizer")
 
 
 def is_without_effect(name: str, value: Any) -> bool:
-    """Whether a setting changes nothing: it is off, or is none of a net that predicts."""
+    """Return whether a setting changes nothing: it is off, or is none of a net that predicts."""
     if value is None or value is False or (name, value) == ("groups", 1):
         return True
     return name in TRAINING | BOOKKEEPING or name.endswith(ENDINGS)

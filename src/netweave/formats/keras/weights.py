@@ -1,4 +1,4 @@
-"""Where the arrays of each layer lie, in files of every age.
+"""Places of the arrays of each layer, in files of every age.
 
 Keras 2's ``.h5`` has a group for each layer by its name, with the list of its arrays. Keras 3's
 ``.weights.h5`` has ``layers/conv2d_1/vars/0``: the class of the layer in lower case, numbered in the order of

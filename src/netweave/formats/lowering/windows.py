@@ -1,4 +1,4 @@
-"""How the window of a convolution or a pooling moves: one number for each spatial axis."""
+"""Windows of convolutions and poolings: one number for each spatial axis."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def read_record(content: bytes, name: str) -> np.ndarray | None:
 
 
 def is_arrays(head: bytes) -> bool:
-    """Whether a file's first bytes are those of a list of arrays."""
+    """Return whether a file's first bytes are those of a list of arrays."""
     return head[:8] == struct.pack("<Q", FILE_MAGIC)
 
 

@@ -25,7 +25,7 @@ _SYMBOL_HEAD = re.compile(rb'^\s*\{.*"(nodes|arg_nodes|node_row_ptr|heads)"\s*:\
 
 
 def match(source: Source) -> bool:
-    """Whether the file is a symbol, or a list of arrays, of MXNet."""
+    """Return whether the file is a symbol, or a list of arrays, of MXNet."""
     head = source.head()
     return is_arrays(head) or _SYMBOL_HEAD.match(head.removeprefix(b"\xef\xbb\xbf")) is not None
 

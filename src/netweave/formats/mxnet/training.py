@@ -1,4 +1,4 @@
-"""What MXNet keeps of a run: ``PREFIX-0001.params``."""
+"""MXNet's files of a run: ``PREFIX-0001.params``."""
 
 from __future__ import annotations
 

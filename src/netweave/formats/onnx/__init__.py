@@ -13,5 +13,5 @@ __all__ = ["match"]
 
 
 def match(source: Source) -> bool:
-    """Whether the file is an ONNX model by its content; its name does not matter."""
+    """Return whether the file is an ONNX model by its content; its name does not matter."""
     return source.net.is_file() and is_model(source.net)

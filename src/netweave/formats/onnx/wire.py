@@ -27,7 +27,7 @@ MAX_FIELDS = 10_000
 
 
 def is_model(path: Path) -> bool:
-    """Whether a file's outermost fields are those of an ONNX model; a cut-off graph still counts.
+    """Return whether a file's outermost fields are those of an ONNX model; a cut-off graph still counts.
 
     Only tags and lengths are read, so that the size of the file does not matter.
 

@@ -19,5 +19,5 @@ _NET = re.compile(rb"\s*(<\?xml[^>]*\?>)?\s*(<!--.*?-->\s*)*<net\s", re.DOTALL)
 
 
 def match(source: Source) -> bool:
-    """Whether the file is a text whose first element is a net."""
+    """Return whether the file is a text whose first element is a net."""
     return _NET.match(source.head().removeprefix(b"\xef\xbb\xbf")) is not None

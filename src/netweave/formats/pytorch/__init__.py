@@ -21,7 +21,7 @@ __all__ = ["match", "read_module", "read_state"]
 
 
 def match(source: Source) -> bool:
-    """Whether a file or folder is PyTorch's: by its content, and a ``.py`` file by what it imports."""
+    """Return whether a file or folder is PyTorch's: by its content, and a ``.py`` file by what it imports."""
     return kind_of_source(source) is not None
 
 

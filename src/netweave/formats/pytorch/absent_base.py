@@ -1,4 +1,4 @@
-"""What stands for a class of a package that is not installed, as the base of a net's own classes.
+"""Stand-ins for classes of packages that are not installed, as bases of a net's own classes.
 
 ``class Net(pl.LightningModule)`` is an ``nn.Module`` with more around it for training; so is ``BaseModule``
 of mmcv. What such a base does for training, nothing here asks for.

@@ -21,5 +21,5 @@ _NETWEAVE = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 def is_machinery(file: str) -> bool:
-    """Whether a file is PyTorch's or Netweave's."""
+    """Return whether a file is PyTorch's or Netweave's."""
     return "/torch/" in file or file.startswith(_NETWEAVE)

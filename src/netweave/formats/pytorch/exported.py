@@ -168,5 +168,5 @@ def _say_edges(graph: Graph) -> None:
 
 
 def _leaves(value: ir.Value, own: AbstractSet[ir.Node]) -> bool:
-    """Whether something outside of a layer's own nodes reads a value."""
+    """Return whether something outside of a layer's own nodes reads a value."""
     return value.is_graph_output() or any(use.node not in own for use in value.uses())

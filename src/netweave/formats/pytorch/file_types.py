@@ -1,4 +1,4 @@
-"""Which of PyTorch's files a file is."""
+"""Recognition of PyTorch's files."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def kind_of_source(source: Source) -> Kind | None:
 
 
 def holds_weights(folder: Path) -> bool:
-    """Whether a Hugging Face model folder holds weights beside its configuration."""
+    """Return whether a Hugging Face model folder holds weights beside its configuration."""
     return any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin"))
 
 
@@ -79,7 +79,7 @@ def _is_hugging_face(folder: Path) -> bool:
 
 
 def _runs_on_torch(source: Source) -> bool:
-    """Whether code that imports no framework itself imports something that imports PyTorch."""
+    """Return whether code that imports no framework itself imports something that imports PyTorch."""
     with source.net.open("rb") as file:
         code = file.read(MAX_CODE_BYTES)
     if imports_package(code, *OTHER_FRAMEWORKS):
@@ -95,7 +95,7 @@ def _runs_on_torch(source: Source) -> bool:
 
 
 def _needs_torch(package: str) -> bool:
-    """Whether an installed package needs PyTorch, by what it says of itself."""
+    """Return whether an installed package needs PyTorch, by what it says of itself."""
     try:
         requirements = metadata.requires(package) or []
     except metadata.PackageNotFoundError:

@@ -87,7 +87,7 @@ def export(
 
 
 def _is_flat(outputs: TreeSpec | None) -> bool:
-    """Whether a module returns a tensor, or two or more in a tuple or list that holds nothing else."""
+    """Return whether a module returns a tensor, or two or more in a tuple or list that holds nothing else."""
     if outputs is None:
         return False
     parts = outputs.children()
@@ -269,7 +269,7 @@ def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:
 
 
 def _pools_open_sizes(program: torch.export.ExportedProgram) -> bool:
-    """Whether an adaptive pooling to several values has open sizes.
+    """Return whether an adaptive pooling to several values has open sizes.
 
     The exporter would write the windows that it has at the example's size, and they would be wrong at others.
     """

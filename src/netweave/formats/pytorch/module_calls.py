@@ -1,4 +1,4 @@
-"""Which call of a module or function each node of an exported model belongs to.
+"""Calls of modules and functions that the nodes of an exported model belong to.
 
 The exporter writes on each node: the scopes around its call, outermost first (``['', 'block',
 'block.conv', 'conv2d']``), their classes and last the function (``aten.conv2d.default``), and the lines

@@ -1,4 +1,4 @@
-"""Where the code of a module gives back what it computes: the one ``return`` of its ``forward``."""
+"""The one ``return`` of a module's ``forward``."""
 
 from __future__ import annotations
 

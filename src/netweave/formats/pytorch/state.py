@@ -69,7 +69,7 @@ class _File:
 
 
 def is_legacy(head: bytes) -> bool:
-    """Whether a file begins as ``torch.save`` wrote before archives."""
+    """Return whether a file begins as ``torch.save`` wrote before archives."""
     return head.startswith(LEGACY_HEAD)
 
 

@@ -55,7 +55,7 @@ def match_names(arrays: Mapping[str, Any], own: Mapping[str, Sequence[int]]) -> 
 
 
 def _fits(arrays: Mapping[str, Any], own: Mapping[str, Sequence[int]]) -> bool:
-    """Whether there is an array of the right size for each of a module's own."""
+    """Return whether there is an array of the right size for each of a module's own."""
     return all(
         name in arrays and tuple(arrays[name].shape) == tuple(shape)
         for name, shape in own.items()

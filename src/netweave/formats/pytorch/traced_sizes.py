@@ -1,4 +1,4 @@
-"""What PyTorch's tracer knew of sizes that its exporter lets the model compute, and where it was wrong.
+"""Sizes that PyTorch's tracer knew and its exporter lets the model compute.
 
 The tracer takes the steps of its example as the size of a GRU's output, open or not, and the exporter writes
 that number into a Reshape. What the operator makes is known without: steps, examples, directions, units.
@@ -189,7 +189,7 @@ def _remove_unused(model: ir.Model, node: ir.Node) -> None:
 
 
 def _is_zero(value: ir.Value | None) -> bool:
-    """Whether a value is one zero: stored, or of a Constant, or cast from such a one."""
+    """Return whether a value is one zero: stored, or of a Constant, or cast from such a one."""
     producer = value.producer() if value is not None else None
     if producer is not None and producer.op_type in {"Cast", "CastLike"}:
         return _is_zero(producer.inputs[0])

@@ -42,7 +42,7 @@ _OTHER_FIELDS = {
 
 
 def match(source: Source) -> bool:
-    """Whether a file is one of SINGA's, by its content."""
+    """Return whether a file is one of SINGA's, by its content."""
     return find_kind(source.head(HEAD_BYTES)) is not None
 
 
@@ -64,7 +64,7 @@ def find_kind(head: bytes) -> str | None:
 
 
 def _is_old(names: Sequence[str], head: bytes) -> bool:
-    """Whether a text has the words that went with 0.1."""
+    """Return whether a text has the words that went with 0.1."""
     old = {"alg", "test_frequency", "display_frequency", "checkpoint_frequency", "checkpoint"}
     return bool(old.intersection(names)) or any(word in head for word in (b"lr_change", b"init_method"))
 

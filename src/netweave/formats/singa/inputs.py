@@ -1,4 +1,4 @@
-"""What enters a net: input layers give records and labels to those that read them.
+"""Inputs of a net: input layers give records and labels to those that read them.
 
 Chains of input layers (``kShardData`` -> ``kMnist``, ``kRecordInput`` -> ``kImagePreprocess``) do to records
 what is no part of the net; the net's input is what the last of them gives, under its name.
@@ -50,7 +50,7 @@ def sizes_of(*types: str) -> Callable[[Sizes], Sizes]:
 
 
 def is_input(unit: Unit) -> bool:
-    """Whether a layer brings data into the net; dummies do if they read no other layer."""
+    """Return whether a layer brings data into the net; dummies do if they read no other layer."""
     kind = unit.spec["type"]
     return kind in INPUTS and not (unit.sources and kind in {"kDummy", "kRNNDummy"})
 

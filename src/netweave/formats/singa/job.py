@@ -34,7 +34,7 @@ ALGORITHMS = {"kBP": "bp", "kBPTT": "bptt", "kCD": "cd"}
 
 
 def is_job(path: Path) -> bool:
-    """Whether a file is a ``job.conf``, or another text of SINGA's, by its first bytes."""
+    """Return whether a file is a ``job.conf``, or another text of SINGA's, by its first bytes."""
     with path.open("rb") as file:
         return find_kind(file.read(HEAD_BYTES)) not in {None, CHECKPOINT}
 

@@ -1,4 +1,4 @@
-"""What a ``job.conf`` asks for and one device does otherwise, one sentence each."""
+"""Notes on what a ``job.conf`` asks for and one device does otherwise, one sentence each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the names of files in a ``job.conf`` lead: relative to one folder, as in SINGA to its home."""
+"""Paths in a ``job.conf``: relative to one folder, as in SINGA to its home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layers of a net are part of a phase: ``neuralnet.cc`` (Create)."""
+"""Layers of a phase: ``neuralnet.cc`` (Create)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are SINGA's, and from one of them to its Graph."""
+"""The reader of SINGA's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SINGA keeps of a run of training: ``step<N>-worker0``, the arrays of the net by name.
+"""SINGA's files of a run: ``step<N>-worker0``, the arrays of the net by name.
 
 The functions are those that ``formats.table.RunFiles`` names. SINGA writes neither the state of its updater
 nor that of its learning rate, so that there is no file of a solver's state.

@@ -65,7 +65,7 @@ class TensorFlowOperation(ChannelsLastLayer):
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
     def is_last(self) -> bool:
-        """Whether the node has the channels on the last axis."""
+        """Return whether the node has the channels on the last axis."""
         return self.string("data_format", "NHWC").upper() in {"NHWC", "NDHWC", "NWC"}
 
     @property

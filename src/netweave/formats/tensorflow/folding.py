@@ -19,7 +19,7 @@ Arrays = list[np.ndarray]
 
 
 def can_fold(op: str) -> bool:
-    """Whether there is an operator of this name that is computed while the net is read."""
+    """Return whether there is an operator of this name that is computed while the net is read."""
     return op in _RULES
 
 

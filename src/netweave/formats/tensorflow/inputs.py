@@ -59,7 +59,7 @@ class Inputs:
         return self._names.get(node.name, node.name)
 
     def feeds(self, node: Node) -> bool:
-        """Whether a node that is no placeholder is an input, since the net's signature says so."""
+        """Return whether a node that is no placeholder is an input, since the net's signature says so."""
         return node.name in self._names and node.op not in PLACEHOLDERS
 
     def value(self, node: Node, place: str) -> Item:

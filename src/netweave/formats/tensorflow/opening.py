@@ -52,7 +52,7 @@ class Opened:
 
 
 def match(source: Source) -> bool:
-    """Whether a source is a net of TensorFlow."""
+    """Return whether a source is a net of TensorFlow."""
     if is_folder(source.net):
         return _saved_model(source.net) is not None
     head = source.head()
@@ -177,14 +177,14 @@ def _is_index(path: Path) -> bool:
 
 
 def _is_graph(head: bytes) -> bool:
-    """Whether bytes begin like a GraphDef: a node with a name and an operator."""
+    """Return whether bytes begin like a GraphDef: a node with a name and an operator."""
     node = leading_fields(head, 1)
     parts = leading_fields(node[0], 1, 2) if node else None
     return parts is not None and re.fullmatch(rb"[A-Z_][A-Za-z0-9_>.]*", parts[1]) is not None
 
 
 def _is_meta_graph(head: bytes) -> bool:
-    """Whether bytes begin like a MetaGraphDef: notes that hold a list of operators, or tags."""
+    """Return whether bytes begin like a MetaGraphDef: notes that hold a list of operators, or tags."""
     info = leading_fields(head, 1)
     if info is None or _is_graph(head):
         return False

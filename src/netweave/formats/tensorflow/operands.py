@@ -1,4 +1,4 @@
-"""What flows between nodes while a net is read, besides tensors and stored arrays."""
+"""Operands between nodes while a net is read, besides tensors and stored arrays."""
 
 from __future__ import annotations
 

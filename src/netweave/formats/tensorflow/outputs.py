@@ -1,4 +1,4 @@
-"""What a graph computes, where nobody says it: the ends that its inputs and its weights lead to.
+"""Outputs of a graph that does not name them: the ends that its inputs and weights lead to.
 
 Training, saving and summaries are cut off first, and so is all that follows from a loss or from a label: a
 net is read as it predicts.

@@ -1,4 +1,4 @@
-"""Which nodes some outputs need, functions included."""
+"""Nodes that some outputs need, functions included."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _POLYNOMIAL = 0x82F63B78
 
 
 def is_table(tail: bytes) -> bool:
-    """Whether the last bytes of a file are those of a table."""
+    """Return whether the last bytes of a file are those of a table."""
     return tail.endswith(MAGIC)
 
 

@@ -64,7 +64,7 @@ def num_windows(
 
 
 def is_standard(kernel: Sequence[int], *, strides: Sequence[int], pads: Sequence[int], rounding: str) -> bool:
-    """Whether a rule gives the windows of ONNX (``ceil_mode`` 0 or 1) for every input size.
+    """Return whether a rule gives the windows of ONNX (``ceil_mode`` 0 or 1) for every input size.
 
     Args:
         kernel: Window sizes, one per spatial axis.

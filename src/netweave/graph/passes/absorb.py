@@ -179,7 +179,7 @@ def _merge(rewriter: Rewriter, maker: ir.Node, node: ir.Node, affine: _Affine) -
 
 
 def _can_take(maker: ir.Node) -> bool:
-    """Whether a node has weights and a bias by channel, on axis 1 of its only output."""
+    """Return whether a node has weights and a bias by channel, on axis 1 of its only output."""
     if maker.domain or maker.op_type not in _FACTORS or _trains(maker):
         return False
     if maker.op_type == "MatMul":

@@ -189,7 +189,7 @@ def _begin(view: View) -> int | None:
 
 
 def _is_joined(view: View, shape: tuple[int, ...]) -> bool:
-    """Whether a view of heads (N, H, L, D) is the sequence (N, L, H * D)."""
+    """Return whether a view of heads (N, H, L, D) is the sequence (N, L, H * D)."""
     if view.elements.ndim != 3 or view.elements.shape[:2] != (shape[0], shape[2]):
         return False
     rows = joined_rows(view, shape)

@@ -77,7 +77,7 @@ def stored(mask: ir.Value | np.ndarray | None) -> np.ndarray | None:
 
 
 def has_causal_form(mask: np.ndarray) -> bool:
-    """Whether a mask takes out of each row the keys behind the query, and nothing else."""
+    """Return whether a mask takes out of each row the keys behind the query, and nothing else."""
     steps = mask.shape[-1] if mask.ndim >= 2 else 0
     if steps < 2 or mask.shape[-2] != steps or mask.size != steps * steps:
         return False

@@ -88,7 +88,7 @@ def tile(graph: Graph, nodes: Sequence[ir.Node], num_bands: int) -> Graph:
 
 
 def is_tileable(node: ir.Node) -> bool:
-    """Whether rows of a node's output can be computed from some rows of its inputs."""
+    """Return whether rows of a node's output can be computed from some rows of its inputs."""
     if len(node.outputs) != 1 or _height(node.outputs[0]) is None:
         return False
     if node.op_type == "Concat" and attributes_of(node).get("axis") not in {1, -3}:

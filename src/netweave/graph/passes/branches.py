@@ -143,7 +143,7 @@ def channel_axis(node: ir.Node, index: int, place: int) -> int | None:
 
 
 def _is_same(value: ir.Value | None, other: ir.Value | None) -> bool:
-    """Whether two operands are one value, or equal stored numbers."""
+    """Return whether two operands are one value, or equal stored numbers."""
     if value is None or other is None or value is other:
         return value is other
     stored = [v.const_value for v in (value, other) if v.const_value is not None and v.const_value.size == 1]

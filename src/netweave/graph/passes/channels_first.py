@@ -156,7 +156,7 @@ def _turn_rows(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _flattens(node: ir.Node) -> bool:
-    """Whether a node makes all axes but the first into one."""
+    """Return whether a node makes all axes but the first into one."""
     if node.domain or node.op_type not in {"Flatten", "Reshape"} or node.inputs[0] is None:
         return False
     old, new = known_shape(node.inputs[0]), known_shape(node.outputs[0])

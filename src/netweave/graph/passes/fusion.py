@@ -66,7 +66,7 @@ def scaled_normalisations(graph: Graph, wanted: Collection[ir.Value]) -> list[Sc
 
 
 def _is_plain(node: ir.Node) -> bool:
-    """Whether scale and shift of a normalisation are constants that do nothing."""
+    """Return whether scale and shift of a normalisation are constants that do nothing."""
     return all(
         value is not None
         and value.const_value is not None
@@ -95,6 +95,6 @@ def _next(node: ir.Node, op_type: str, wanted: Collection[ir.Value]) -> tuple[ir
 
 
 def _per_channel(shape: tuple[int | None, ...], rank: int, channels: int) -> bool:
-    """Whether a shape broadcasts one number per channel to a value of a rank."""
+    """Return whether a shape broadcasts one number per channel to a value of a rank."""
     full = (1,) * (rank - len(shape)) + shape
     return len(full) == rank and full == (1, channels, *[1] * (rank - 2))

@@ -102,7 +102,7 @@ def inference_form(graph: Graph) -> Graph:
 
 
 def _predicts(graph: Graph) -> bool:
-    """Whether ``to_inference`` would change nothing."""
+    """Return whether ``to_inference`` would change nothing."""
     if any(_is_of_training(node) for node in graph.nodes):
         return False
     if len(set(graph.outputs)) < len(graph.outputs):
@@ -116,7 +116,7 @@ def _is_needed(value: ir.Value) -> bool:
 
 
 def _is_of_training(node: ir.Node) -> bool:
-    """Whether ``to_inference`` may change a node or take it out."""
+    """Return whether ``to_inference`` may change a node or take it out."""
     if node.domain == DOMAIN:
         return node.op_type in {*LOSSES, *METRICS, *ACTIVATIONS, "SoftmaxOutput"}
     if node.op_type == "BatchNormalization":
@@ -167,7 +167,7 @@ def _use_statistics(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _gives_more(node: ir.Node) -> bool:
-    """Whether more than the first output of a node is used: a mask, new statistics."""
+    """Return whether more than the first output of a node is used: a mask, new statistics."""
     return any(value.uses() or value.is_graph_output() for value in node.outputs[1:])
 
 

@@ -201,7 +201,7 @@ def _shifted(found: _Deviation, factor: ir.Node, scale: ir.Value) -> _Normalised
 
 
 def _fits(stored: ir.Value | None, sizes: tuple[int, ...]) -> bool:
-    """Whether a stored array is a number, or has one for each element of the last axes."""
+    """Return whether a stored array is a number, or has one for each element of the last axes."""
     if stored is None or stored.const_value is None:
         return False
     shape = tuple(stored.const_value.shape.numpy())

@@ -80,7 +80,7 @@ def _add(node: ir.Node, pads: list[int]) -> bool:
 
 
 def is_never_negative(value: ir.Value | None) -> bool:
-    """Whether an activation on the way to a value lets nothing below 0 through."""
+    """Return whether an activation on the way to a value lets nothing below 0 through."""
     while value is not None:
         node = value.producer()
         if node is None or node.domain:

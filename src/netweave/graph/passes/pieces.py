@@ -40,7 +40,7 @@ class Piece:
         return cls(value) if span is None else cls(value, maker.inputs[0], *span)
 
     def is_followed_by(self, other: Piece) -> bool:
-        """Whether another piece is the next of the same value."""
+        """Return whether another piece is the next of the same value."""
         return self.source is not None and self.source is other.source and self.end == other.begin
 
 

@@ -1,4 +1,4 @@
-"""What every pass is made of: the copy that it works on, and changes that keep the tables true."""
+"""The base of every pass: the copy that it works on, and changes that keep the tables true."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ class Rewriter:
 
 
 def has_one_reader(value: ir.Value) -> bool:
-    """Whether exactly one input of one node reads a value, and the net does not give it back."""
+    """Return whether exactly one input of one node reads a value, and the net does not give it back."""
     return len(value.uses()) == 1 and not value.is_graph_output()
 
 
@@ -291,7 +291,7 @@ def drop_initializers(graph: Graph, names: set[str]) -> None:
 
 
 def has_subgraphs(node: ir.Node) -> bool:
-    """Whether a node has graphs as attributes."""
+    """Return whether a node has graphs as attributes."""
     return next(subgraphs(node), None) is not None
 
 

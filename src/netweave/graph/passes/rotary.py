@@ -140,7 +140,7 @@ def _width(stored: ir.Value) -> int | None:
 
 
 def _are_alone(nodes: list[ir.Node]) -> bool:
-    """Whether nothing but these nodes reads what they make, the last one's output aside."""
+    """Return whether nothing but these nodes reads what they make, the last one's output aside."""
     inside = {id(node) for node in nodes}
     return not any(
         value.is_graph_output() or any(id(use.node) not in inside for use in value.uses())

@@ -39,7 +39,7 @@ def see_through(graph: Graph) -> None:
 
 
 def has_scaffolding(graph: Graph) -> bool:
-    """Whether some node asks for a size or a type at run time."""
+    """Return whether some node asks for a size or a type at run time."""
     return any(node.op_type in _SCAFFOLDS and not node.domain for node in graph.nodes)
 
 
@@ -184,7 +184,7 @@ def _recurrent(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _is_zero(value: ir.Value | None) -> bool:
-    """Whether a value is zeros, cut out of or spread from a constant."""
+    """Return whether a value is zeros, cut out of or spread from a constant."""
     while value is not None and value.const_value is None:
         maker = value.producer()
         if maker is None or maker.op_type not in {"Expand", "Identity", "Slice"}:

@@ -1,4 +1,4 @@
-"""Which element of an earlier value each element of a value is, however the axes were moved on the way.
+"""Views: the element of an earlier value that each element is, however the axes were moved.
 
 Frameworks part and join the heads of attention by chains of reshapes, transposes, splits and selections that
 differ from exporter to exporter. What such a chain does is found by doing it to the numbers of the elements,
@@ -169,7 +169,7 @@ def views_after(value: ir.Value, sizes: OpenSizes) -> list[tuple[ir.Value, View]
 
 
 def is_view(node: ir.Node) -> bool:
-    """Whether a node moves elements of its first input and nothing else."""
+    """Return whether a node moves elements of its first input and nothing else."""
     if node.domain or node.op_type not in _RULES:
         return False
     is_settled = all(value is None or value.const_value is not None for value in node.inputs[1:])

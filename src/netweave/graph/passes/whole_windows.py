@@ -45,7 +45,7 @@ def pool_whole_images(graph: Graph) -> None:
 
 
 def _is_at(graph: Graph, pools: Sequence[ir.Node], sizes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether the shapes of a graph are those at some sizes, the batch aside, as far as poolings show.
+    """Return whether the shapes of a graph are those at some sizes, the batch aside, as far as poolings show.
 
     To infer the shapes of thousands of nodes once more takes as long as to compare them.
     """
@@ -88,7 +88,7 @@ def _declared(graph: Graph) -> dict[str, tuple[int, ...]] | None:
 
 
 def _covers_its_image(node: ir.Node) -> bool:
-    """Whether a pooling's window is exactly the image that it reads."""
+    """Return whether a pooling's window is exactly the image that it reads."""
     shape = known_shape(node.inputs[0]) if node.op_type in GLOBAL and node.inputs else None
     if shape is None or len(shape) < 3:
         return False

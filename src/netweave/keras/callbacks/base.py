@@ -1,4 +1,4 @@
-"""What a callback is: an object that is told what a fit does."""
+"""The base of callbacks: objects that are told about the progress of a fit."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Monitoring(Callback):
         return -self._sign * float(np.inf)
 
     def is_better(self, value: float, than: float) -> bool:
-        """Whether a value is an improvement."""
+        """Return whether a value is an improvement."""
         return self._sign * value > self._sign * than + self.min_delta
 
     def value(self, logs: Logs) -> float | None:

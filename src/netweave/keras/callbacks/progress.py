@@ -1,4 +1,4 @@
-"""What a fit prints."""
+"""The progress output of a fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a net is given."""
+"""Inputs of a net."""
 
 from __future__ import annotations
 

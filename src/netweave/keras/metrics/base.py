@@ -1,4 +1,4 @@
-"""What a metric is: numbers that are taken in batch by batch, and a result."""
+"""The base of metrics: numbers that are taken in batch by batch, and a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch is, and the base of what makes batches."""
+"""Batches, and the base of data iterators."""
 
 from __future__ import annotations
 

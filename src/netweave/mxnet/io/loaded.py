@@ -1,4 +1,4 @@
-"""What iterators over files share: batches that Netweave's loader makes, and MXNet's settings for them."""
+"""The base of iterators over files: batches of Netweave's loader, with MXNet's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What modules have in common: fitting, scoring and predicting, as MXNet writes them over single steps.
+"""The base of modules: fitting, scoring and predicting, as MXNet writes them over single steps.
 
 ``fit`` is a loop over public methods: subclasses, of scripts too, override some of them. The declarative
 ``netweave.Module.fit`` runs the same symbols and rules on the engine (decision 0169).

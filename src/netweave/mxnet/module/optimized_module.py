@@ -1,4 +1,4 @@
-"""What a module does with gradients: its optimizer, its store, and the states that the optimizer keeps."""
+"""A module with an optimizer: gradients, key-value store, and the states of the optimizer."""
 
 from __future__ import annotations
 

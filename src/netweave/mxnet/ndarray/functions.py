@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an input of an operator."""
+    """Return whether a value is an input of an operator."""
     return isinstance(value, NDArray)
 
 

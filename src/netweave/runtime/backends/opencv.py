@@ -163,7 +163,7 @@ def _start(
 
 
 def _takes(node: ir.Node) -> bool:
-    """Whether OpenCV computes a node as ONNX says."""
+    """Return whether OpenCV computes a node as ONNX says."""
     right = OPERATORS.get(node.op_type)
     return (
         right is not None
@@ -187,7 +187,7 @@ def _always(node: ir.Node, attributes: Attributes) -> bool:
 
 
 def _is_stored(node: ir.Node, *places: int) -> bool:
-    """Whether the inputs at these places, where there are any, are stored."""
+    """Return whether the inputs at these places, where there are any, are stored."""
     given = [node.inputs[place] for place in places if place < len(node.inputs)]
     return all(value is None or value.is_initializer() for value in given)
 
@@ -197,7 +197,7 @@ def _is_image(node: ir.Node) -> bool:
 
 
 def _has_numbers(attributes: Attributes) -> bool:
-    """Whether padding is given as numbers."""
+    """Return whether padding is given as numbers."""
     return bool(attributes.get("auto_pad", "NOTSET") in {"NOTSET", "VALID"})
 
 
@@ -223,7 +223,7 @@ def _is_dense(node: ir.Node, attributes: Attributes) -> bool:
 
 
 def _is_between_equals(node: ir.Node, attributes: Attributes) -> bool:
-    """Whether both arguments are computed and of one size: nothing is broadcast."""
+    """Return whether both arguments are computed and of one size: nothing is broadcast."""
     return len({_sizes(value) for value in node.inputs}) == 1 and not any(
         value is None or value.is_initializer() for value in node.inputs
     )

@@ -201,13 +201,13 @@ def _check_precision(core: Any, precision: str) -> None:
 
 
 def _takes(node: ir.Node) -> bool:
-    """Whether OpenVINO computes a node as ONNX says, as far as it does not refuse it."""
+    """Return whether OpenVINO computes a node as ONNX says, as far as it does not refuse it."""
     wrong = _WRONG.get(node.op_type)
     return node.domain != DOMAIN and (wrong is None or not wrong(attributes_of(node)))
 
 
 def _may_drop_a_window(attributes: Attributes) -> bool:
-    """Whether for some size ONNX drops a last window that would start in the end padding."""
+    """Return whether for some size ONNX drops a last window that would start in the end padding."""
     windows = PoolWindows.of("", attributes)
     pads = [*windows.begin, *windows.end]
     standard = is_standard(windows.kernel, strides=windows.strides, pads=pads, rounding="full")

@@ -1,4 +1,4 @@
-"""What every backend offers, and the way from a name to a backend."""
+"""The interface of every backend, and the way from a name to a backend."""
 
 from __future__ import annotations
 

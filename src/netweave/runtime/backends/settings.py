@@ -1,4 +1,4 @@
-"""How a backend runs a Graph: the one table of settings, for what runs once and for what runs many times."""
+"""Settings of backends: one table, for nets that run once and nets that run many times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine does: who waits for whom, how errors travel, and what waiting means.
+"""The base of every engine: dependencies, errors, and waiting.
 
 Each variable knows its last writer and the readers since; a pushed task is blocked by those of them that
 are unfinished, which is the same as a queue per variable in which any number of readers may run together
@@ -229,7 +229,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _in_task(self) -> bool:
-        """Whether the caller is a task of this engine."""
+        """Return whether the caller is a task of this engine."""
 
     @abstractmethod
     def _set_threads(self, lane: str, num_threads: int) -> None:

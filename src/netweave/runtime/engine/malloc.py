@@ -1,4 +1,4 @@
-"""How glibc's ``malloc`` treats the memory of large buffers that are freed."""
+"""Settings of glibc's ``malloc`` for large buffers that are freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How busy the lanes of an engine are."""
+"""Utilisation of the lanes of an engine."""
 
 from __future__ import annotations
 

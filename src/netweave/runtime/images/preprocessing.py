@@ -1,4 +1,4 @@
-"""How an image becomes the input of a net: size, order of channels, mean and scale, as the net was trained.
+"""Preprocessing of images for a net: size, order of channels, mean and scale.
 
 Presets have the names that users of the frameworks know; a text such as
 ``resize=256,crop=224,order=bgr,mean=104;117;123`` says it all. To add a preset: a row in ``PRESETS``.

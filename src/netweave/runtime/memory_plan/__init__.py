@@ -1,4 +1,4 @@
-"""How much memory a run or a training step needs, and how to reduce it.
+"""Memory plans of runs and training steps, and ways to reduce them.
 
 Everything here is a function of a Graph; torch carries it out. ``prepare`` and ``timeline`` say what is
 allocated when, ``share`` gives each buffer a place, ``overwrites`` says which node writes over an input.

@@ -1,4 +1,4 @@
-"""How operators treat memory on torch: what they write over, what backward keeps, what kernels need.
+"""Memory behaviour of operators on torch: overwritten inputs, saved tensors, workspaces.
 
 A row says what the lowering in ``runtime/backends/torch`` does, which
 ``tests/runtime/memory_plan/test_measured.py`` holds against an allocator that counts. An operator without a
@@ -90,7 +90,7 @@ def pixel_strides(node: ir.Node) -> tuple[int, ...] | None:
 
 
 def _is_plain(node: ir.Node) -> bool:
-    """Whether a convolution has a window of one and no padding."""
+    """Return whether a convolution has a window of one and no padding."""
     attributes, shape = attributes_of(node), known_shape(node.inputs[1])
     padded = any(attributes.get("pads", ())) or attributes.get("auto_pad", "NOTSET") not in {
         "NOTSET",
@@ -208,7 +208,7 @@ _BEHAVIOUR: dict[tuple[str, str], Behaviour] = {
 
 
 def is_stored(value: ir.Value) -> bool:
-    """Whether a value is part of the net, not made by a run: a stored array or a constant."""
+    """Return whether a value is part of the net, not made by a run: a stored array or a constant."""
     maker = value.producer()
     if maker is not None:
         return maker.op_type == "Constant" and maker.domain in {"", "ai.onnx"}

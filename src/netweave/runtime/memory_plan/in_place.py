@@ -1,4 +1,4 @@
-"""Which node may write its output over an input."""
+"""Nodes that may write their output over an input."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _is_free(value: ir.Value, output: ir.Value) -> bool:
 
 
 def _may_be_alike(ours: tuple[int | None, ...] | None, theirs: tuple[int | None, ...] | None) -> bool:
-    """Whether two shapes can be the same; a lowering looks again where a size is not known."""
+    """Return whether two shapes can be the same; a lowering looks again where a size is not known."""
     if ours is None or theirs is None:
         return True
     return len(ours) == len(theirs) and all(

@@ -1,4 +1,4 @@
-"""When memory is needed: buffers with the steps from which and to which they are alive."""
+"""Lifetimes of buffers: the first and the last step at which each is needed."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _is_relu(node: ir.Node) -> bool:
 
 
 def _is_convolution(node: ir.Node) -> bool:
-    """Whether torch computes a node by one convolution over images, without a padded copy."""
+    """Return whether torch computes a node by one convolution over images, without a padded copy."""
     if node.op_type != "Conv" or node.domain not in STANDARD or gradient_factors(node):
         return False
     attributes, shape = attributes_of(node), known_shape(node.inputs[1])

@@ -315,7 +315,7 @@ class _Writer:
         self._new(f"{node.name}: workspace", "workspace", workspace, step)
 
     def _is_there(self, value: ir.Value, kept: Collection[ir.Value]) -> bool:
-        """Whether a value still has its memory in backward."""
+        """Return whether a value still has its memory in backward."""
         return value in self.again or (value in kept and value not in self.recomputed)
 
     def _step(self, node: ir.Node, what: str) -> int:

@@ -1,4 +1,4 @@
-"""Which values are let go after forward and computed once more by backward, so that a step needs less memory.
+"""Recomputation: values that are freed after forward and computed again by backward.
 
 A value may be if its operators give the same bits a second time, down to values that stay. What that costs is
 counted in multiply-adds. Passes over memory are weighed against these, since an operator without any, such as

@@ -1,4 +1,4 @@
-"""Which layers are computed over bands of the image, so that a run forward needs no more than a limit."""
+"""Tiling: layers that are computed over bands of the image, to stay within a limit."""
 
 from __future__ import annotations
 

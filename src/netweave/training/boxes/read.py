@@ -1,4 +1,4 @@
-"""Which reader takes which files of boxes."""
+"""Readers of files of boxes, by the kind of file."""
 
 from __future__ import annotations
 

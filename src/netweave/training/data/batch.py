@@ -1,4 +1,4 @@
-"""What a loader gives: the arrays of one batch."""
+"""The arrays of one batch."""
 
 from __future__ import annotations
 

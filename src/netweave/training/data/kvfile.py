@@ -34,7 +34,7 @@ SHARD = "shard.dat"
 
 
 def is_kvfile(start: bytes, num_bytes: int) -> bool:
-    """Whether a file is a store: by its first bytes, and its size."""
+    """Return whether a file is a store: by its first bytes, and its size."""
     if len(start) < LENGTH.size:
         return False
     key_bytes = LENGTH.unpack_from(start)[0]

@@ -26,7 +26,7 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def is_remote(name: str) -> bool:
-    """Whether a name is that of a file elsewhere: ``s3://bucket/train.rec``, ``memory://x``."""
+    """Return whether a name is that of a file elsewhere: ``s3://bucket/train.rec``, ``memory://x``."""
     return "://" in name
 
 
@@ -153,7 +153,7 @@ def _copied(name: str) -> Path:
 
 
 def exists(name: str) -> bool:
-    """Whether there is a file or folder of a name, here or elsewhere.
+    """Return whether there is a file or folder of a name, here or elsewhere.
 
     Raises:
         ReadError: The store does not tell.

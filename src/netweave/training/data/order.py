@@ -1,4 +1,4 @@
-"""Which records are in which batch: a pure function of the batch's number, so that a run can go on anywhere.
+"""The order of records: a pure function of the batch's number, so that any run can be resumed.
 
 An epoch is one way through all records. What is shuffled is drawn from the seed and the number of the
 epoch, what a transform draws for a record from the seed and the record's place in the whole run; nothing

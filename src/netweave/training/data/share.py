@@ -1,4 +1,4 @@
-"""Which records of each batch a rank takes, when several ranks work on the batches of one order together.
+"""The share of a rank in each batch, when several ranks work on the batches of one order.
 
 Every rank knows the whole plan; together the shares hold each record of a batch once, in its place, whatever
 the number of ranks. What a checkpoint keeps is the number of the whole batch, so a run can go on with another

@@ -1,4 +1,4 @@
-"""What a source of records is, and the table of the kinds of sources.
+"""The base of sources of records, and the table of the kinds of sources.
 
 To add one: a class with ``__len__`` and ``read`` in a module of ``training.data.sources``, and its row in
 ``SOURCES``.

@@ -1,4 +1,4 @@
-"""What happens to an image between decoding and the batch: the table of transforms.
+"""Transforms of images between decoding and the batch: their base, and the table.
 
 Two sorts. A *geometric* one (everything on pixels, uint8) makes new pixels of old ones; an *arithmetic* one
 works on the floating-point numbers of the batch itself. Geometric ones go first, which changes nothing: an

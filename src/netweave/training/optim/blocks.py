@@ -137,7 +137,7 @@ def _pack(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements lie side by side, in whatever order of axes."""
+    """Return whether the elements lie side by side, in whatever order of axes."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:

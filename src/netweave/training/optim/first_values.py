@@ -1,4 +1,4 @@
-"""Which filler a parameter gets, by the rules of the framework that its net was written for."""
+"""Fillers of parameters, by the rules of the framework that the net was written for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a learning-rate policy is, and the table of policies.
+"""The base of learning-rate policies, and their table.
 
 To add one: a dataclass of its settings under ``@policy("source.name")`` with ``rate``.
 """

@@ -1,4 +1,4 @@
-"""What an update rule is: the arithmetic of one step, on lists of tensors, and the table of rules.
+"""The base of update rules, the arithmetic of one step on lists of tensors, and their table.
 
 A rule is written once for every device: it acts on lists, so that a GPU gets few launches and a CPU gets
 blocks that stay in its cache (see ``updater``). To add one: a frozen dataclass of its settings under

@@ -1,4 +1,4 @@
-"""What the batch size of a Job means to several ranks: frameworks differ, so it is said, not guessed.
+"""The meaning of a Job's batch size for several ranks, about which frameworks differ.
 
 Caffe's ``-gpu 0,1`` gives every device the batch of the file, so that the whole batch is multiplied; Minerva,
 MXNet and SINGA split the batch of the file. Either way an update is that of the whole batch: losses that are

@@ -1,4 +1,4 @@
-"""Which devices a run is on, as the command line and callers name them."""
+"""Devices of a run, as the command line and callers name them."""
 
 from __future__ import annotations
 

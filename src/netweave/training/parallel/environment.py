@@ -1,4 +1,4 @@
-"""What a rank is told by whoever started it: the environment variables of ``torchrun``.
+"""The environment of a rank: the variables of ``torchrun``.
 
 The launcher of Netweave sets the same variables, so that there is one way to join. ``torchrun`` gives a
 restarted worker the store of its dead predecessor; the number of the attempt keeps their keys apart
@@ -108,12 +108,12 @@ def _number(variables: Mapping[str, str], name: str, least: int, end: int | None
 
 
 def is_rank() -> bool:
-    """Whether the environment says that this process is one of several, completely or not."""
+    """Return whether the environment says that this process is one of several, completely or not."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 def is_launched() -> bool:
-    """Whether Netweave's own launcher has started this process, and still watches it."""
+    """Return whether Netweave's own launcher has started this process, and still watches it."""
     return os.environ.get(LAUNCHED) == str(os.getppid())
 
 

@@ -109,7 +109,7 @@ class Exchange:
         return sum(int(row.nbytes) for row in rows) + wire
 
     def owns(self, number: int) -> bool:
-        """Whether this rank updates a slice."""
+        """Return whether this rank updates a slice."""
         return not self.plan.owners or self.plan.owners[number] == self._world.rank
 
     def push_gradients(self, step: int, gradients: Sequence[Variable]) -> None:

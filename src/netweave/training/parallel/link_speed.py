@@ -1,4 +1,4 @@
-"""How large a slice should be: some 20 to 40 ms of the link, so that it costs little and priorities act."""
+"""The size of a slice: 20 to 40 ms of the link, so that overhead is small and priorities act."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a rank computed, communicated, and did both at once: measured at every change, without a trace."""
+"""Time that a rank computed, communicated, and did both at once, measured without a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rank owns which slice, and in which order slices are exchanged: pure functions.
+"""Owners of slices, and the order in which slices are exchanged: pure functions.
 
 Orders of exchange
     ``blocking``: all slices when backward is done.

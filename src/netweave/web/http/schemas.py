@@ -1,4 +1,4 @@
-"""What goes in and out of the HTTP API."""
+"""Schemas of the HTTP API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pages have: who the visitor is, and what the workbench offers."""
+"""Context of all pages: the visitor, and what the workbench offers."""
 
 from __future__ import annotations
 

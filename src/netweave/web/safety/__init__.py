@@ -1,4 +1,4 @@
-"""What keeps users from each other and the workbench from its uploads: headers, limits, names of files."""
+"""Isolation of users, and protection from uploads: headers, limits, names of files."""
 
 from netweave.web.safety.headers import headers
 from netweave.web.safety.limits import TooManyError, client, count, counted

@@ -1,4 +1,4 @@
-"""What killed processes and visitors who are gone have left behind: files without a row, rows without use.
+"""Files and rows that killed processes and visitors who are gone left behind.
 
 Every step of an upload or a job may be its process's last. What it had stored by then is named by no row of
 the database; it is found by comparing the storage with the rows, once it is too old for a step under way.

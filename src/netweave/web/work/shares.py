@@ -1,4 +1,4 @@
-"""How the workers are shared out: nobody's jobs take all of them, and nobody's fill the queue before others'.
+"""Fair shares of the workers: nobody's jobs take all of them, or fill the queue before others'.
 
 A visitor is a workspace, or, where anybody may make one, an address with all its workspaces. Of a visitor's
 jobs only so many run, and only so many more are in the queue; the others wait outside of it, until one of
@@ -32,7 +32,7 @@ MAX_ENTRIES = 4
 
 
 def may_run(job: Net | Comparison) -> bool:
-    """Whether a job may run beside those of its visitor that do, those of silent workers apart.
+    """Return whether a job may run beside those of its visitor that do, those of silent workers apart.
 
     Other processes may change that at once, unless the caller holds the visitor (``hold``).
     """
@@ -41,7 +41,7 @@ def may_run(job: Net | Comparison) -> bool:
 
 
 def may_enter(job: Net | Comparison) -> bool:
-    """Whether a job may enter the queue beside those of its visitor that are in it."""
+    """Return whether a job may enter the queue beside those of its visitor that are in it."""
     return _num_others(job, State.QUEUED, "task <> %s", "") < MAX_ENTRIES
 
 

@@ -59,7 +59,7 @@ def remove_left_scratch() -> int:
 
 
 def _is_left(path: Path) -> bool:
-    """Whether a folder is a job's of this user, and no worker holds it."""
+    """Return whether a folder is a job's of this user, and no worker holds it."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         return False

@@ -1,4 +1,4 @@
-"""What a worker does: reads a net that has arrived, compares two nets."""
+"""Tasks of a worker: reading a net that has arrived, comparing two nets."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _arrival(owner: Net | Workspace, name: str, num_bytes: int | None) -> Arriva
 
 
 def is_small(num_bytes: int | None) -> bool:
-    """Whether a file of an announced size, None if it was not, takes its room only when it is kept."""
+    """Return whether a file of an announced size, None if it was not, takes its room only when it is kept."""
     return num_bytes is not None and num_bytes <= min(SMALL_BYTES, settings.OPTIONS.max_file_mb << 20)
 
 

@@ -190,7 +190,7 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
 
 
 def _has_one_window(pool: ir.Node) -> bool:
-    """Whether a pooling has a single window in each channel, as one over the whole image."""
+    """Return whether a pooling has a single window in each channel, as one over the whole image."""
     shape = known_shape(pool.outputs[0])
     return shape is not None and len(shape) > 2 and all(size == 1 for size in shape[2:])
 

@@ -197,7 +197,7 @@ def _numpy(value: ir.Value) -> np.ndarray | None:
 
 
 def same_array(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two stored arrays are the same up to rounding."""
+    """Return whether two stored arrays are the same up to rounding."""
     if a.shape != b.shape:
         return False
     return np.array_equal(a, b) or not differing(a, b).any()
@@ -305,7 +305,7 @@ def fix_gamma(case: Case) -> str:
 
 
 def _is_scale(node: ir.Node) -> bool:
-    """Whether a product scales what a batch normalisation made, as Caffe's Scale does: by gamma."""
+    """Return whether a product scales what a batch normalisation made, as Caffe's Scale does: by gamma."""
     sources = [value.producer() for value in node.inputs if value is not None]
     return any(source is not None and source.op_type == "BatchNormalization" for source in sources)
 

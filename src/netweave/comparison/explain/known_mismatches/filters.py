@@ -1,4 +1,4 @@
-"""What was done to the filters of a layer: reoriented, or their channels reordered."""
+"""Changes of a layer's filters: reoriented, or with their channels reordered."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def say_filters(case: Case, node_a: ir.Node, node_b: ir.Node, wanted: np.ndarray
 
 
 def is_flatten_order(order: Sequence[int]) -> bool:
-    """Whether an order is that of an image's axes flattened otherwise.
+    """Return whether an order is that of an image's axes flattened otherwise.
 
     >>> is_flatten_order([0, 2, 4, 1, 3, 5]), is_flatten_order([0, 4, 2, 3, 1, 5])
     (True, False)

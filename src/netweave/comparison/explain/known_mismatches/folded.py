@@ -203,7 +203,7 @@ def _filter(case: Case, a: _Chain, b: _Chain, wanted: np.ndarray, stored: np.nda
 
 
 def _is_idle(node: ir.Node) -> bool:
-    """Whether a normalisation leaves the factor to others: every gamma is 1."""
+    """Return whether a normalisation leaves the factor to others: every gamma is 1."""
     return node.op_type == "BatchNormalization" and bool(np.all(_arrays(node)[1] == 1))
 
 
@@ -219,7 +219,7 @@ def _is_free(b: _Chain, node: ir.Node) -> bool:
 
 
 def _can_hold(node: ir.Node, needed: np.ndarray) -> bool:
-    """Whether a factor may be wrong by so much for each channel: one number is by the same for all."""
+    """Return whether a factor may be wrong by so much for each channel: one number is by the same for all."""
     is_one = node.op_type != "BatchNormalization" and _size(node) == 1
     return not is_one or _close(needed, np.full_like(needed, needed.flat[0]))
 

@@ -83,12 +83,12 @@ class _Function:
 
 
 def _leaves(value: ir.Value, inside: set[ir.Node]) -> bool:
-    """Whether something else than some nodes reads a value."""
+    """Return whether something else than some nodes reads a value."""
     return value.is_graph_output() or any(user not in inside for user, _ in value.uses())
 
 
 def _holds(longer: tuple[str, ...], shorter: tuple[str, ...]) -> bool:
-    """Whether all of a sequence stands in another one, in its order."""
+    """Return whether all of a sequence stands in another one, in its order."""
     rest = iter(longer)
     return all(kind in rest for kind in shorter)
 

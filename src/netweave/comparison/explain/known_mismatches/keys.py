@@ -1,4 +1,4 @@
-"""What the keys of the mismatches stand for: one row a mismatch, in the order of the documentation."""
+"""Keys of the mismatches: one row for each, in the order of the documentation."""
 
 from __future__ import annotations
 

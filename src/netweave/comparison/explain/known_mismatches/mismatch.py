@@ -1,4 +1,4 @@
-"""What a mismatch is: a known way in which two nets differ, tried as a rewrite of B's nodes."""
+"""The type of a mismatch: a known way in which two nets differ, tried as a rewrite of B's nodes."""
 
 from __future__ import annotations
 

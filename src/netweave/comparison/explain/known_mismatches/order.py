@@ -1,4 +1,4 @@
-"""Where an order of channels comes from that later layers do not follow."""
+"""Orders of channels that later layers do not follow."""
 
 from __future__ import annotations
 

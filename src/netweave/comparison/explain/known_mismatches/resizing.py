@@ -39,7 +39,7 @@ def resize_mismatches(case: Case) -> Iterator[Proposal]:
 
 
 def same_size(node_a: ir.Node, node_b: ir.Node) -> bool:
-    """Whether two nodes resize images to the same sizes, each by a factor or by a size."""
+    """Return whether two nodes resize images to the same sizes, each by a factor or by a size."""
     sizes = [list(node.outputs[0].shape or ())[1:] for node in (node_a, node_b)]
     return sizes[0] == sizes[1] and all(isinstance(size, int) for size in sizes[0])
 

@@ -21,7 +21,7 @@ NUM_SIZES = 40
 
 
 def take_same_windows(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two max poolings take the same windows of an image of any size.
+    """Return whether two max poolings take the same windows of an image of any size.
 
     Args:
         a: Settings of the one, every default filled in: see ``canonical``.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fuses(parameter: Message) -> bool:
-    """Whether another layer is joined behind the layer of this parameter."""
+    """Return whether another layer is joined behind the layer of this parameter."""
     return bool(parameter["relu"] or parameter.get("fusion_type", "") == "SUM_FUSION")
 
 

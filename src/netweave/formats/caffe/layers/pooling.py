@@ -88,7 +88,7 @@ def _pooled(ctx: CaffeLayer, parameter: Message, window: Window, *, top: int | N
 
 
 def rounds_down(parameter: Message) -> bool:
-    """Whether sizes are rounded down, as BVLC's later versions and other branches can be told."""
+    """Return whether sizes are rounded down, as BVLC's later versions and other branches can be told."""
     return parameter.get("round_mode", "CEIL") == "FLOOR" or not parameter.get("ceil_mode", True)
 
 

@@ -1,4 +1,4 @@
-"""Where the calls of a model go: a graph that grows, the layer that is being written, the stored arrays."""
+"""The recorder of a model's calls: a graph that grows, the current layer, the stored arrays."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def current() -> Recorder:
 
 
 def is_recording() -> bool:
-    """Whether a model is being called."""
+    """Return whether a model is being called."""
     return bool(_CURRENT)
 
 

@@ -1,4 +1,4 @@
-"""Which channels of a net stand and fall together.
+"""Channels of a net that must be kept or pruned together.
 
 Every convolution makes channels of its own. A sum (``[shortcut]``) ties those of its inputs together, place
 by place; what is joined (``[route]``), scaled up or pooled keeps them. A channel that something else reads,

@@ -1,4 +1,4 @@
-"""Which channels stay: those with the largest scales in the whole net, as many as may cost so much."""
+"""Choice of the channels that stay: those with the largest scales in the whole net."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Settings:
     zeros: bool
 
     def like(self, other: Settings) -> bool:
-        """Whether another layer differs in its way alone."""
+        """Return whether another layer differs in its way alone."""
         return replace(self, backwards=other.backwards) == other
 
 

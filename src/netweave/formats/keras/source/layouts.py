@@ -1,4 +1,4 @@
-"""Which values have their channels last in Keras, and which are as in the Graph.
+"""Layouts of values in written Keras code: channels last, or as in the Graph.
 
 Convolutions, poolings and their like read images, sequences and volumes: Keras has the channels of these
 last, the Graph has them on axis 1. What is between them, elementwise or along some axes, is the same in both

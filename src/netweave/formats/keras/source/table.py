@@ -66,15 +66,15 @@ class KerasNode(SourceNode):
         return KerasNode(node, self.graph, self._channels_last)
 
     def has_channels_last(self, index: int = 0) -> bool:
-        """Whether an input has channels last in Keras."""
+        """Return whether an input has channels last in Keras."""
         return self.value(index).name in self._channels_last
 
     def makes_channels_last(self, index: int = 0) -> bool:
-        """Whether an output has channels last in Keras."""
+        """Return whether an output has channels last in Keras."""
         return self.outputs[index].name in self._channels_last
 
     def is_image(self, index: int = 0) -> bool:
-        """Whether an input is an image with channels last in Keras."""
+        """Return whether an input is an image with channels last in Keras."""
         return self.rank(index) == IMAGE and self.has_channels_last(index)
 
     def place(self, axis: int, index: int = 0) -> int:
@@ -138,7 +138,7 @@ def around(begin: Sequence[int], end: Sequence[int]) -> str:
 
 
 def is_same(node: KerasNode, window: Window) -> bool:
-    """Whether Keras's word ``same`` gives the padding of a window over an image."""
+    """Return whether Keras's word ``same`` gives the padding of a window over an image."""
     if node.get("auto_pad", "NOTSET") == "SAME_UPPER":
         return True
     # with steps of 1 the padding is the same for every size

@@ -1,4 +1,4 @@
-"""What readers of TensorFlow and Keras share: nets with channels last, written with channels first.
+"""Nets with channels last, written with channels first: shared by TensorFlow and Keras.
 
 A ``Tensor`` is what the source sees, and remembers whether its value has the channels on axis 1 where the
 source has them last. Operators follow that layout as long as they can; a Transpose is written only where the

@@ -208,7 +208,7 @@ def reshape(ctx: ChannelsLastLayer, x: Operand, sizes: Sequence[int | None]) -> 
 
 
 def _keeps_batch(shape: Sequence[int | None], wanted: Sequence[int]) -> bool:
-    """Whether the first size stays, since the others hold as many elements as before."""
+    """Return whether the first size stays, since the others hold as many elements as before."""
     if len(shape) < 2 or len(wanted) < 2:
         return False
     rest = [size for size in shape[1:] if size is not None]

@@ -1,4 +1,4 @@
-"""What the layers of one net with channels last share."""
+"""State that the layers of one net with channels last share."""
 
 from __future__ import annotations
 

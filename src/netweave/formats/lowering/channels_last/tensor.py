@@ -83,7 +83,7 @@ Operand = ir.Value | Tensor | Stored
 
 
 def is_first(x: Operand) -> bool:
-    """Whether a tensor has on axis 1 what the source has on its last axis."""
+    """Return whether a tensor has on axis 1 what the source has on its last axis."""
     return isinstance(x, Tensor) and x.first
 
 

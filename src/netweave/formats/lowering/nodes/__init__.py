@@ -1,1 +1,1 @@
-"""What a node that is being written means, decoded once for the writers of all frameworks."""
+"""Meaning of nodes that are being written, decoded once for the writers of all frameworks."""

@@ -16,7 +16,7 @@ _FIRST = 3
 
 
 def is_usual_scale(scale: float, width: int) -> bool:
-    """Whether a scale is one divided by the root of the features of a head, as frameworks take it."""
+    """Return whether a scale is one divided by the root of the features of a head, as frameworks take it."""
     return math.isclose(scale * math.sqrt(width), 1, rel_tol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What writers read of operators that move elements: ranges, sizes, how an image grows."""
+"""Operators that move elements, decoded for writers: ranges, sizes, growth of an image."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reshaped_sizes(node: GraphNode) -> list[int]:
 
 
 def repeats_elements(node: GraphNode) -> bool:
-    """Whether a Resize to nearest elements by whole factors repeats each element that often."""
+    """Return whether a Resize to nearest elements by whole factors repeats each element that often."""
     rule = node.get("coordinate_transformation_mode")
     nearest = node.get("nearest_mode")
     return (

@@ -69,7 +69,7 @@ class MXNetOperator(LayerContext):
         return self.input()
 
     def has(self, name: str) -> bool:
-        """Whether there is an input of this name."""
+        """Return whether there is an input of this name."""
         return self._names is not None and name in self._names
 
     def input(

@@ -1,4 +1,4 @@
-"""What a net with weights tells about an input whose sizes no file gives.
+"""Sizes of an input that no file gives, deduced from a net's weights.
 
 MXNet stores no input sizes: the caller binds them. The first layer with weights behind an input says its
 rank, its channels and its element type; height and width stay open, as they are in MXNet.

@@ -55,7 +55,7 @@ class Document:
 
 
 def is_document(value: Any) -> bool:
-    """Whether a JSON value looks like a symbol file."""
+    """Return whether a JSON value looks like a symbol file."""
     return isinstance(value, dict) and "nodes" in value and "heads" in value
 
 

@@ -1,4 +1,4 @@
-"""How a variable or a net gets its first values, as MXNet writes it down."""
+"""First values of a variable or a net, as MXNet writes them down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured beside a training, as symbols: one number of a prediction and its label.
+"""Metrics beside a training, as symbols: one number of a prediction and its label.
 
 They are those of MXNet (python/mxnet/metric.py at 1.9.1) over one batch. To add one: a function under
 ``@metric("name", ...)``.

@@ -57,7 +57,7 @@ DTYPES = {
 
 
 def is_channels_last(layout: str | None) -> bool:
-    """Whether a ``layout`` such as NHWC puts the channels last; None is NCHW or its like."""
+    """Return whether a ``layout`` such as NHWC puts the channels last; None is NCHW or its like."""
     return layout is not None and layout.endswith("C") and len(layout) > 2
 
 

@@ -141,7 +141,7 @@ class Variables(ParameterStore):
         return _declared_shape(node) if given is None else given
 
     def is_input(self, node: Vertex) -> bool:
-        """Whether the caller made an input of a variable that could be a stored array."""
+        """Return whether the caller made an input of a variable that could be a stored array."""
         return node.name in self._input_shapes
 
     def _is_stored(self, node: Vertex) -> bool:

@@ -1,4 +1,4 @@
-"""Which boxes survive, as in ``graph/ops/boxes``: the building blocks of the bodies.
+"""Non-maximum suppression as in ``graph/ops/boxes``: the building blocks of the bodies.
 
 B tables of P boxes are dealt with at a time.
 """

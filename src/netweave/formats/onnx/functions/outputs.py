@@ -1,4 +1,4 @@
-"""What losses and MXNet's outputs are where a net predicts."""
+"""Losses and MXNet's outputs, as they are where a net predicts."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def reduce(ctx: OpenVINOOperation) -> Operand:
 
 @operator_reader("ReduceLogicalAnd", "ReduceLogicalOr")
 def reduce_logical(ctx: OpenVINOOperation) -> Tensor:
-    """Whether all or any hold, over some axes; ONNX reduces no truth values."""
+    """Return whether all or any hold, over some axes; ONNX reduces no truth values."""
     op_type = "ReduceMin" if ctx.op.endswith("And") else "ReduceMax"
     numbers = ctx.as_type(ctx.x, ir.DataType.INT32)
     over = ctx.integers_input(1, "the axes")

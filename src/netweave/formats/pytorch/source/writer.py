@@ -305,7 +305,7 @@ def _runs(group: Sequence[Block]) -> list[list[Block]]:
 
 
 def _is_series(run: Sequence[Block]) -> bool:
-    """Whether blocks are equal, or one argument alone differs and goes up in equal steps."""
+    """Return whether blocks are equal, or one argument alone differs and goes up in equal steps."""
     varying = _varying(run)
     if len(varying) != 1:
         return not varying

@@ -20,5 +20,5 @@ IDENTIFIER = b"TFL3"
 
 
 def match(source: Source) -> bool:
-    """Whether the file is a net of TFLite, by its first bytes."""
+    """Return whether the file is a net of TFLite, by its first bytes."""
     return source.head(8)[4:8] == IDENTIFIER

@@ -38,7 +38,7 @@ class Quantization:
     dtype: np.dtype[Any]
 
     def equals(self, other: Quantization | None) -> bool:
-        """Whether two tensors have the same integers for the same numbers."""
+        """Return whether two tensors have the same integers for the same numbers."""
         return (
             other is not None
             and self.dtype == other.dtype

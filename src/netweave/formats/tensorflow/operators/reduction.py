@@ -39,7 +39,7 @@ def reduce(ctx: TensorFlowOperation) -> Item:
 
 @operator_reader("All", "Any")
 def logical(ctx: TensorFlowOperation) -> Tensor:
-    """Whether all or any hold, over some axes; ONNX reduces no truth values."""
+    """Return whether all or any hold, over some axes; ONNX reduces no truth values."""
     numbers = ctx.as_type(ctx.x, ir.DataType.INT32)
     op_type = "ReduceMin" if ctx.op == "All" else "ReduceMax"
     keep = bool(ctx.attribute("keep_dims", False))
@@ -98,7 +98,7 @@ def sparse_cross_entropy(ctx: TensorFlowOperation) -> Tensor:
 
 @operator_reader("InTopK", "InTopKV2")
 def in_top_k(ctx: TensorFlowOperation) -> Tensor:
-    """Whether a label is among the k largest: fewer than k elements are larger than its own."""
+    """Return whether a label is among the k largest: fewer than k elements are larger than its own."""
     k = ctx.integer("k", 1) if ctx.op == "InTopK" else ctx.integer_input(2, "k")
     larger = ctx.add("Greater", [ctx.x, _at_labels(ctx, ctx.x, ctx.operand(1))])
     count = axes.reduce(ctx, "ReduceSum", ctx.as_type(larger, ir.DataType.INT64), [-1], keep=False)

@@ -61,7 +61,7 @@ def rectified(walk: Integers, node: ir.Node, real: ir.Value, quantiser: Quantise
 
 
 def is_positive(value: ir.Value | None) -> bool:
-    """Whether no element of a value can be below zero, or it is an input of the net or stored."""
+    """Return whether no element of a value can be below zero, or it is an input of the net or stored."""
     if value is None or value.producer() is None:
         return True
     maker = value.producer()

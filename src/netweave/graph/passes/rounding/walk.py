@@ -1,4 +1,4 @@
-"""What is known of a graph of integers while its layers become layers on real numbers."""
+"""Facts about a graph of integers while its layers become layers on real numbers."""
 
 from __future__ import annotations
 

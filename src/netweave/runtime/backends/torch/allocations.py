@@ -1,4 +1,4 @@
-"""What torch's allocator gives out on a CPU: every block and when, by the profiler's own record.
+"""Allocations of torch on a CPU: every block with its time, by the profiler's record.
 
 Resident memory is no measure: it counts what the C library keeps, and what was there before. The allocator is
 where values, gradients and oneDNN's scratch memory all come from; what MKL and OpenMP take for themselves

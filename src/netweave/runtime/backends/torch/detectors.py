@@ -1,4 +1,4 @@
-"""What detectors do with their heads, in torch alone: which boxes survive, and as which rows.
+"""Heads of detectors in torch alone: boxes that survive, and their rows.
 
 The PyTorch writer copies these functions into its files (decision 0133), so that they may use nothing but
 ``torch``, ``graph.ops.box_geometry`` and one another. Netweave itself runs the registry's forward for them

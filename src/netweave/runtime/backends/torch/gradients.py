@@ -53,5 +53,5 @@ def with_gradient(x: Tensor, y: Tensor, gradient: Tensor, *, times_above: bool) 
 
 
 def needs_gradient(x: Tensor) -> bool:
-    """Whether a gradient for a tensor can be asked for later."""
+    """Return whether a gradient for a tensor can be asked for later."""
     return bool(x.requires_grad and torch.is_grad_enabled())

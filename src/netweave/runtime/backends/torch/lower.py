@@ -116,7 +116,7 @@ def _schema_name(graph: Graph, node: ir.Node) -> str:
 
 
 def is_constant(node: ir.Node) -> bool:
-    """Whether a node is ONNX's Constant, which becomes a buffer or a Python number."""
+    """Return whether a node is ONNX's Constant, which becomes a buffer or a Python number."""
     return node.op_type == "Constant" and node.domain in {"", "ai.onnx"}
 
 

@@ -1,4 +1,4 @@
-"""What nodes keep from call to call: the last states of recurrent layers, the state of a user's operators."""
+"""State of nodes between calls: recurrent layers, and operators of users."""
 
 from __future__ import annotations
 

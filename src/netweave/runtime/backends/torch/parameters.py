@@ -136,7 +136,7 @@ def _viewed(tensor: Tensor, steps: Iterable[Step]) -> Tensor:
 
 
 def _has_view_back(tensor: Tensor, steps: Sequence[Step], shape: Sequence[int]) -> bool:
-    """Whether the source's layout is a view of a tensor that came from it by some steps."""
+    """Return whether the source's layout is a view of a tensor that came from it by some steps."""
     try:
         _viewed(tensor, inverse_layout(steps, shape))
     except (RuntimeError, ValueError):
@@ -145,7 +145,7 @@ def _has_view_back(tensor: Tensor, steps: Sequence[Step], shape: Sequence[int]) 
 
 
 def _is_same(own: Tensor, value: Tensor) -> bool:
-    """Whether a value is the view itself, after something was done to it in place."""
+    """Return whether a value is the view itself, after something was done to it in place."""
     placed = (own.data_ptr(), own.shape, own.stride()) == (value.data_ptr(), value.shape, value.stride())
     return placed and own.dtype == value.dtype and own.numel() > 0
 

@@ -22,7 +22,7 @@ def every(x: Tensor, strides: tuple[int, ...]) -> Tensor:
 
 
 def is_pointwise(x: Tensor, w: Tensor, *, strides: Sequence[int], padding: Sequence[int], group: int) -> bool:
-    """Whether a convolution is a product of matrices that lie ready in the memory of a CPU."""
+    """Return whether a convolution is a product of matrices that lie ready in the memory of a CPU."""
     return (
         x.ndim == 4
         and w.shape[2:] == (1, 1)

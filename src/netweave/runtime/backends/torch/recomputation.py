@@ -350,7 +350,7 @@ class PlannedModule(fx.Interpreter):
         return tensor
 
     def _is_value(self, name: str, tensor: Tensor) -> bool:
-        """Whether a tensor that the current node keeps is a value: an input, or the node's own output.
+        """Return whether a tensor that the current node keeps is a value: an input, or the node's own output.
 
         An operator that keeps its output keeps nothing else that is computed
         (``runtime.memory_plan.behaviour``).

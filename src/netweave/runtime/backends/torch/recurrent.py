@@ -248,7 +248,7 @@ def _recurrent(
 
 
 def _are(names: Sequence[str], expected: Sequence[str]) -> bool:
-    """Whether the activations of every direction are the expected ones."""
+    """Return whether the activations of every direction are the expected ones."""
     times = len(names) // len(expected)
     return [name.lower() for name in names] == list(expected) * times
 

@@ -242,7 +242,7 @@ def _places(graph: fx.Graph) -> list[int]:
 
 
 def _is_tied(node: fx.Node, user: fx.Node) -> bool:
-    """Whether a value and what is made from it belong to one stage."""
+    """Return whether a value and what is made from it belong to one stage."""
     if user.meta.get("in_place"):
         return bool(user.args) and user.args[0] is node
     return bool(user.target is operator.getitem)

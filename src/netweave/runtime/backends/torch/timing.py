@@ -1,4 +1,4 @@
-"""How long each node of a net takes, forward and backward.
+"""Time of each node of a net, forward and backward.
 
 Nodes are run one by one, each with an autograd graph of its own, so that its gradient can be timed by itself.
 """
@@ -214,7 +214,7 @@ def _in_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def _is_in_place(node: fx.Node) -> bool:
-    """Whether a function writes over its argument, which torch's names say by their ends."""
+    """Return whether a function writes over its argument, which torch's names say by their ends."""
     return str(getattr(node.target, "__name__", "")).endswith("_")
 
 

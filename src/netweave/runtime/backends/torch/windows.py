@@ -1,4 +1,4 @@
-"""Where the windows of a convolution or a pooling lie: pads for ``auto_pad``, and padding by torch."""
+"""Windows of convolutions and poolings: pads for ``auto_pad``, and padding by torch."""
 
 from __future__ import annotations
 

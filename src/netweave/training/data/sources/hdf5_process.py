@@ -99,7 +99,7 @@ class HDF5Process:
         return [str(found) for found in answer["names"]]
 
     def is_open(self, name: str) -> bool:
-        """Whether a file is open, in a process that lives."""
+        """Return whether a file is open, in a process that lives."""
         return name in self._files
 
     def num_bytes(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""What a writer of records is."""
+"""The base of writers of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How SINGA changes the learning rate (``LRGenerator`` in src/utils/updater.cc at 0.3.0)."""
+"""SINGA's learning-rate policies (``LRGenerator`` in src/utils/updater.cc at 0.3.0)."""
 
 from __future__ import annotations
 

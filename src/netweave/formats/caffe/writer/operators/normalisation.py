@@ -74,7 +74,7 @@ def epsilon_of_norm(division: ir.Node) -> float | None:
 
 
 def _is_square_of(node: ir.Node, x: ir.Value | None) -> bool:
-    """Whether a node gives the sum of a value's squares over channels."""
+    """Return whether a node gives the sum of a value's squares over channels."""
     if node.op_type == "ReduceSumSquare":
         return node.inputs[0] is x and _is_over_channels(node)
     square = producer_of(node.inputs[0]) if node.op_type == "ReduceSum" and _is_over_channels(node) else None

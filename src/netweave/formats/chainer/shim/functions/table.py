@@ -1,4 +1,4 @@
-"""How a function is recorded: its call is a layer, its arguments are the settings."""
+"""The record of a function: its call is a layer, its arguments are the settings."""
 
 from __future__ import annotations
 

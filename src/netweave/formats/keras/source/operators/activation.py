@@ -86,7 +86,7 @@ def cast(node: KerasNode) -> Step:
 
 
 def _is_words(value: ir.Value) -> bool:
-    """Whether a value is read as numbers of words alone, bounded or not."""
+    """Return whether a value is read as numbers of words alone, bounded or not."""
     return bool(value.uses()) and all(
         not use.node.domain
         and (

@@ -1,4 +1,4 @@
-"""What the nets are made of: convolutions with what mostly follows them, pooling, classes."""
+"""Blocks of the zoo's nets: convolutions with their usual followers, pooling, classifiers."""
 
 from __future__ import annotations
 

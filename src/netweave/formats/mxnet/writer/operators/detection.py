@@ -1,4 +1,4 @@
-"""What a detector does with its heads, in MXNet's own operators."""
+"""Detection operators, written as MXNet's own."""
 
 from __future__ import annotations
 

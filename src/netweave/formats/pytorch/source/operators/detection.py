@@ -1,4 +1,4 @@
-"""What a detector does with its heads: functions that the written file defines."""
+"""Detection operators: functions that the written file defines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the networks have in common: features, then an output."""
+"""The base of the vision networks: features, then an output."""
 
 from __future__ import annotations
 
