@@ -120,6 +120,10 @@ DIFFERENT = {
     "boxes that overlap": (boxes(), "", boxes(iou=0.9)),
     "boxes with low scores": (boxes(), "", boxes(score=0.4)),
     "boxes that are kept": (boxes(), "", boxes(count=20)),
+    "a sign of what is rarely negative": (
+        ROW,
+        *(scalar("c", 1e5) + f"q = Mul(x, x) s = Sub(c, q) y = {op}(s)" for op in ("Abs", "Identity")),
+    ),
     "a mask that is ignored": (
         "g (float[N,8] x, int64[N,8] mask) => (float[N,8] y) { BODY }",
         scalar("z", 0.0) + "b = Cast<to=9>(mask) m = Where(b, x, z) y = Relu(m)",
@@ -162,6 +166,17 @@ EQUAL = {
 @pytest.mark.parametrize("case", EQUAL.values(), ids=EQUAL)
 def test_another_way_to_write_a_layer_is_no_difference(case, tmp_path):
     a, b = nets_of(case, tmp_path)
+    assert netweave.compare(a, b).equal
+    assert netweave.compare(b, a).equal
+
+
+def test_integers_and_floats_are_compared_on_what_both_can_hold(tmp_path):
+    """MXNet and Caffe know no integer inputs: what is written for them reads floats."""
+    floats = scalar("c", 30.0) + "y = Max(x, c)"
+    a = read_text(f"g (float[N,8] x) => (float[N,8] y) {{ {floats} }}", tmp_path, "a")
+    b = read_text(
+        INTEGERS.replace("BODY", scalar("c", 30) + "m = Max(x, c) y = Cast<to=1>(m)"), tmp_path, "b"
+    )
     assert netweave.compare(a, b).equal
     assert netweave.compare(b, a).equal
 

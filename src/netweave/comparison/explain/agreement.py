@@ -86,7 +86,10 @@ def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, toler
     tester = _DrawnInputTester(judge, variation, decides=is_blind or judge.completion.weights_copied)
     differing: list[Group] = []
     untested: list[Group] = []
-    is_out_of_reach = False
+    is_out_of_reach = any(
+        group.status is Status.LATENT and not draft.is_pair and needs_aim(judge.alignment, draft)
+        for draft, group in zip(judge.drafts, groups, strict=True)
+    )
     candidates = tester.candidates(groups)
     untested += [groups[index] for index in candidates[MAX_DRAWN:]]
     for index in candidates[:MAX_DRAWN]:
