@@ -194,6 +194,16 @@ def test_layers_that_differ_out_of_reach_are_not_identical(tmp_path):
     assert [finding.latent for finding in found.findings] == [True]
 
 
+def test_a_window_beyond_the_size_of_one_net_is_named(tmp_path):
+    """A module that was traced at one size has lost the slices that leave out nothing there."""
+    whole = read_text(SEQUENCE.replace("BODY", "r = Relu(x) " + sliced(135, "r", "y", "[1]")), tmp_path, "a")
+    traced = read_text("g (float[N,7] x) => (float[N,7] y) { y = Relu(x) }", tmp_path, "b")
+    for nets in ((whole, traced), (traced, whole)):
+        found = netweave.compare(*nets)
+        assert found.verdict is Verdict.LATENT
+        assert "not exercised: slice at 135 (" in found.sentence
+
+
 TRAINED = {
     "BatchNormalization": (
         "g (float[4,3,8,8] x) => (float[4,3,8,8] y) <float[3] s={1,1,1}, float[3] b={0,0,0}, "
