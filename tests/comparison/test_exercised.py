@@ -170,6 +170,32 @@ def test_another_way_to_write_a_layer_is_no_difference(case, tmp_path):
     assert netweave.compare(b, a).equal
 
 
+IN_PARTS = {
+    "a hard sigmoid that is mostly saturated, in parts": (
+        IMAGE,
+        scalar("c", 400.0) + "m = Mul(x, c) y = HardSigmoid<alpha=0.25>(m)",
+        scalar("c", 400.0)
+        + "m = Mul(x, c) "
+        + scalar("a", 0.25)
+        + scalar("b", 0.5)
+        + "n = Mul(m, a) t = Add(n, b) "
+        + clip("t", 0.0, 1.0, "y"),
+    ),
+    "a factor before or after a cast": (
+        INTEGERS,
+        scalar("c", 29) + "m = Mul(x, c) f = Cast<to=1>(m) y = Neg(f)",
+        scalar("c", 29.0) + "f = Cast<to=1>(x) m = Mul(f, c) y = Neg(m)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IN_PARTS.values(), ids=IN_PARTS)
+def test_a_layer_in_parts_is_held_against_all_of_them(case, tmp_path):
+    a, b = nets_of(case, tmp_path)
+    assert netweave.compare(a, b).verdict is Verdict.IDENTICAL
+    assert netweave.compare(b, a).verdict is Verdict.IDENTICAL
+
+
 def test_integers_and_floats_are_compared_on_what_both_can_hold(tmp_path):
     """MXNet and Caffe know no integer inputs: what is written for them reads floats."""
     floats = scalar("c", 30.0) + "y = Max(x, c)"
@@ -192,6 +218,23 @@ def test_layers_that_differ_out_of_reach_are_not_identical(tmp_path):
     assert found.verdict is Verdict.LATENT
     assert "without effect here" in found.sentence
     assert [finding.latent for finding in found.findings] == [True]
+
+
+BRANCH = (
+    "g (float[N,8] x) => (int64[N,1] y) { s = CumSum(x, a) c = Constant<value_float=900.0>() m = Max(s, c) "
+    "r = ReduceMean<keepdims=0>(m) t = Constant<value_float=1.0>() g = Greater(r, t) "
+    "b = If<then_branch = i () => (float[N,8] p) { p = Neg(m) }, "
+    "else_branch = j () => (float[N,8] q) { q = Abs(m) }>(g) y = ArgMax<axis=1>(b) }"
+).replace("{ s =", "{ a = Constant<value_int=1>() s =")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_a_branch_reads_of_the_graph_around_it_is_given_to_it(seed, tmp_path):
+    """Behind a bound that nothing exceeds, a branch is tested alone, and was without what it captures."""
+    a, b = (read_text(BRANCH, tmp_path, name) for name in "ab")
+    assert netweave.compare(a, b, seed=seed).verdict is Verdict.IDENTICAL
+    other = read_text(BRANCH.replace("Abs(m)", "Neg(m)"), tmp_path, "c")
+    assert not netweave.compare(a, other, seed=seed).is_strictly_equal
 
 
 def test_a_window_beyond_the_size_of_one_net_is_named(tmp_path):
