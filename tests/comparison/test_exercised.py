@@ -171,6 +171,16 @@ def test_another_way_to_write_a_layer_is_no_difference(case, tmp_path):
 
 
 IN_PARTS = {
+    "a dequantiser for each reader": (
+        ROW,
+        "q, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(q, s, z) "
+        + scalar("c", -6.5)
+        + "l = Less(d, c) n = Neg(d) y = Where(l, n, d)",
+        "q, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(q, s, z) e = DequantizeLinear(q, s, z) "
+        + "f = DequantizeLinear(q, s, z) "
+        + scalar("c", -6.5)
+        + "l = Less(d, c) n = Neg(e) y = Where(l, n, f)",
+    ),
     "a hard sigmoid that is mostly saturated, in parts": (
         IMAGE,
         scalar("c", 400.0) + "m = Mul(x, c) y = HardSigmoid<alpha=0.25>(m)",

@@ -68,6 +68,7 @@ class _Builder:
         for nodes_a, nodes_b in find_segments(self._alignment):
             self._new(nodes_a, nodes_b, self._evidence(nodes_a))
         self._take_pairs()
+        self._take_duplicates()
         for draft in list(self._drafts):
             if draft.is_pair:
                 self._absorb(draft)
@@ -87,6 +88,18 @@ class _Builder:
             evidence = self._alignment.evidence[id(node)]
             if not self._is_part(node, partner, evidence) and not self._ends_elsewhere(node, partner):
                 self._new([node], [partner], evidence)
+
+    def _take_duplicates(self) -> None:
+        """Take free nodes into the group of a node that computes the same, as dequantisers for each reader."""
+        for side in self._alignment.sides:
+            free = list(filter(self._is_free, side.signals.nodes))
+            kinds = {node.op_type for node in free}
+            owned = [n for n in side.signals.nodes if n.op_type in kinds and not self._is_free(n)]
+            drafts = {_computation(node): self._owner[id(node)] for node in reversed(owned)}
+            for node in free:
+                if (draft := drafts.get(_computation(node))) is not None and draft.is_pair:
+                    draft.nodes_of(side).append(node)
+                    self._owner[id(node)] = draft
 
     def _evidence(self, nodes_a: list[ir.Node]) -> Evidence:
         """Return the strongest evidence that any node of a segment has."""
@@ -248,6 +261,12 @@ class _Builder:
             before = [place_b[id(n)] for n in b.nodes[:start] if id(n) in place_b]
             keyed.append((max(before, default=-1), start, draft))
         return [draft for _, _, draft in sorted(keyed, key=lambda row: row[:2])]
+
+
+def _computation(node: ir.Node) -> Hashable:
+    """Return what two nodes of one net have in common if they compute the same."""
+    settings = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
+    return node.domain, node.op_type, tuple(node.inputs), tuple(settings)
 
 
 def _neighbours(signals: Signals, node: ir.Node) -> Iterator[ir.Node]:
