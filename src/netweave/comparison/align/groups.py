@@ -90,7 +90,7 @@ class _Builder:
                 self._new([node], [partner], evidence)
 
     def _take_duplicates(self) -> None:
-        """Take free nodes into the group of a node that computes the same, as dequantisers for each reader."""
+        """Take free nodes into the group of a node that computes the same, as one dequantiser per reader."""
         for side in self._alignment.sides:
             free = list(filter(self._is_free, side.signals.nodes))
             kinds = {node.op_type for node in free}
