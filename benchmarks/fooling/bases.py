@@ -34,3 +34,18 @@ def real_nets(corpus: Path) -> list[tuple[str, onnx.ModelProto]]:
             netweave.save(netweave.load(",".join(map(str, files))), target)
             nets.append(("real", onnx.load(target)))
     return nets
+
+
+def with_stored_constants(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a net whose constants are stored arrays, which can be changed, instead of nodes."""
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            tensor = node.attribute[0].t
+            tensor.name = node.output[0]
+            model.graph.initializer.append(tensor)
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model

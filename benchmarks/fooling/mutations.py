@@ -8,7 +8,9 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from onnx import GraphProto
 
     Draw = np.random.Generator
 
@@ -19,6 +21,9 @@ TEXTS = {
     "nearest_mode": (b"floor", b"ceil", b"round_prefer_floor", b"round_prefer_ceil"),
 }
 
+UNCHANGED = {"to", "axis", "axes", "then_branch", "else_branch", "body", "value"}
+"""Settings whose change makes no net, or another type."""
+
 FAMILIES = (
     ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Abs", "ThresholdedRelu", "HardSwish", "Softplus", "Mish"),
     ("Sigmoid", "HardSigmoid", "Tanh", "Softsign", "Erf"),
@@ -28,6 +33,7 @@ FAMILIES = (
     ("ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin"),
     ("Sqrt", "Log", "Reciprocal", "Identity"),
     ("MaxPool", "AveragePool"),
+    ("And", "Or", "Xor"),
 )
 
 
@@ -43,8 +49,17 @@ def mutate(model: ModelProto, seed: int) -> tuple[ModelProto, str] | None:
     return None
 
 
+def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """Yield the nodes of a graph and of its inner graphs."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)
+
+
 def _setting(model: ModelProto, draw: Draw) -> str:
-    rows = [(n, a) for n in model.graph.node for a in n.attribute if a.name not in {"to", "axis", "axes"}]
+    rows = [(n, a) for n in _nodes(model.graph) for a in n.attribute if a.name not in UNCHANGED]
     if not rows:
         return ""
     node, attribute = rows[int(draw.integers(len(rows)))]
@@ -69,19 +84,21 @@ def _constant(model: ModelProto, draw: Draw) -> str:
     x = numpy_helper.to_array(tensor).copy()
     if not x.size:
         return ""
-    reader = next((node for node in model.graph.node if tensor.name in node.input), None)
+    reader = next((node for node in _nodes(model.graph) if tensor.name in node.input), None)
+    place = np.unravel_index(int(draw.integers(x.size)), x.shape)
     if x.dtype.kind == "f":
-        place = ... if x.size == 1 else np.unravel_index(int(draw.integers(x.size)), x.shape)
         x[place] = x[place] * draw.choice([0.5, 0.9, 1.1, 2.0, 10.0]) if draw.integers(4) else x[place] + 1
+    elif x.dtype.kind == "b":
+        x[place] = ~x[place]
     else:
-        place = ... if x.size == 1 else np.unravel_index(int(draw.integers(x.size)), x.shape)
-        x[place] = x[place] + int(draw.choice([-1, 1, 10]))
+        limits = np.iinfo(x.dtype)
+        x[place] = np.clip(int(x[place]) + int(draw.choice([-1, 1, 10])), limits.min, limits.max)
     tensor.CopyFrom(numpy_helper.from_array(x, tensor.name))
     return f"constant of {reader.op_type if reader is not None else 'nothing'}"
 
 
 def _operator(model: ModelProto, draw: Draw) -> str:
-    rows = [(node, family) for node in model.graph.node for family in FAMILIES if node.op_type in family]
+    rows = [(node, family) for node in _nodes(model.graph) for family in FAMILIES if node.op_type in family]
     if not rows:
         return ""
     node, family = rows[int(draw.integers(len(rows)))]
@@ -101,7 +118,7 @@ def _inserted(model: ModelProto, draw: Draw) -> str:
     node = model.graph.node[place]
     name = node.output[0]
     readers = [n for n in model.graph.node if name in n.input]
-    if not readers or node.op_type in {"Constant", "If"} or not _is_float(model, name):
+    if not readers or node.op_type in {"Constant", "If", "Loop"} or not _is_float(model, name):
         return ""
     new, nodes, arrays = f"{name}_inserted", [], []
     kind = str(draw.choice(["clip", "round", "relu", "half"]))

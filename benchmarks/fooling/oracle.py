@@ -8,13 +8,21 @@ import numpy as np
 import onnxruntime as ort
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onnx import ModelProto
 
 NUM_INPUTS = 10_000
 """Samples on which two nets are run: drawn from Student's t with heavy tails, not as Netweave draws."""
 
-NUM_FIXED = 100
-"""Runs of nets whose batch is fixed."""
+NUM_SMALL_RUNS = 300
+"""Runs of a few samples each, of nets that decide by what is in the batch as a whole."""
+
+LENGTHS = (1, 2, 3, 7, 20, 65, 130, 300, 450)
+"""Sizes of open axes behind the batch, one after the other."""
+
+SMALL_BATCH = 3
+"""Samples of such a run."""
 
 TOLERANCE = 1e-2
 """Error relative to the rms above which outputs differ: ten times the bound of the comparison."""
@@ -28,22 +36,29 @@ def session(model: ModelProto) -> ort.InferenceSession:
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def draw(net: ort.InferenceSession, generator: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
+def draw(
+    net: ort.InferenceSession, generator: np.random.Generator, rows: int, *, batch: int, length: int = 7
+) -> dict[str, np.ndarray]:
     """Return inputs of a net.
 
     Args:
         net: The net.
         generator: Draws them.
         rows: Bound of integers: those from 0 to it, or of both signs and any size if it is 0.
+        batch: Size of a first axis that is open.
+        length: Size of the other open axes.
     """
     drawn = {}
     for value in net.get_inputs():
-        shape = [size if isinstance(size, int) else NUM_INPUTS for size in value.shape]
-        if "uint8" in value.type:
-            drawn[value.name] = generator.integers(0, 256, shape).astype(np.uint8)
-        elif "int64" in value.type:
-            low, high = (0, rows) if rows else (-3000, 3000)
-            drawn[value.name] = generator.integers(low, high, shape)
+        sizes = enumerate(value.shape)
+        shape = [size if isinstance(size, int) else length if axis else batch for axis, size in sizes]
+        dtype = np.dtype(DTYPES[value.type])
+        if dtype.kind == "b":
+            drawn[value.name] = generator.integers(0, 2, shape).astype(bool)
+        elif dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            low, high = (0, rows) if rows else (max(limits.min, -3000), min(limits.max, 3000))
+            drawn[value.name] = generator.integers(low, high + (not rows), shape).astype(dtype)
         elif value.name == "boxes":
             corner = generator.uniform(0, 4, (*shape[:-1], 2))
             sizes = generator.gamma(2, 0.5, corner.shape)
@@ -51,13 +66,29 @@ def draw(net: ort.InferenceSession, generator: np.random.Generator, rows: int) -
         elif value.name == "scores":
             drawn[value.name] = generator.beta(0.7, 1.5, shape).astype(np.float32)
         else:
-            scale = 10 ** generator.uniform(-2, 2, (shape[0], *[1] * (len(shape) - 1)))
-            drawn[value.name] = (generator.standard_t(2, shape) * scale).astype(np.float32)
+            scale = 10 ** generator.uniform(-2, 2, (*shape[:1], *[1] * (len(shape) - 1)))
+            drawn[value.name] = (generator.standard_t(2, shape) * scale).astype(dtype)
     return drawn
+
+
+DTYPES = {
+    "tensor(bool)": "bool",
+    "tensor(double)": "float64",
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(int16)": "int16",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+    "tensor(int8)": "int8",
+    "tensor(uint8)": "uint8",
+}
 
 
 def differ(a: ModelProto, b: ModelProto, *, seed: int, rows: int) -> bool | None:
     """Return whether two nets differ on drawn inputs; None if one of them does not run.
+
+    Nets of an open batch are run on all samples at once, then on a few at a time if they decide by the whole
+    batch or have other open sizes; those of a fixed batch as often as there are samples.
 
     Args:
         a: A net.
@@ -68,15 +99,31 @@ def differ(a: ModelProto, b: ModelProto, *, seed: int, rows: int) -> bool | None
     generator = np.random.default_rng(seed)
     try:
         nets = session(a), session(b)
-        is_fixed = all(isinstance(size, int) for value in nets[0].get_inputs() for size in value.shape)
-        for _ in range(NUM_FIXED if is_fixed else 1):
-            inputs = draw(nets[0], generator, rows)
+        for batch, length in _sizes(a, nets[0]):
+            inputs = draw(nets[0], generator, rows, batch=batch, length=length)
             made = [net.run(None, inputs) for net in nets]
             if any(_apart(x, y) for x, y in zip(*made, strict=True)):
                 return True
     except Exception:  # noqa: BLE001  # a net that the mutation broke is no pair
         return None
     return False
+
+
+def _sizes(model: ModelProto, net: ort.InferenceSession) -> Iterator[tuple[int, int]]:
+    """Yield the batch and the size of other open axes of each run."""
+    shapes = [value.shape for value in net.get_inputs()]
+    if all(isinstance(size, int) for shape in shapes for size in shape):
+        yield from [(1, 1)] * NUM_INPUTS
+    elif any(not isinstance(size, int) for shape in shapes for size in shape[1:]):
+        yield from [(NUM_INPUTS // 100, length) for length in LENGTHS]
+    else:
+        yield NUM_INPUTS, 1
+    if any(node.op_type in WHOLE_BATCH for node in model.graph.node):
+        yield from [(SMALL_BATCH, LENGTHS[i % len(LENGTHS)]) for i in range(NUM_SMALL_RUNS)]
+
+
+WHOLE_BATCH = {"If", "Loop", "DynamicQuantizeLinear"}
+"""Operators that make one decision for all samples."""
 
 
 def _apart(x: np.ndarray, y: np.ndarray) -> bool:

@@ -113,21 +113,169 @@ def _sums(program: Program, x: str) -> str:
     return program.add("CumSum", x, program.constant(1, np.int64), **flags)
 
 
+INNER = (("Neg", 1), ("Abs", 1), ("Tanh", 1), ("Relu", 1), ("Add", 2), ("Mul", 2), ("Max", 2), ("Min", 2))
+"""Operators of inner graphs, and how many inputs each has."""
+
+
+def _inner(program: Program, x: str, stem: str) -> tuple[list[Any], str]:
+    """Return nodes of an inner graph that keep shape and type, and what they make.
+
+    Its constants are those of the outer graph.
+    """
+    nodes: list[Any] = []
+    for index in range(int(program.generator.integers(1, 3))):
+        op_type, count = INNER[int(program.generator.integers(len(INNER)))]
+        inputs = [x, program.constant(program.number(0.5, 3.0))][:count]
+        x = f"{stem}_{index}"
+        nodes.append(helper.make_node(op_type, inputs, [x], name=f"{x}_node"))
+    return nodes, x
+
+
 def _branch(program: Program, x: str) -> str:
     mean = program.add("ReduceMean", x, keepdims=0)
     condition = program.add("Greater", mean, program.constant(program.number(0.3, 3.0)))
     graphs = []
-    for op_type in ("Neg", "Abs"):
-        name = f"b{len(program.nodes)}_{op_type}"
-        node = helper.make_node(op_type, [x], [name], name=f"{name}_node")
+    for branch in ("then", "else"):
+        nodes, name = _inner(program, x, f"b{len(program.nodes)}_{branch}")
         output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-        graphs.append(helper.make_graph([node], name, [], [output]))
+        graphs.append(helper.make_graph(nodes, name, [], [output]))
     return program.add("If", condition, then_branch=graphs[0], else_branch=graphs[1])
 
 
+def _loop(program: Program, x: str) -> str:
+    """Repeat a few operators, so often or until a value is large."""
+    stem = f"l{len(program.nodes)}"
+    nodes, made = _inner(program, f"{stem}_state", stem)
+    names = [f"{stem}_{name}" for name in ("step", "before", "after")]
+    if program.generator.integers(2):
+        nodes.append(helper.make_node("Identity", [names[1]], [names[2]], name=f"{stem}_goes_on"))
+    else:
+        largest, bound = f"{stem}_largest", program.constant(abs(program.number(3.0, 30.0)))
+        nodes.append(helper.make_node("ReduceMax", [made], [largest], name=f"{largest}_node", keepdims=0))
+        nodes.append(helper.make_node("Less", [largest, bound], [names[2]], name=f"{stem}_goes_on"))
+    given = [
+        (names[0], TensorProto.INT64),
+        (names[1], TensorProto.BOOL),
+        (f"{stem}_state", TensorProto.FLOAT),
+    ]
+    returned = [(names[2], TensorProto.BOOL), (made, TensorProto.FLOAT)]
+    infos = [
+        [
+            helper.make_tensor_value_info(name, dtype, () if dtype != TensorProto.FLOAT else None)
+            for name, dtype in rows
+        ]
+        for rows in (given, returned)
+    ]
+    body = helper.make_graph(nodes, stem, *infos)
+    count = program.constant(int(program.generator.integers(1, 6)), np.int64)
+    return program.add("Loop", count, program.constant(True, np.bool_), x, body=body)
+
+
+def _scale(program: Program) -> str:
+    return program.constant(float(program.generator.uniform(0.01, 0.2)))
+
+
 def _quantised(program: Program, x: str) -> str:
-    scale, zero = program.constant(float(program.generator.uniform(0.01, 0.2))), program.constant(3, np.int8)
+    scale, zero = _scale(program), program.constant(3, np.int8)
     return program.add("DequantizeLinear", program.add("QuantizeLinear", x, scale, zero), scale, zero)
+
+
+def _quantised_by_what_comes(program: Program, x: str) -> str:
+    """Quantise by the least and the largest value of the tensor."""
+    made = program.add("DynamicQuantizeLinear", x, outputs=3)
+    return program.add("DequantizeLinear", made, f"{made}_1", f"{made}_2")
+
+
+def _bytes_of(program: Program, *shape: int) -> str:
+    return program.constant(program.generator.integers(-127, 128, shape), np.int8)
+
+
+def _integer_dense(program: Program, x: str) -> str:
+    """Multiply integers, as a quantised dense layer does."""
+    size = int(np.prod(program.shape))
+    program.shape = (8,)
+    x = program.add("Flatten", x, axis=1)
+    zero = program.constant(int(program.generator.integers(100, 156)), np.uint8)
+    small = program.add("QuantizeLinear", x, _scale(program), zero)
+    summed = program.add("MatMulInteger", small, _bytes_of(program, size, 8), zero)
+    return program.add("Mul", program.add("Cast", summed, to=TensorProto.FLOAT), program.constant(0.003))
+
+
+def _integer_conv(program: Program, x: str) -> str:
+    channels = program.shape[0]
+    if program.shape[1] < 4:
+        return x
+    program.shape = (4, program.shape[1] - 2, program.shape[2] - 2)
+    zero, none = program.constant(128, np.uint8), program.constant([0] * 4, np.int8)
+    scale, made = _scale(program), program.constant(float(program.generator.uniform(0.05, 1.0)))
+    scales = program.constant(program.generator.uniform(0.002, 0.02, 4))
+    small = program.add("QuantizeLinear", x, scale, zero)
+    filters = _bytes_of(program, 4, channels, 3, 3)
+    x = program.add("QLinearConv", small, scale, zero, filters, scales, none, made, zero)
+    return program.add("DequantizeLinear", x, made, zero)
+
+
+def _dequantised_dense(program: Program, x: str) -> str:
+    size = int(np.prod(program.shape))
+    program.shape = (8,)
+    x = program.add("Flatten", x, axis=1)
+    scales, zeros = program.constant(program.generator.uniform(0.002, 0.02, 8)), _bytes_of(program, 8)
+    weights = program.add("DequantizeLinear", _bytes_of(program, size, 8), scales, zeros, axis=1)
+    return program.add("MatMul", x, weights)
+
+
+def _placed(program: Program, x: str) -> str:
+    """Read elements at stored places, or put stored numbers there."""
+    size = program.shape[-1]
+    if len(program.shape) != 1 or size < 3:
+        return x
+    count = int(program.generator.integers(2, size + 1))
+    places = program.constant(program.generator.integers(0, size, count), np.int64)
+    program.shape = (count,)
+    return program.add("Gather", x, places, axis=1)
+
+
+def _at_the_largest(program: Program, x: str) -> str:
+    """Keep the element that is the largest of each row; the others become a number."""
+    axis = -1
+    place = program.add(
+        "ArgMax", x, axis=axis, keepdims=0, select_last_index=int(program.generator.integers(2))
+    )
+    depth = program.constant(program.shape[-1], np.int64)
+    hot = program.add("OneHot", place, depth, program.constant([0.0, 1.0]))
+    condition = program.add("Greater", hot, program.constant(0.5))
+    return program.add("Where", condition, x, program.constant(program.number()))
+
+
+def _triangle(program: Program, x: str) -> str:
+    if program.opset < 14:
+        return x
+    upper, diagonal = (int(n) for n in program.generator.integers([0, -2], [2, 3]))
+    return program.add("Trilu", x, program.constant(diagonal, np.int64), upper=upper)
+
+
+def _remainder(program: Program, x: str) -> str:
+    return program.add("Mod", x, program.constant(abs(program.number(1.0, 10.0)) + 0.25), fmod=1)
+
+
+def _power(program: Program, x: str) -> str:
+    return program.add("Pow", x, program.constant(float(program.generator.choice([2.0, 3.0, 1.0]))))
+
+
+def _shrunk(program: Program, x: str) -> str:
+    lambd, bias = (abs(program.number(0.5, 5.0)) for _ in range(2))
+    return program.add("Shrink", x, lambd=lambd, bias=bias)
+
+
+def _across(program: Program, x: str) -> str:
+    return program.add("LRN", x, size=3, alpha=float(program.generator.uniform(0.01, 1)), beta=0.75, bias=1.0)
+
+
+def _layer_norm(program: Program, x: str) -> str:
+    if program.opset < 17:
+        return x
+    size = program.shape[-1]
+    return program.add("LayerNormalization", x, program.weights(size), program.weights(size), epsilon=1e-3)
 
 
 def _conv(program: Program, x: str) -> str:
@@ -194,11 +342,14 @@ ANY: list[Step] = [
     *map(_sloped, ["LeakyRelu", "Elu", "ThresholdedRelu", "Celu"]),
     *map(_safe, ["Sqrt", "Log", "Reciprocal"]),
     *map(_through, [TensorProto.INT64, TensorProto.INT32, TensorProto.FLOAT16, TensorProto.UINT8]),
-    _unary("Softmax", axis=-1), _clip, _clip, _chosen, _chosen, _hard_sigmoid, _branch, _quantised,
+    _unary("Softmax", axis=-1), _clip, _clip, _chosen, _chosen, _hard_sigmoid, _branch, _quantised, _loop,
+    _quantised_by_what_comes, _at_the_largest, _remainder, _power, _shrunk, _unary("Hardmax", axis=-1),
 ]  # fmt: skip
-ROW: list[Step] = [_dense, _dense, _top, _sums]
+ROW: list[Step] = [_dense, _dense, _top, _sums, _integer_dense, _dequantised_dense, _placed, _layer_norm]
 POOLS = [_pool("MaxPool"), _pool("AveragePool"), _pooled]
-IMAGE: list[Step] = [_conv, _conv, *POOLS, _pad, _resize, _norm, _dense]
+IMAGE: list[Step] = [
+    _conv, _conv, *POOLS, _pad, _resize, _norm, _dense, _integer_conv, _triangle, _across, _integer_dense,
+]  # fmt: skip
 NEWER: dict[int, list[Step]] = {
     14: [_unary("HardSwish")],
     18: [_unary("Mish")],
@@ -240,7 +391,32 @@ def _one_hot(program: Program, x: str) -> str:
     return program.add("ReduceMax", hot, program.constant([-1], np.int64))
 
 
-KINDS = ("row", "image", "ids", "integers", "bytes", "boxes")
+def _masked(program: Program, x: str) -> str:
+    """Return numbers chosen by bits."""
+    way = int(program.generator.integers(3))
+    if way == 0:
+        x = program.add("Not", x)
+    elif way == 1:
+        op_type = str(program.generator.choice(["And", "Or", "Xor"]))
+        x = program.add(op_type, x, program.constant(program.generator.integers(0, 2, 8), np.bool_))
+    numbers = [program.constant(program.number(1.0)), program.weights(8)]
+    return program.add("Where", x, *numbers)
+
+
+def _window(program: Program, x: str) -> str:
+    """Cut a sequence of any length, or add a table of positions to it."""
+    size = int(program.generator.integers(3, 400))
+    if program.generator.integers(2):
+        bounds = [program.constant([n], np.int64) for n in (0, size, 1)]
+        return program.add("Slice", x, *bounds)
+    length = program.add("Shape", x)
+    last = program.add("Gather", length, program.constant([1], np.int64))
+    most = program.add("Min", last, program.constant([size], np.int64))
+    bounds = [program.constant([0], np.int64), most, program.constant([1], np.int64)]
+    return program.add("Neg", program.add("Slice", x, *bounds))
+
+
+KINDS = ("row", "image", "ids", "integers", "bytes", "boxes", "bits", "sequence")
 
 
 def draw_program(seed: int) -> tuple[ModelProto, str]:
@@ -251,7 +427,7 @@ def draw_program(seed: int) -> tuple[ModelProto, str]:
     """
     generator = np.random.default_rng(seed)
     opset = int(generator.choice(OPSETS))
-    kind = str(generator.choice(KINDS, p=[0.35, 0.3, 0.1, 0.12, 0.08, 0.05]))
+    kind = str(generator.choice(KINDS, p=[0.32, 0.28, 0.1, 0.1, 0.07, 0.05, 0.04, 0.04]))
     if kind == "boxes":
         return _detector(generator, opset), kind
     program = Program(generator, opset)
@@ -265,7 +441,13 @@ def draw_program(seed: int) -> tuple[ModelProto, str]:
         dtype = TensorProto.INT64
         choices = [_looked_up] if kind == "ids" else [_counted, _one_hot]
         x = choices[int(generator.integers(len(choices)))](program, "x")
-    given = {"image": (3, 8, 8), "bytes": (3, 8, 8)}.get(kind, (8,))
+    if kind == "bits":
+        dtype, x = TensorProto.BOOL, _masked(program, "x")
+    given: tuple[int | str, ...] = {"image": (3, 8, 8), "bytes": (3, 8, 8), "sequence": ("T",)}.get(
+        kind, (8,)
+    )
+    if kind == "sequence":
+        return _sequence(program), kind
     for _ in range(int(generator.integers(1 if kind in {"ids", "integers"} else 2, 6))):
         own = IMAGE if len(program.shape) == 3 else ROW if len(program.shape) == 1 else []
         newer = [step for least, steps in NEWER.items() if opset >= least for step in steps]
@@ -280,19 +462,37 @@ def draw_program(seed: int) -> tuple[ModelProto, str]:
     return _model(program, [("x", dtype, ("N", *given))], [(x, out)]), kind
 
 
+def _sequence(program: Program) -> ModelProto:
+    x, steps = "x", [step for step in ANY if step is not _at_the_largest]
+    for _ in range(int(program.generator.integers(0, 3))):
+        x = steps[int(program.generator.integers(len(steps)))](program, x)
+    x = _window(program, x)
+    for _ in range(int(program.generator.integers(0, 2))):
+        x = steps[int(program.generator.integers(len(steps)))](program, x)
+    return _model(program, [("x", TensorProto.FLOAT, ("N", "T"))], [(x, TensorProto.FLOAT)])
+
+
 def _detector(generator: np.random.Generator, opset: int) -> ModelProto:
     program = Program(generator, opset)
     boxes, scores = "boxes", "scores"
     if generator.integers(2):
         scores = program.add("Sigmoid", scores)
+    elif generator.integers(2):
+        least = program.constant(round(float(generator.uniform(0.05, 0.6)), 2))
+        scores = program.add("Where", program.add("Greater", scores, least), scores, program.constant(0.0))
     limits = (
         program.constant([int(generator.integers(2, 20))], np.int64),
         program.constant([round(float(generator.uniform(0.2, 0.8)), 2)]),
         program.constant([round(float(generator.uniform(0.05, 0.6)), 2)]),
     )
-    kept = program.add("NonMaxSuppression", boxes, scores, *limits)
+    center = int(generator.integers(2))
+    kept = program.add("NonMaxSuppression", boxes, scores, *limits, center_point_box=center)
+    outputs = [(kept, TensorProto.INT64)]
+    if generator.integers(2):
+        places = program.add("Gather", kept, program.constant(2, np.int64), axis=1)
+        outputs = [(program.add("Gather", boxes, places, axis=1), TensorProto.FLOAT)]
     inputs = [("boxes", TensorProto.FLOAT, (1, 48, 4)), ("scores", TensorProto.FLOAT, (1, 2, 48))]
-    return _model(program, inputs, [(kept, TensorProto.INT64)])
+    return _model(program, inputs, outputs)
 
 
 def _model(program: Program, inputs: list[Any], outputs: list[Any]) -> ModelProto:

@@ -125,6 +125,10 @@ DIFFERENT = {
     "boxes that overlap": (boxes(), "", boxes(iou=0.9)),
     "boxes with low scores": (boxes(), "", boxes(score=0.4)),
     "boxes that are kept": (boxes(), "", boxes(count=20)),
+    "a sign of what is rarely negative": (
+        ROW,
+        *(scalar("c", 1e5) + f"q = Mul(x, x) s = Sub(c, q) y = {op}(s)" for op in ("Abs", "Identity")),
+    ),
     "a mask that is ignored": (
         "g (float[N,8] x, int64[N,8] mask) => (float[N,8] y) { BODY }",
         scalar("z", 0.0) + "b = Cast<to=9>(mask) m = Where(b, x, z) y = Relu(m)",
@@ -171,6 +175,53 @@ def test_another_way_to_write_a_layer_is_no_difference(case, tmp_path):
     assert netweave.compare(b, a).equal
 
 
+IN_PARTS = {
+    "a dequantiser for each reader": (
+        ROW,
+        "q, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(q, s, z) "
+        + scalar("c", -6.5)
+        + "l = Less(d, c) n = Neg(d) y = Where(l, n, d)",
+        "q, s, z = DynamicQuantizeLinear(x) d = DequantizeLinear(q, s, z) e = DequantizeLinear(q, s, z) "
+        + "f = DequantizeLinear(q, s, z) "
+        + scalar("c", -6.5)
+        + "l = Less(d, c) n = Neg(e) y = Where(l, n, f)",
+    ),
+    "a hard sigmoid that is mostly saturated, in parts": (
+        IMAGE,
+        scalar("c", 400.0) + "m = Mul(x, c) y = HardSigmoid<alpha=0.25>(m)",
+        scalar("c", 400.0)
+        + "m = Mul(x, c) "
+        + scalar("a", 0.25)
+        + scalar("b", 0.5)
+        + "n = Mul(m, a) t = Add(n, b) "
+        + clip("t", 0.0, 1.0, "y"),
+    ),
+    "a factor before or after a cast": (
+        INTEGERS,
+        scalar("c", 29) + "m = Mul(x, c) f = Cast<to=1>(m) y = Neg(f)",
+        scalar("c", 29.0) + "f = Cast<to=1>(x) m = Mul(f, c) y = Neg(m)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IN_PARTS.values(), ids=IN_PARTS)
+def test_a_layer_in_parts_is_held_against_all_of_them(case, tmp_path):
+    a, b = nets_of(case, tmp_path)
+    assert netweave.compare(a, b).verdict is Verdict.IDENTICAL
+    assert netweave.compare(b, a).verdict is Verdict.IDENTICAL
+
+
+def test_integers_and_floats_are_compared_on_what_both_can_hold(tmp_path):
+    """MXNet and Caffe know no integer inputs: what is written for them reads floats."""
+    floats = scalar("c", 30.0) + "y = Max(x, c)"
+    a = read_text(f"g (float[N,8] x) => (float[N,8] y) {{ {floats} }}", tmp_path, "a")
+    b = read_text(
+        INTEGERS.replace("BODY", scalar("c", 30) + "m = Max(x, c) y = Cast<to=1>(m)"), tmp_path, "b"
+    )
+    assert netweave.compare(a, b).equal
+    assert netweave.compare(b, a).equal
+
+
 def test_layers_that_differ_out_of_reach_are_not_identical(tmp_path):
     """No input reaches the bound behind the tanh, but one net has it at 3 and the other at 5."""
     scaled = scalar("c", 2.0) + "h = Tanh(x) m = Mul(h, c) n = Mul(m, m) "
@@ -182,6 +233,33 @@ def test_layers_that_differ_out_of_reach_are_not_identical(tmp_path):
     assert found.verdict is Verdict.LATENT
     assert "without effect here" in found.sentence
     assert [finding.latent for finding in found.findings] == [True]
+
+
+BRANCH = (
+    "g (float[N,8] x) => (int64[N,1] y) { s = CumSum(x, a) c = Constant<value_float=900.0>() m = Max(s, c) "
+    "r = ReduceMean<keepdims=0>(m) t = Constant<value_float=1.0>() g = Greater(r, t) "
+    "b = If<then_branch = i () => (float[N,8] p) { p = Neg(m) }, "
+    "else_branch = j () => (float[N,8] q) { q = Abs(m) }>(g) y = ArgMax<axis=1>(b) }"
+).replace("{ s =", "{ a = Constant<value_int=1>() s =")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_a_branch_reads_of_the_graph_around_it_is_given_to_it(seed, tmp_path):
+    """Behind a bound that nothing exceeds, a branch is tested alone, and was without what it captures."""
+    a, b = (read_text(BRANCH, tmp_path, name) for name in "ab")
+    assert netweave.compare(a, b, seed=seed).verdict is Verdict.IDENTICAL
+    other = read_text(BRANCH.replace("Abs(m)", "Neg(m)"), tmp_path, "c")
+    assert not netweave.compare(a, other, seed=seed).is_strictly_equal
+
+
+def test_a_window_beyond_the_size_of_one_net_is_named(tmp_path):
+    """A module that was traced at one size has lost the slices that leave out nothing there."""
+    whole = read_text(SEQUENCE.replace("BODY", "r = Relu(x) " + sliced(135, "r", "y", "[1]")), tmp_path, "a")
+    traced = read_text("g (float[N,7] x) => (float[N,7] y) { y = Relu(x) }", tmp_path, "b")
+    for nets in ((whole, traced), (traced, whole)):
+        found = netweave.compare(*nets)
+        assert found.verdict is Verdict.LATENT
+        assert "not exercised: slice at 135 (" in found.sentence
 
 
 TRAINED = {

@@ -8,6 +8,7 @@ import pytest
 import netweave
 from netweave.comparison import Verdict
 from netweave.graph import GraphBuilder, Layer, Parameter
+from tests.comparison.onnx_text import read_text
 from tests.oracles import recipe
 
 
@@ -132,3 +133,32 @@ def test_another_layer_under_the_name_of_an_output_is_a_difference():
     assert (finding.mismatch, finding.layer_a, finding.layer_b) == ("output", "sigmoid", "sigmoid")
     assert "B gives as 'prob' what 'conv' makes" in finding.cause
     assert finding.fix == "give what 'sigmoid' makes as 'prob'"
+
+
+LOSS = "g (float[4,3] x) => (float y, float[4,3] z) { z = Sigmoid(x) y = ReduceMean<keepdims=0>(z) }"
+
+
+def test_a_number_is_compared_as_any_output(tmp_path):
+    net = read_text(LOSS, tmp_path, "a")
+    assert netweave.compare(net, read_text(LOSS, tmp_path, "b")).verdict is Verdict.IDENTICAL
+    other = read_text(LOSS.replace("ReduceMean", "ReduceMax"), tmp_path, "c")
+    assert netweave.compare(net, other).verdict is Verdict.DIFFERENT
+
+
+def test_a_number_may_be_a_list_of_one_number_in_b(tmp_path):
+    net = read_text(LOSS, tmp_path, "a")
+    text = LOSS.replace("float y", "float[1] y").replace(
+        "y = ReduceMean<keepdims=0>(z)",
+        "m = ReduceMean<keepdims=0>(z) s = Constant<value_ints=[1]>() y = Reshape(m, s)",
+    )
+    assert netweave.compare(net, read_text(text, tmp_path, "b")).equal
+
+
+def test_a_number_becomes_a_list_by_a_constant(tmp_path):
+    """Axes of an input are followed through a product, unless it has more of them."""
+    text = (
+        "g (float x, float k) => (float[4] y) { c = Constant<value_floats=[2.0, 3.0]>() "
+        "m = Mul(x, c) r = Relu(m) n = Mul(k, c) y = Concat<axis=0>(r, n) }"
+    )
+    nets = (read_text(text, tmp_path, name) for name in "ab")
+    assert netweave.compare(*nets).equal

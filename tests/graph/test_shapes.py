@@ -315,3 +315,12 @@ def test_a_long_formula_becomes_a_symbol():
 def test_a_constant_beyond_its_type_is_refused(number, dtype):
     with pytest.raises(ShapeError, match=f"is out of range for {np.dtype(dtype).name}"):
         GraphBuilder("one", format="onnx").constant([number], dtype=dtype)
+
+
+def test_numbers_that_wrap_around_are_not_followed():
+    """ONNX leaves open what a cast to a type makes of a number that it cannot hold."""
+    builder = GraphBuilder("g", format="onnx")
+    number = builder.constant([-1], dtype=np.int64)
+    graph = builder.finish([builder.add("Cast", [number], {"to": ir.DataType.UINT8.value}, outputs="y")])
+    infer_shapes(graph)
+    assert known_shape(graph.outputs[0]) == (1,)

@@ -22,6 +22,7 @@ from netweave.comparison.execution.sizes import (
     size_key,
     sizes_beyond,
     sizes_text,
+    unreached_windows,
 )
 from netweave.comparison.input_choice import run_best
 from netweave.comparison.prepare import NotComparableError
@@ -264,6 +265,9 @@ class _Search:
                 reason = f"{takes} takes it, {refuses} does not"
                 missed = Unexercised(f"size {sizes_text(size)}", "", reason, differs=True)
                 assessment = assessment.missing(missed)
+        for end, fixed in unreached_windows(a, b, mappings):
+            reason = f"{fixed} was read for a smaller size"
+            assessment = assessment.missing(Unexercised(f"slice at {end}", "", reason, differs=True))
         return assessment
 
     def _takes(self, sizes: Sizes, candidate: InputCandidate) -> tuple[bool, bool]:

@@ -93,11 +93,13 @@ class WriterTable(Generic[NodeT, ResultT]):
         """Return the function that writes a node.
 
         Raises:
-            NotWritable: No function is registered for its operator.
+            NotWritable: No function is registered for its operator, or no framework has its form.
         """
         writer = self._writers.get((node.domain, node.op_type))
         if writer is None:
             raise NotWritable
+        if reason := _what_no_writer_takes(node):
+            raise NotWritable(reason)
         return writer
 
     def has(self, op_type: str, domain: str) -> bool:
@@ -107,6 +109,18 @@ class WriterTable(Generic[NodeT, ResultT]):
     def names(self) -> list[tuple[str, str]]:
         """Return the operators as (domain, name), sorted."""
         return sorted(self._writers)
+
+
+def _what_no_writer_takes(node: ir.Node) -> str:
+    """Return what ONNX defines for a node and all frameworks do otherwise; empty if there is nothing."""
+    made = node.outputs[0]
+    if node.op_type == "Div" and made.dtype is not None and made.dtype.is_integer():
+        return "integers are divided without their remainder"
+    if node.op_type == "Resize":
+        old, new = known_shape(node.inputs[0]), known_shape(made)
+        if old is not None and new is not None and old[1:2] != new[1:2]:
+            return "it resizes the channels"
+    return ""
 
 
 def write_nodes(

@@ -62,9 +62,18 @@ class ShapeContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the libr
         return found
 
     def set_symbolic_value(self, value: ir.Value, data: list[int | ir.SymbolicDim]) -> None:
-        """Note the numbers in a value that may be somebody's sizes; a longer one is not followed."""
-        if len(data) <= MAX_FOLLOWED:
+        """Note the numbers in a value that may be somebody's sizes.
+
+        A longer one is not followed, nor are numbers that its type cannot hold, as -1 that is cast to uint8.
+        """
+        if len(data) <= MAX_FOLLOWED and _can_hold(value, data):
             super().set_symbolic_value(value, data)
+
+
+def _can_hold(value: ir.Value, data: list[int | ir.SymbolicDim]) -> bool:
+    if value.dtype is None or not value.dtype.is_integer():
+        return True
+    return all(value.dtype.min <= number <= value.dtype.max for number in data if isinstance(number, int))
 
 
 def is_long(value: ir.Value | None) -> bool:

@@ -142,3 +142,10 @@ def test_files_cut_short_anywhere_are_refused_in_one_line(name, tmp_path):
         with pytest.raises(NetweaveError) as error:
             netweave.load(tmp_path / "net.xml")
         assert "report this as a bug" not in str(error.value)
+
+
+def test_the_rest_of_integers_has_the_sign_of_the_divisor(tmp_path):
+    text = NET.replace("f32", "i32").replace("FP32", "I32").replace('type="Add"', 'type="FloorMod"')
+    graph = load(tmp_path, text, struct.pack("<4i", 9, 3, -3, 5))
+    x = np.array([[-7, 7, -2]], np.int32)
+    assert np.array_equal(netweave.run(graph, {"image": x})["sum"], [[2, -2, 3]])

@@ -68,6 +68,7 @@ class _Builder:
         for nodes_a, nodes_b in find_segments(self._alignment):
             self._new(nodes_a, nodes_b, self._evidence(nodes_a))
         self._take_pairs()
+        self._take_duplicates()
         for draft in list(self._drafts):
             if draft.is_pair:
                 self._absorb(draft)
@@ -85,8 +86,20 @@ class _Builder:
             if partner is None or not self._is_free(node) or not self._is_free(partner):
                 continue
             evidence = self._alignment.evidence[id(node)]
-            if not self._is_part(node, partner, evidence):
+            if not self._is_part(node, partner, evidence) and not self._ends_elsewhere(node, partner):
                 self._new([node], [partner], evidence)
+
+    def _take_duplicates(self) -> None:
+        """Take free nodes into the group of a node that computes the same, as one dequantiser per reader."""
+        for side in self._alignment.sides:
+            free = list(filter(self._is_free, side.signals.nodes))
+            kinds = {node.op_type for node in free}
+            owned = [n for n in side.signals.nodes if n.op_type in kinds and not self._is_free(n)]
+            drafts = {_computation(node): self._owner[id(node)] for node in reversed(owned)}
+            for node in free:
+                if (draft := drafts.get(_computation(node))) is not None and draft.is_pair:
+                    draft.nodes_of(side).append(node)
+                    self._owner[id(node)] = draft
 
     def _evidence(self, nodes_a: list[ir.Node]) -> Evidence:
         """Return the strongest evidence that any node of a segment has."""
@@ -113,6 +126,24 @@ class _Builder:
             for side, node in zip(self._alignment.sides, (a, b), strict=True)
             for other in _neighbours(side.signals, node)
         )
+
+    def _ends_elsewhere(self, a: ir.Node, b: ir.Node) -> bool:
+        """Whether one of two nodes makes the values that a free node right behind the other one makes."""
+        for side, node, other_side, other in zip(
+            self._alignment.sides, (a, b), self._alignment.sides[::-1], (b, a), strict=True
+        ):
+            made = other_side.signals.outputs_of(other)
+            for name in side.signals.outputs_of(node):
+                pair = side.pairs.get(name)
+                target = (
+                    None if pair is None or not pair.has_equal_values else pair.b if side.is_a else pair.a
+                )
+                if target is None or target in made:
+                    continue
+                maker = other_side.signals.producer.get(target)
+                if maker is not None and self._is_free(maker) and not other_side.is_paired(maker):
+                    return not set(made).isdisjoint(other_side.signals.inputs_of(maker))
+        return False
 
     def _absorb(self, draft: Draft) -> None:
         """Take free nodes that only lead up to a pair into its group.
@@ -230,6 +261,12 @@ class _Builder:
             before = [place_b[id(n)] for n in b.nodes[:start] if id(n) in place_b]
             keyed.append((max(before, default=-1), start, draft))
         return [draft for _, _, draft in sorted(keyed, key=lambda row: row[:2])]
+
+
+def _computation(node: ir.Node) -> Hashable:
+    """Return what two nodes of one net have in common if they compute the same."""
+    settings = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
+    return node.domain, node.op_type, tuple(node.inputs), tuple(settings)
 
 
 def _neighbours(signals: Signals, node: ir.Node) -> Iterator[ir.Node]:

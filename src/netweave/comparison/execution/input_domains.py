@@ -97,6 +97,7 @@ def pair_domains(
         domain = of_a.merged(of_b.scaled(1 / mapping.scale))
         if any(value.dtype is not None and value.dtype.numpy().kind in "iu" for value in values):
             domain = _of_type(domain, values)
+            domain = replace(domain, is_integral=domain.is_integral or mapping.scale == 1)
             domain = domain.merged(Domain(0, 1)) if is_narrow else domain
         domains[mapping.a] = domain
     return domains

@@ -113,7 +113,6 @@ def views_of(signals: Signals) -> dict[str, View]:
 
 def _made(node: ir.Node, known: list[View]) -> dict[str, View]:
     """Return the views that a node makes of views."""
-    names = [str(value.name) for value in node.outputs]
     if node.op_type == "Concat":
         results = [_joined(known, attributes_of(node)["axis"])]
     elif len(known) > 1:
@@ -125,7 +124,14 @@ def _made(node: ir.Node, known: list[View]) -> dict[str, View]:
     else:
         make = {"Transpose": _transposed, "Slice": _sliced, "Gather": _gathered, "Squeeze": _squeezed}
         results = [make[node.op_type](node, known[0])] if node.op_type in make else []
-    return {name: view for name, view in zip(names, results, strict=False) if view is not None}
+    pairs = zip(node.outputs, results, strict=False)
+    return {str(value.name): view for value, view in pairs if view is not None and _has_axes_of(value, view)}
+
+
+def _has_axes_of(value: ir.Value, view: View) -> bool:
+    """Whether a value has as many axes as a view: a constant that is added may have more."""
+    shape = known_shape(value)
+    return shape is None or len(shape) == len(view.axes)
 
 
 def _transposed(node: ir.Node, view: View) -> View | None:

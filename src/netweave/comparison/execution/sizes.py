@@ -10,7 +10,9 @@ from netweave.graph import known_shape
 from netweave.graph.passes.fitting import likely_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
 
     from netweave.comparison.execution.input_mapping import InputMapping
     from netweave.comparison.side import Side
@@ -177,6 +179,30 @@ def constant_sizes(graph: Graph) -> set[int]:
     return {size for size in found if 2 <= size <= LARGEST_CONSTANT_SIZE}
 
 
+def window_ends(graph: Graph) -> set[int]:
+    """Return where slices of a net end along axes of open size.
+
+    Args:
+        graph: A net.
+    """
+    found: set[int] = set()
+    for node in graph.nodes:
+        source = node.inputs[0] if node.op_type == "Slice" else None
+        shape = None if source is None else known_shape(source)
+        if shape is None:
+            continue
+        ends = _stored(node, 2)
+        rows = zip(ends, _stored(node, 3) or range(len(ends)), strict=False)
+        found |= {end for end, axis in rows if axis and shape[axis] is None and end >= 2}
+    return {end for end in found if end <= LARGEST_CONSTANT_SIZE}
+
+
+def _stored(node: ir.Node, index: int) -> list[int]:
+    value = node.inputs[index] if index < len(node.inputs) else None
+    array = None if value is None or value.const_value is None else value.const_value.numpy()
+    return [] if array is None else [int(number) for number in array.reshape(-1)]
+
+
 SIZES_OF = {
     "Slice": (0, 1, 2),
     "Gather": (0,),
@@ -227,6 +253,29 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         if all(prod(each) <= LARGEST_INPUT for each in sizes.values()):
             found.append(sizes)
     return [found[i] for i in sorted({0, len(found) - 1})] if found else []
+
+
+def unreached_windows(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> Iterator[tuple[int, str]]:
+    """Yield where slices of one net end that the other cannot reach, since its sizes are fixed, and its name.
+
+    A module that is traced at one size has lost the slices that leave out nothing there.
+
+    Args:
+        a: The first net.
+        b: The second net.
+        mappings: How A's inputs become B's.
+    """
+    sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
+    pairs = [(sizes_a[m.a], m.sizes_of_a(sizes_b[m.b])) for m in mappings]
+    for fixed, graph, other in (("B", a, b), ("A", b, a)):
+        longest = 0
+        for own, theirs in pairs if fixed == "B" else [pair[::-1] for pair in pairs]:
+            if len(own) == len(theirs):
+                closed = [y for x, y in zip(own[1:], theirs[1:], strict=True) if x is None and y is not None]
+                longest = max([longest, *closed])
+        if longest:
+            ends = window_ends(graph) - constant_sizes(other)
+            yield from ((end, fixed) for end in sorted(ends) if end > longest)
 
 
 def _batch(firsts: Sequence[tuple[int | None, int | None]], num_samples: int) -> int:

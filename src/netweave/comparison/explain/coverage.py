@@ -232,6 +232,7 @@ def _suppression(read: Reading) -> Iterator[Setting]:
 
 
 RULES: Mapping[str, Callable[[Reading], Iterator[Setting]]] = {
+    "Abs": _bent_at(0.0),
     "Ceil": _rounded,
     "Celu": _bent_at(0.0),
     "Clip": _clip,

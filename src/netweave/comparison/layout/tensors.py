@@ -120,8 +120,10 @@ def _flipped(
 
 @lru_cache(maxsize=4096)
 def _layouts(shape_a: Sizes, shape_b: Sizes, hints: tuple[Sizes, ...]) -> list[LayoutChange]:
-    if not shape_a or not shape_b or prod(shape_a) != prod(shape_b):
+    if prod(shape_a) != prod(shape_b):
         return []
+    if not shape_a or not shape_b:  # a number has no batch
+        return [LayoutChange(shape=None if shape_a == shape_b else shape_b)]
     keeps_batch = shape_a[0] == shape_b[0]
     reshaped = (-1, *shape_b[1:])  # the batch is open: a layout holds for any number of samples
     rank = len(shape_a)

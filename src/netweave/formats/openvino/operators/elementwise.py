@@ -114,6 +114,9 @@ def modulo(ctx: OpenVINOOperation) -> Tensor:
     a, b = ctx.operand(0), ctx.operand(1)
     if ctx.op == "Mod":
         return ctx.broadcast("Mod", [a, b], {"fmod": 1})
+    dtype = ctx.tensor(a).value.dtype
+    if dtype is not None and dtype.is_integer():  # ONNX's own has the sign of the divisor for integers alone
+        return ctx.broadcast("Mod", [a, b])
     quotient = ctx.unary("Floor", ctx.broadcast("Div", [a, b]))
     return ctx.broadcast("Sub", [a, ctx.broadcast("Mul", [quotient, b])])
 
