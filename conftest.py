@@ -1,7 +1,16 @@
 """What holds for every test, those in docstrings too: its environment, and what is not collected."""
 
+from __future__ import annotations
+
+import gc
 import os
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Set before torch is loaded, which reads it once. There is a worker for each core: with as many threads in
 # each, those that wait awake keep the others from computing. Tests about threads set their number themselves.
@@ -26,3 +35,14 @@ collect_ignore_glob.append("src/netweave/web/*")  # Django's modules cannot be i
 
 if find_spec("django"):
     import tests.web.begin  # noqa: F401 (sets Django up)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without searching for cycles in what is collected, then or while the tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()

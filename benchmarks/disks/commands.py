@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import runpy
@@ -15,6 +16,7 @@ import numpy as np
 
 from netweave import api, viewer
 from netweave.errors import NetweaveError
+from netweave.files.checksums import is_as_written
 from netweave.training.checkpoint_file import read_checkpoint
 from netweave.training.data.named import Named, open_named
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "padding"
 RECORDS = 60
+ENDS = ("</html>", "</svg>")
+"""How a whole page or picture ends."""
 
 NET = """name: "small"
 layer { name: "data" type: "HDF5Data" top: "data" top: "label"
@@ -73,11 +77,14 @@ class Command:
         words: What stands after ``netweave``; ``{out}`` is the folder of outputs, ``{solver}`` a solver.
         state: Says what a folder holds: ``none``, ``whole``, or what is wrong.
         outputs: Files that an earlier run leaves and this one replaces.
+        printed: The file in the folder of outputs to which standard output is redirected; the shell empties
+            it before the command starts, so that it holds any part of the text after a kill.
     """
 
     words: tuple[str, ...]
     state: Callable[[Path], str]
     outputs: tuple[str, ...] = field(default=())
+    printed: str = ""
 
 
 def write_inputs(folder: Path) -> None:
@@ -119,20 +126,38 @@ def _loads(*names: str) -> Callable[[Path], str]:
     return state
 
 
-def _reports(folder: Path) -> str:
-    found = []
-    for path in (folder / "report.json", folder / "report.html"):
-        if not path.exists():
-            continue
-        text = path.read_text(errors="replace")
+def _port(name: str, weights: str) -> Callable[[Path], str]:
+    """Return a check that source and weights of a port are both there and whole, or neither is."""
+
+    def state(folder: Path) -> str:
+        paths = [folder / name, folder / weights]
+        if not any(path.exists() for path in paths):
+            return "none"
         try:
-            whole = bool(json.loads(text)) if path.suffix == ".json" else text.rstrip().endswith("</html>")
-        except ValueError:
-            whole = False
-        if not whole and text != "old":
-            return f"{path.name} is half: {len(text)} bytes"
-        found.append(path)
-    return "whole" if found else "none"
+            ast.parse(paths[0].read_text())
+            return "whole" if is_as_written(paths[1]) else f"{weights} is not as it was written"
+        except (OSError, SyntaxError) as error:
+            return str(error)
+
+    return state
+
+
+def _reports(*names: str) -> Callable[[Path], str]:
+    """Return a check of reports, each of which is put in its place alone."""
+
+    def state(folder: Path) -> str:
+        found = [folder / name for name in names if (folder / name).exists()]
+        for path in found:
+            text = path.read_text(errors="replace")
+            try:
+                whole = bool(json.loads(text)) if path.suffix == ".json" else text.rstrip().endswith(ENDS)
+            except ValueError:
+                whole = False
+            if not whole:
+                return f"{path.name} is half: {len(text)} bytes"
+        return "whole" if found else "none"
+
+    return state
 
 
 def _records(name: str) -> Callable[[Path], str]:
@@ -183,19 +208,31 @@ def commands() -> dict[str, Command]:
     def convert(*names: str) -> Command:
         return Command(("convert", weights, f"{{out}}/{names[0]}"), _loads(*names), names)
 
+    def port(name: str, stored: str, *to: str) -> Command:
+        return Command(("convert", weights, f"{{out}}/{name}", *to), _port(name, stored), (name, stored))
+
     pair = ("leaves.prototxt", "leaves-symbol.json")
     page = ("--html", "{out}/report.html") if has_front_end() else ()
     reports = ("report.json", *(("report.html",) if page else ()))
+    drawn = ("--json", "{out}/report.json", "--plot", "{out}/report.svg")
+    drawings = ("report.json", "report.svg")
     return {
         "convert to ONNX": convert("new.onnx"),
         "convert to Caffe": convert("new.prototxt", "new.caffemodel"),
         "convert to MXNet": convert("new-symbol.json", "new-0000.params"),
-        "compare": Command(("compare", *pair, "--json", "{out}/report.json", *page), _reports, reports),
+        "convert to PyTorch": port("port.py", "port.safetensors"),
+        "convert to Keras": port("port.py", "port.npz", "--to", "keras"),
+        "compare": Command(
+            ("compare", *pair, "--json", "{out}/report.json", *page), _reports(*reports), reports
+        ),
+        "bisect": Command(("bisect", *pair), lambda folder: "whole", printed="report.txt"),
         "fix": Command(
             ("fix", *pair, "--output", "{out}/mended-symbol.json", "--overwrite"),
-            lambda folder: "none" if not (folder / "mended-symbol.json").exists() else _json(folder),
+            _reports("mended-symbol.json"),
             ("mended-symbol.json",),
         ),
+        "memory": Command(("memory", "leaves.prototxt", *drawn), _reports(*drawings), drawings),
+        "zoo": Command(("zoo", "lenet", "squeezenet", *drawn), _reports(*drawings), drawings),
         "pack (LMDB)": Command(("pack", "records.npz", "{out}/train", "--to", "lmdb"), _records("train")),
         "pack (HDF5)": Command(("pack", "records.npz", "{out}/train.h5"), _records("train.h5")),
         "pack (RecordIO)": Command(("pack", "records.npz", "{out}/train.rec"), _records("train.rec")),
@@ -206,12 +243,3 @@ def commands() -> dict[str, Command]:
         ),
         "train": Command(("train", "{solver}"), _checkpoints),
     }
-
-
-def _json(folder: Path) -> str:
-    text = (folder / "mended-symbol.json").read_text(errors="replace")
-    try:
-        json.loads(text)
-    except ValueError:
-        return "old" if text == "old" else f"mended-symbol.json is half: {len(text)} bytes"
-    return "whole"

@@ -1,6 +1,9 @@
 """Runs each command that writes on full disks and kills it at random moments; says what is there afterwards.
 
 ``python -m benchmarks.disks.run --cases 100 [--command pack] [--result FILE]`` needs root, to mount disks.
+
+Every other kill is aimed at a write: it waits for one to begin, which the folder of unfinished files shows
+(``files/atomic.py``), and comes before that write has taken as long as it did in a whole run.
 """
 
 from __future__ import annotations
@@ -31,10 +34,13 @@ from benchmarks.disks.commands import SOLVER, Command, commands, write_inputs
 from netweave import cli
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-TIMEOUT_S = 60
+OWN_PROGRAM = {"bisect", "pack"}
+TIMEOUT_S = 300
 PAGE_BYTES = 4096
+FILLER = "filler"
+"""A page that is always there: a disk of no page at all cannot be mounted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +69,58 @@ class Ended:
         return "" if self.status in {0, 1, 2} else f"status {self.status}"
 
 
-def started(words: list[str], inputs: Path, scratch: Path) -> int:
+class Writes:
+    """The spans of time in which the folder of outputs has unfinished files.
+
+    Attributes:
+        spans_s: Begin and end of each, in seconds since the command was started.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._start_s = time.monotonic()
+        self.spans_s: list[tuple[float, float]] = []
+        self._is_open = False
+
+    def look(self) -> None:
+        """Note what is there now; removes and renames beside us may hide a name for once."""
+        now_s = time.monotonic() - self._start_s
+        unfinished = any(entry.name.startswith(".") for entry in os.scandir(self._folder))
+        if unfinished:
+            begin_s = self.spans_s.pop()[0] if self._is_open else now_s
+            self.spans_s.append((begin_s, now_s))
+        self._is_open = unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """When a process is killed.
+
+    Attributes:
+        after_s: Seconds after the beginning of the process, or of one of its writes.
+        write: The number of this write; None for the process.
+    """
+
+    after_s: float
+    write: int | None = None
+
+    def is_due(self, spent_s: float, writes: Writes) -> bool:
+        """Return whether the moment has come."""
+        if self.write is None:
+            return spent_s >= self.after_s
+        return len(writes.spans_s) > self.write and spent_s >= writes.spans_s[self.write][0] + self.after_s
+
+
+def started(words: list[str], inputs: Path, scratch: Path, printed: Path) -> int:
     """Start a process that runs a command, and return its number.
 
     It is forked, which saves the seconds that imports take. Packing gets a program of its own, since HDF5 may
-    end it only when all libraries end.
+    end it only when all libraries end, and so does bisecting, whose standard output is what is written.
     """
     os.environ["NETWEAVE_JOBS"] = str(scratch / "jobs")
-    streams = [os.open(scratch / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in ("out", "err")]
+    streams = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for path in (printed, scratch / "err")]
     program = [sys.executable, "-m", "netweave", *words]
-    if words[0] == "pack":
+    if words[0] in OWN_PROGRAM:
         command = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(inputs), *program]
         actions = [(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams, 1)]
         process = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
@@ -98,20 +146,21 @@ def _status(words: list[str]) -> int:
     return 1
 
 
-def ended(process: int, scratch: Path, *, kill_after_s: float | None = None) -> Ended:
+def ended(process: int, scratch: Path, writes: Writes, kill: Kill | None = None) -> Ended:
     """Wait for a process, or kill it."""
-    start = time.monotonic()
+    start_s = time.monotonic()
     killed = False
     while True:
         found, status = os.waitpid(process, os.WNOHANG)
-        spent = time.monotonic() - start
+        spent_s = time.monotonic() - start_s
         if found:
             code = os.waitstatus_to_exitcode(status)
-            return Ended(None if killed else code, (scratch / "err").read_text(errors="replace"), spent)
-        if not killed and spent > (TIMEOUT_S if kill_after_s is None else kill_after_s):
+            return Ended(None if killed else code, (scratch / "err").read_text(errors="replace"), spent_s)
+        writes.look()
+        if not killed and (kill.is_due(spent_s, writes) if kill else spent_s > TIMEOUT_S):
             os.kill(process, signal.SIGKILL)
-            killed = kill_after_s is not None
-        time.sleep(0.002)
+            killed = kill is not None
+        time.sleep(0.0002)
 
 
 @contextlib.contextmanager
@@ -151,12 +200,15 @@ class Cases:
         solver = scratch / "solver.prototxt"
         solver.write_text(SOLVER.format(out=self._out))
         self._words = [word.format(out=self._out, solver=solver) for word in command.words]
-        whole = self._run()
+        writes = Writes(self._out)
+        whole = self._run(writes=writes)
         if whole.status not in {0, 1} or command.state(self._out) != "whole":
             raise SystemExit(f"{command.words}: {whole}, {command.state(self._out)}")
         self._seconds = whole.seconds
+        self._spans_s = writes.spans_s
         self._names = {path.name for path in self._out.iterdir()}
-        self._num_bytes = sum(path.stat().st_size for path in self._out.rglob("*") if path.is_file())
+        self._num_pages = _num_pages(self._out)
+        self._is_aimed = False
         self._old = scratch / "old"
         self._out.rename(self._old)
         if not command.outputs:
@@ -166,10 +218,10 @@ class Cases:
     def full_disk(self) -> str:
         """Run on a disk of a random size; return what came of it."""
         self._out.mkdir()
-        room = self._draw.randrange(int(1.2 * self._num_bytes) + 2 * PAGE_BYTES)
-        pages = sum(-(-path.stat().st_size // PAGE_BYTES) for path in self._old.iterdir())
+        room = self._draw.randrange(int(1.2 * self._num_pages) + 1)
         try:
-            with small_disk(self._out, max(pages * PAGE_BYTES + room, PAGE_BYTES)):
+            with small_disk(self._out, (1 + _num_pages(self._old) + room) * PAGE_BYTES):
+                (self._out / FILLER).write_bytes(bytes(PAGE_BYTES))
                 self._lay_old()
                 done = self._run()
                 return done.fault() or self._wrong(allow_hidden=False) or f"status {done.status}, whole"
@@ -179,9 +231,16 @@ class Cases:
     def kill(self) -> str:
         """Kill at a random moment and run again; return what came of it."""
         self._out.mkdir()
+        self._is_aimed = not self._is_aimed and bool(self._spans_s)
+        if self._is_aimed:
+            write = self._draw.randrange(len(self._spans_s))
+            begin_s, end_s = self._spans_s[write]
+            kill = Kill(self._draw.uniform(0, end_s - begin_s), write)
+        else:
+            kill = Kill(self._draw.uniform(0, 1.05 * self._seconds))
         try:
             self._lay_old()
-            done = self._run(kill_after_s=self._draw.uniform(0, 1.05 * self._seconds))
+            done = self._run(kill=kill)
             pending = any(path.name.endswith(".complete") for path in self._out.iterdir())
             wrong = "" if pending else self._wrong(allow_hidden=True)
             amid = any(path.name.startswith(".") for path in self._out.iterdir())
@@ -209,7 +268,7 @@ class Cases:
         state = self._command.state(self._out)
         if state not in {"none", "whole"} or (state == "none" and self._command.outputs):
             return f"half: {state}"
-        more = {path.name for path in self._out.iterdir()} - self._names
+        more = {path.name for path in self._out.iterdir()} - self._names - {FILLER}
         more = {name for name in more if not (allow_hidden and name.startswith(".")) and "_iter_" not in name}
         more -= {"net.lock"} if allow_hidden else set()
         return f"left over: {', '.join(sorted(more))}" if more else ""
@@ -218,9 +277,24 @@ class Cases:
         for path in self._old.iterdir():
             shutil.copy(path, self._out)
 
-    def _run(self, more: list[str] | None = None, *, kill_after_s: float | None = None) -> Ended:
-        process = started([*self._words, *(more or [])], self._inputs, self._scratch)
-        return ended(process, self._scratch, kill_after_s=kill_after_s)
+    def _run(
+        self, more: list[str] | None = None, *, kill: Kill | None = None, writes: Writes | None = None
+    ) -> Ended:
+        printed = self._out / self._command.printed if self._command.printed else self._scratch / "out"
+        process = started([*self._words, *(more or [])], self._inputs, self._scratch, printed)
+        return ended(process, self._scratch, writes or Writes(self._out), kill)
+
+
+def _num_pages(folder: Path) -> int:
+    """Return how many pages of a disk the files of a folder take."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sum(-(-path.stat().st_size // PAGE_BYTES) for path in files)
+
+
+def _counted(case: Callable[[], str], num_cases: int, limit_s: float) -> dict[str, int]:
+    """Return how often each outcome came, most frequent first."""
+    end_s = time.monotonic() + limit_s
+    return dict(Counter(case() for _ in range(num_cases) if time.monotonic() < end_s).most_common())
 
 
 def main() -> None:
@@ -228,27 +302,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--command", default="")
-    parser.add_argument("--seconds", type=float, default=3600.0, help="stop after so much time")
+    parser.add_argument(
+        "--seconds", type=float, default=3600.0, help="of each command's disks, and of its kills"
+    )
     parser.add_argument("--result", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     result: dict[str, dict[str, dict[str, int]]] = {}
-    end_s = time.monotonic() + options.seconds
     with scratch_folder() as folder:
         inputs = folder / "inputs"
         inputs.mkdir()
         write_inputs(inputs)
         for title, command in commands().items():
-            if options.command not in title or time.monotonic() > end_s:
+            if options.command not in title:
                 continue
             scratch = folder / title.replace(" ", "-")
             scratch.mkdir()
             draw = random.Random(title)
             cases = Cases(command, inputs, scratch, draw)
             result[title] = {
-                kind: dict(
-                    Counter(case() for _ in range(options.cases) if time.monotonic() < end_s).most_common()
-                )
+                kind: _counted(case, options.cases, options.seconds)
                 for kind, case in (("full disks", cases.full_disk), ("kills", cases.kill))
             }
             print(title, json.dumps(result[title]), flush=True)

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +96,25 @@ def test_closed_pipe_is_neither_an_error_nor_a_difference():
     )
     os.close(writer)
     assert (closed.returncode, closed.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device /dev/full")
+@pytest.mark.parametrize("words", [["--help"], ["inspect", "net.prototxt", "--json", "-"]])
+def test_output_onto_a_full_disk_is_an_error_and_no_verdict(tmp_path, words):
+    """It ended with a traceback and status 1, which says of a comparison that the nets differ."""
+    (tmp_path / "net.prototxt").write_text(
+        'layer { name: "r" type: "ReLU" bottom: "x" top: "y" }\ninput: "x"'
+    )
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "netweave", *words],
+            stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False,
+        )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "netweave: standard output: cannot be written: No space left on device; "
+        "free some space there, or write to another disk\n"
+    )
 
 
 def test_bare_command_shows_help(netweave):

@@ -208,3 +208,17 @@ def test_means_of_a_million_sizes(tmp_path):
     (tmp_path / "mean.bin").write_bytes(kvfile({"mean": record}))
     with pytest.raises(ReadError, match="has 1,000,000 sizes, expected at most 64"):
         read_means(str(tmp_path / "mean.bin"))
+
+
+@pytest.mark.parametrize("setting", ["activation", "recurrent_activation"])
+@pytest.mark.parametrize("value", [["tanh"], {"class_name": "Function", "config": ["tanh"]}, {"config": {}}])
+def test_an_activation_of_a_recurrent_keras_layer_that_is_no_name(tmp_path, setting, value):
+    """A list cannot be looked up in a table, which was a TypeError."""
+    row = {"class_name": "InputLayer", "config": {"name": "row", "batch_shape": [None, 4, 2]}}
+    lstm = {"class_name": "LSTM", "config": {"name": "lstm", "units": 3, setting: value}}
+    content = {"class_name": "Sequential", "config": {"name": "m", "layers": [row, lstm]}}
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    with pytest.raises(
+        UnsupportedError, match=rf"'lstm'.*{setting}=.* is not supported in a recurrent layer"
+    ):
+        netweave.load(tmp_path / "x.json")

@@ -11,6 +11,7 @@ import gc
 import io
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -38,11 +39,12 @@ from netweave.cli.time import time
 from netweave.cli.train import train
 from netweave.cli.zoo import zoo
 from netweave.errors import NetweaveError, PeerError
+from netweave.files.atomic import writing
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at_once, leave_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 SECTIONS = {
     "Compare": (inspect, compare, fix, show, bisect, run),
@@ -123,7 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments is None:
         _spare_collector(given)
     try:
-        status = _run(given)
+        with _output_errors():
+            status = _run(given)
     except click.ClickException as error:
         message, status = _wrong_call(error), BAD_CALL
         _complain(message)
@@ -161,6 +164,21 @@ def _run(arguments: list[str]) -> int:
         status = left.exit_code
     sys.stdout.flush()
     return status or 0
+
+
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    """Raise a WriteError where standard output cannot be written; files raise their own."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        output, sys.stdout = sys.stdout, None  # so that the interpreter does not write to it when it ends
+        with writing("standard output"):
+            output.write("\n")
+            output.flush()
+        raise
 
 
 def _wrong_call(error: click.ClickException) -> str:

@@ -8,8 +8,8 @@ killed between two moves, makes the remaining ones: the next writer, and the nex
 
 The folder is locked while its process lives; the next writer of ``NAME`` removes that of a dead process.
 
-Files that grow while a run goes on (timelines, event files, tables of a run, records written one by one for
-MXNet's API) are written in place, since they are of use before they are complete; see ``writing``.
+Files that grow while a run goes on (timelines, event files, tables of a run) are written in place, since they
+are of use before they are complete: a reader takes what is whole; see ``writing``.
 """
 
 from __future__ import annotations

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import struct
 from collections import namedtuple
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 
-from netweave.errors import ReadError, UsageError
-from netweave.files.atomic import write_file, writing
+from netweave.errors import ReadError, UsageError, WriteError
+from netweave.files.atomic import replacing_file, write_file, writing
 from netweave.runtime.images.decode import decode, opencv
 from netweave.training.data.recordio import HEADER, Packed, frame, head, padded, unframe
 from netweave.training.data.recordio import pack as pack_image
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
 
 IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
 
@@ -21,12 +26,15 @@ IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
 class MXRecordIO:
     """A file of records, read or written from its beginning.
 
+    A file that is written takes the place of the old one when it is closed, and its index with it.
+
     Args:
         uri: The file.
         flag: ``r`` or ``w``.
 
     Raises:
         ReadError: The file cannot be opened.
+        WriteError: The file cannot be written.
         UsageError: ``flag`` is neither.
     """
 
@@ -36,27 +44,48 @@ class MXRecordIO:
         self.uri, self.flag = str(uri), flag
         self.writable = flag == "w"
         self.is_open = False
+        self._file: BinaryIO
         self.open()
 
     def open(self) -> None:
         """Open the file."""
-        try:
-            self._file: BinaryIO = Path(self.uri).open("wb" if self.writable else "rb")  # noqa: SIM115
-        except OSError as error:
-            raise ReadError(f"cannot be opened: {error.strerror or error}", place=self.uri) from error
+        self._opened = ExitStack()
+        if self.writable:
+            self._file = self._opened.enter_context(self._replacement())
+        else:
+            try:
+                self._file = self._opened.enter_context(Path(self.uri).open("rb"))  # noqa: SIM115
+            except OSError as error:
+                raise ReadError(f"cannot be opened: {error.strerror or error}", place=self.uri) from error
         self.is_open = True
+
+    @contextmanager
+    def _replacement(self) -> Iterator[BinaryIO]:
+        """Yield the new file; without an error, it and its index are put in their places."""
+        with replacing_file(Path(self.uri)) as new:
+            with new.open("wb") as file:
+                yield file
+            self._write_index(new.parent)
+
+    def _write_index(self, folder: Path) -> None:
+        """Write what belongs to the file that was written into the folder of new files."""
 
     def close(self) -> None:
         """Close the file."""
         if self.is_open:
             self.is_open = False
-            with writing(self.uri):
-                self._file.close()
+            self._opened.close()
 
     def reset(self) -> None:
-        """Go back to the beginning; a file that is written is emptied."""
-        self.close()
+        """Go back to the beginning; what was written is thrown away."""
+        self._leave(UsageError(f"{self.uri} is written anew"))
         self.open()
+
+    def _leave(self, error: BaseException) -> None:
+        """Close the file; the old one stays if a new one was being written."""
+        if self.is_open:
+            self.is_open = False
+            self._opened.__exit__(type(error), error, None)
 
     def tell(self) -> int:
         """Return the byte that comes next."""
@@ -71,8 +100,12 @@ class MXRecordIO:
         """
         if not self.writable:
             raise UsageError(f"{self.uri} is open for reading; open it with flag 'w'")
-        with writing(self.uri):
-            self._file.write(frame(buf.encode() if isinstance(buf, str) else buf))
+        try:
+            with writing(self.uri):
+                self._file.write(frame(buf.encode() if isinstance(buf, str) else buf))
+        except WriteError as error:
+            self._leave(error)  # so that half a record is not put in place later
+            raise
 
     def read(self) -> bytes | None:
         """Return the next record; None at the end.
@@ -100,7 +133,11 @@ class MXRecordIO:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._leave(error)
         self.close()
 
     def __del__(self) -> None:
@@ -119,6 +156,7 @@ class MXIndexedRecordIO(MXRecordIO):
 
     Raises:
         ReadError: A file cannot be opened.
+        WriteError: A file cannot be written.
     """
 
     def __init__(self, idx_path: str, uri: str, flag: str, key_type: Any = int) -> None:
@@ -132,7 +170,6 @@ class MXIndexedRecordIO(MXRecordIO):
         super().open()
         self.idx, self.keys = {}, []
         if self.writable:
-            write_file(self.idx_path, "")
             return
         try:
             lines = Path(self.idx_path).read_text(encoding="utf-8").splitlines()
@@ -143,12 +180,12 @@ class MXIndexedRecordIO(MXRecordIO):
             self.idx[self.key_type(key)] = int(offset)
             self.keys.append(self.key_type(key))
 
-    def close(self) -> None:
-        """Close the file; write the index of one that was written."""
-        if self.is_open and self.writable:
-            lines = [f"{key}\t{self.idx[key]}\n" for key in self.keys]
-            write_file(self.idx_path, "".join(lines))
-        super().close()
+    def _write_index(self, folder: Path) -> None:
+        """Write the index; one that lies elsewhere than the file is put in its place by itself."""
+        index = Path(self.idx_path)
+        is_beside = index.parent.resolve() == Path(self.uri).resolve().parent
+        lines = [f"{key}\t{self.idx[key]}\n" for key in self.keys]
+        write_file(folder / index.name if is_beside else index, "".join(lines))
 
     def seek(self, idx: Any) -> None:
         """Go to the record of a key."""

@@ -19,6 +19,7 @@ from netweave.errors import CodeError
 from netweave.formats.pytorch.autocast import without_autocast
 from netweave.formats.pytorch.byte_masks import byte_masks
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
+from netweave.formats.pytorch.exporter_registry import shared_registry
 from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs
 from netweave.formats.pytorch.structured_inputs import mapped
 
@@ -101,7 +102,7 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
     Raises:
         CodeError: It has operators that ONNX cannot say.
     """
-    with _quiet():
+    with _quiet(), shared_registry():
         try:
             torch.onnx.export(
                 program, dynamo=True, optimize=False, opset_version=OPSET_VERSION, verbose=False

@@ -117,9 +117,12 @@ class CSVLogger(Callback):
         self._names: list[str] = []
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Empty the file, or read the names of its columns."""
+        """Empty the file, or read the names of its columns; half a row, left by a kill, is removed."""
         self._names = []
         if self.append and self.filename.exists():
+            content = self.filename.read_bytes()
+            if not content.endswith(b"\n"):
+                write_file(self.filename, content[: content.rfind(b"\n") + 1])
             with self.filename.open(newline="") as file:
                 self._names = next(csv.reader(file, delimiter=self.separator), [])[1:]
         else:

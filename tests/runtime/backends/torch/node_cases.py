@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -11,6 +13,9 @@ import onnx_ir as ir
 from onnx.backend.test.loader import load_node_model_tests
 
 from netweave.graph import OPSET, Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,13 @@ class NodeCase:
         return {node.op_type for node in self.graph.nodes}
 
 
+@functools.cache
 def load_node_cases() -> list[NodeCase]:
-    """Return the tests whose inputs and outputs are arrays."""
+    """Return the tests whose inputs and outputs are arrays.
+
+    ONNX computes the outputs when its tests are imported, which takes seconds: call this while a test runs,
+    and not while tests are collected, which each worker does for all files.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tests = load_node_model_tests()
@@ -40,6 +50,19 @@ def load_node_cases() -> list[NodeCase]:
             if all(isinstance(array, np.ndarray) for array in (*inputs, *outputs)):
                 cases.append(_case(test, inputs, outputs))
     return cases
+
+
+def check_all(cases: Iterable[NodeCase], check: Callable[[NodeCase], None]) -> None:
+    """Check each case, and raise what failed together, with the names of the cases."""
+    failures = []
+    for case in cases:
+        try:
+            check(case)
+        except Exception as error:  # noqa: BLE001 (raised below)
+            error.add_note(f"node test {case.name}")
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup("node tests failed", failures)
 
 
 def _case(test, inputs, outputs) -> NodeCase:
