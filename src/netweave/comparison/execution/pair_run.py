@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.output_order import counterpart, in_order, is_moved
 from netweave.comparison.execution import probes
+from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.comparison.execution.tapped_values import TappedValues
 from netweave.comparison.execution.variation import Variation
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.sizes import Resizer, Sizes
     from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.side import Side
+    from netweave.comparison.values import SignalValues
 
 OTHER_SEED = 100
 """Draws the inputs of a second run, away from the seeds 0 to 4 that comparisons run on."""
@@ -208,7 +211,10 @@ class PairRunner:
         inputs = [mapping.tensor_mapping(probe.inputs[mapping.a].shape) for mapping in candidate.mappings]
         inputs_b = {mapping.b: mapping.apply(probe.inputs[mapping.a]) for mapping in inputs}
         tensors_b = HeldValues(inputs_b) if without_b else self._run(b, probes.Probe(inputs_b, ""))
-        alignment = Alignment(self._a, b.with_tensors(tensors_b), orientation=candidate.orientation)
+        b = b.with_tensors(tensors_b)
+        if without_b:
+            b = replace(b, own_values=cache(partial(self._own_values, b)))
+        alignment = Alignment(self._a, b, orientation=candidate.orientation)
         for mapping in inputs:
             alignment.pair_signals(SignalPair(mapping.a, mapping.b, Evidence.VALUES, mapping, 0.0))
         return PairRun(candidate, alignment, probe.text, self._store, self._variation)
@@ -241,6 +247,17 @@ class PairRunner:
             self._variation = Variation(self._a.signals, [self._a.tensors])
             self._probe = probe  # last: a run that failed leaves none
         return self._probe
+
+    def _own_values(self, side: Side) -> SignalValues:
+        """Return what a net computes on inputs that are drawn for it alone; nothing if it does not run."""
+        sizes = sizes_to_run(side.graph)
+        resized = self._resized(side, sizes)
+        if resized is None:
+            return HeldValues({})
+        try:
+            return self._run(resized, probes.draw(resized.graph, sizes, seed=self._seed))
+        except RunError:
+            return HeldValues({})
 
     def _run(self, side: Side, probe: probes.Probe) -> TappedValues:
         taps = side.signals.names if self._tapped else []
