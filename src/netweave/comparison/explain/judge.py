@@ -73,7 +73,11 @@ class Judge:
         self._moved = find_moved(self.alignment, drafts)
         self._misplaced = misplaced_outputs(self.alignment)
         self._joined = settle_joined_orders(self.alignment, drafts)
-        doubtful = [draft for draft in drafts if draft.is_pair and not self._has_equal_values(draft)]
+        doubtful = [
+            draft
+            for draft in drafts
+            if draft.is_pair and self._is_run(draft) and not self._has_equal_values(draft)
+        ]
         tests = IsolatedTester(self.alignment).run(doubtful)
         tested = {id(draft) for draft in doubtful}
         groups = []
@@ -115,6 +119,10 @@ class Judge:
         with self.clock.time("explain"):
             return Explainer(self.alignment, self.completion).explain(draft, test)
 
+    def _is_run(self, draft: Draft) -> bool:
+        """Whether A has run as far as a group; a net that takes no size may stop before it."""
+        return all(name_a in self.alignment.a.tensors for name_a, _ in draft.outputs)
+
     def _has_equal_values(self, draft: Draft) -> bool:
         pairs = self.alignment.a.pairs
         return bool(draft.outputs) and all(
@@ -133,6 +141,8 @@ class Judge:
         )
         if not draft.is_pair:
             return self._alone(draft, group)
+        if not self._is_run(draft):
+            return group
         if test is None:
             return self._equal(draft, group)
         return self._tested(draft, test, group)
