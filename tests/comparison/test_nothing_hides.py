@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -138,19 +138,7 @@ SOME = EVERY[::7]
 """All cases take a minute; these are of every format, kind and state."""
 
 
-GAMMA_THAT_ONLY_A_HOLDS = pytest.mark.one_order(
-    reason="neither net stores weights, so those drawn for A are copied to B: B can hold the gammas of 1 of "
-    "an A that fixes them (same structure), and a B that fixes them cannot hold those of A (different)"
-)
-
-
-def marked(case: Case) -> Any:
-    """Return a case, with its mark where a net that fixes its gammas is A and no net has weights."""
-    is_fixed_in_a = case.kind == "fixed gamma" and case.in_a and case.state == "none"
-    return pytest.param(case, marks=GAMMA_THAT_ONLY_A_HOLDS) if is_fixed_in_a else case
-
-
-@pytest.mark.parametrize("case", [marked(case) for case in SOME], ids=label)
+@pytest.mark.parametrize("case", SOME, ids=label)
 def test_a_difference_is_found_and_named(case: Case, read: Read) -> None:
     check(case, compare(case, read))
 

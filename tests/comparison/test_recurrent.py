@@ -172,10 +172,6 @@ def test_weights_that_are_read_from_a_layer_and_written_again_are_the_same(manne
         np.testing.assert_array_equal(getattr(other.read(), name), getattr(weights, name))
 
 
-@pytest.mark.one_order(
-    reason="a fused LSTM runs alone as B on what unrolled steps read, and differs; unrolled steps as B do "
-    "not run alone on what a fused LSTM reads, which is not decidable"
-)
 def test_a_port_that_goes_from_the_last_word_to_the_first_is_refused():
     port = Chainer(seed="port")
     port.steps = lambda x: Model.steps(port, x)[::-1]

@@ -95,18 +95,13 @@ def test_a_layer_without_effect_has_none_in_a_net_that_was_not_run_either():
     assert (group.layers_b, group.status) == (("Abs",), Status.LATENT)
 
 
-@pytest.mark.one_order(
-    reason="no input fits both nets, so A alone is run: as A, the net with the normalisation has values of "
-    "it, and the layer is told as missing in B"
-)
-def test_a_layer_that_runs_nowhere_is_not_compared():
+def test_a_layer_that_does_not_run_on_the_first_nets_values_is_judged_on_its_own_nets():
     """A normalisation whose stored scales are of B's width."""
     found = netweave.compare(bound(8), bound(12, "LayerNormalization"))
     (group,) = [group for group in found.groups if not group.layers_a]
-    assert group.status is Status.UNKNOWN
-    assert group.finding.cause.endswith("B was not run, so what they do was not compared")
-    assert found.verdict is Verdict.UNDECIDED
-    assert "LayerNormalization, dense could not be compared in isolation" in found.sentence
+    assert group.status is Status.ONLY_B
+    assert found.verdict is Verdict.DIFFERENT
+    assert found.findings[0].cause == "B has LayerNormalization here, A has nothing after conv"
 
 
 CROP = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from netweave.comparison.explain.agreement import review
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from netweave.comparison.result.coverage import Unexercised
     from netweave.comparison.result.output_pair import OutputPair
     from netweave.comparison.stage_log import StageLog
+
+FAR_APART = 0.01
+"""Outputs that differ by more, relative to their rms, do so by more than roundings that accumulate."""
 
 COPIED = "with weights copied from one net to the other: "
 
@@ -191,6 +195,8 @@ def assess(
             log.note(
                 f"output {name!r} is {flaw} on the inputs tried; the verdict depends on the layers before it"
             )
+    elif any(output.error is not None and FAR_APART <= output.error < inf for output in outputs):
+        groups = judge.blame_untested(groups)
     return Assessment(
         pair,
         tolerance,

@@ -29,6 +29,7 @@ class Side:
         tensors: What it computes on the probe, by signal: nothing before it is run, and its inputs alone if
             it cannot be run. A large one may be computed when it is looked up, so ask for its shape alone
             where that is enough, and for tensors in the order of the net.
+        own_values: Returns what it computes on inputs of its own, if it cannot be run on the other net's.
         pairs: Pairs of an alignment by this side's signal; the alignment adds to it.
         partners: The other side's node by ``id`` of this side's; likewise.
     """
@@ -37,6 +38,7 @@ class Side:
     source: Graph
     signals: Signals
     tensors: SignalValues = field(default_factory=lambda: HeldValues({}))
+    own_values: Callable[[], SignalValues] | None = None
     pairs: dict[str, SignalPair] = field(default_factory=dict)
     partners: dict[int, ir.Node] = field(default_factory=dict)
 

@@ -2,6 +2,8 @@
 
 Views (Reshape, Transpose, Identity, ...) change no value, only its layout, and frameworks put them in
 different places. All values that are views of one another are one signal, named by the value it starts from.
+Sizes, and what is computed from sizes alone, are no signals either: frameworks write that in many ways, and a
+wrong size shows where it is used.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.graph import infer_shapes, known_shape
 from netweave.graph.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
@@ -21,12 +25,18 @@ from netweave.graph.uses import captured
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import onnx_ir as ir
-
     from netweave.graph import Graph
 
 VIEWS = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout"})
 """Operators whose first output holds the values of their first input."""
+
+SIZE_ARITHMETIC = frozenset(
+    {
+        "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Identity", "Max", "Min", "Mod", "Mul", "Reshape",
+        "Slice", "Split", "Squeeze", "Sub", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+"""Operators that make a size of others, if all that they read are sizes and constants."""
 
 FAMILIES = {
     "Gemm": "dense",
@@ -133,12 +143,13 @@ class Signals:
 
     Attributes:
         graph: The graph.
-        nodes: The nodes that are no views, in topological order.
+        nodes: The nodes that are no views and compute more than sizes, in topological order.
         root: Signal of each value, by value name.
         producer: Node that computes a signal; an input of the net has none.
         consumers: Nodes that read a signal, in topological order.
         position: Place of each node in ``nodes``, by ``id(node)``.
         reads: Signals that each node reads, by ``id(node)``: its inputs, then what its inner graphs read.
+        sizes: Names of the values that hold sizes, or whole numbers computed from sizes alone.
     """
 
     graph: Graph
@@ -148,6 +159,7 @@ class Signals:
     consumers: dict[str, list[ir.Node]] = field(default_factory=lambda: defaultdict(list))
     position: dict[int, int] = field(default_factory=dict)
     reads: dict[int, list[str]] = field(default_factory=dict)
+    sizes: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, graph: Graph) -> Signals:
@@ -156,6 +168,9 @@ class Signals:
         for value in graph.inputs:
             signals.root[str(value.name)] = str(value.name)
         for node in graph.nodes:
+            if signals._computes_sizes(node):
+                signals.sizes.update(str(value.name) for value in node.outputs)
+                continue
             if is_view(node) and node.inputs[0] is not None:
                 source = str(node.inputs[0].name)
                 if source in signals.root:
@@ -163,6 +178,15 @@ class Signals:
                 continue
             signals._add(node)
         return signals
+
+    def _computes_sizes(self, node: ir.Node) -> bool:
+        """Whether all that a node makes are a few whole numbers, computed from sizes alone."""
+        if node.domain or any(not _may_be_size(value) for value in node.outputs):
+            return False
+        if node.op_type in {"Shape", "Size"}:
+            return True
+        read = [str(value.name) for value in node.inputs if value is not None and not is_constant(value)]
+        return node.op_type in SIZE_ARITHMETIC and bool(read) and self.sizes.issuperset(read)
 
     def _add(self, node: ir.Node) -> None:
         self.position[id(node)] = len(self.nodes)
@@ -225,6 +249,13 @@ class Signals:
         """The signals of the net's outputs; an output that no input reaches has none."""
         names = [str(value.name) for value in self.graph.outputs]
         return [self.root[name] for name in names if name in self.root]
+
+
+def _may_be_size(value: ir.Value) -> bool:
+    """Whether a value is a whole number, or a row of them, that the net does not return."""
+    is_row = value.shape is not None and len(value.shape) < 2
+    is_whole = value.dtype in {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}
+    return is_row and is_whole and not value.is_graph_output()
 
 
 def is_view(node: ir.Node) -> bool:

@@ -276,7 +276,10 @@ class _Search:
         return runner.takes(candidate)
 
     def _without_b(self, sizes: Sizes) -> Assessment:
-        """Assess with A alone run: B takes no size that A takes, but its layers can be tested one by one."""
+        """Assess with A alone run: B takes no size that A takes, but its layers can be tested one by one.
+
+        A net that takes no size at all, since one of its settings is wrong, is run as far as that shows.
+        """
         run = self._runner(sizes).run(self.pair.candidates[0], without_b=True)
         a, b = (
             ", ".join(f"{value.name} {value_summary(value)}" for value in side.source.inputs)
@@ -286,5 +289,8 @@ class _Search:
             raise NotComparableError(
                 f"there is no input size on which both nets can be run: A takes {a}, and B takes {b}"
             )
-        self.log.note(f"B has the inputs {b} and cannot be run on {run.text}: its sizes would not match")
+        if all(name in run.a.tensors for name in run.a.signals.outputs):
+            self.log.note(f"B has the inputs {b} and cannot be run on {run.text}: its sizes would not match")
+        else:
+            self.log.note(f"A cannot be run to its end on {run.text}: its sizes would not match")
         return replace(self._judged(run), unlike_inputs=f"A takes {a}, and B takes {b}")

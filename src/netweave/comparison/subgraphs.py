@@ -1,4 +1,4 @@
-"""Pieces of a net: some of its nodes, with the views between them, as a graph of its own."""
+"""Pieces of a net: some of its nodes, with the views and sizes between them, as a graph of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SubgraphBuilder:
-    """Copies nodes of one net into a new graph, with the views between them.
+    """Copies nodes of one net into a new graph, with the views between them and the sizes that they read.
 
     Args:
         signals: The net.
@@ -73,7 +73,10 @@ class SubgraphBuilder:
             if value.is_initializer():
                 return self._constant(value)
             producer = value.producer()
-            if producer is not None and is_view(producer) and name != self._signals.root.get(name, name):
+            is_seen_through = name in self._signals.sizes or (
+                producer is not None and is_view(producer) and name != self._signals.root.get(name, name)
+            )
+            if producer is not None and is_seen_through:
                 self._copy(producer, find, copies, prefix)
                 return copies[name]
             copies[name] = _input(f"{prefix}{name}", value, shapes.get(name))

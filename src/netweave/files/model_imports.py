@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from netweave.files.source import Source
 
 
 MAX_FILES = 1000
@@ -64,6 +66,17 @@ class Imports:
     is_own_used: bool = True
     templates: Mapping[str, str] = field(default_factory=dict)
 
+    def request(self) -> dict[str, Any]:
+        """Return what a child process is told that imports the file."""
+        return {
+            "name": self.name,
+            "folders": [str(folder) for folder in self.folders],
+            "first": [str(folder) for folder in self.first],
+            "is_own_used": self.is_own_used,
+            "missing": self.missing,
+            "templates": self.templates,
+        }
+
     def places(self, path: Path, place: str) -> dict[str, str]:
         """Return the names of the imported files for messages, by their full paths.
 
@@ -75,6 +88,19 @@ class Imports:
         return {
             str(file): os.path.normpath(around / os.path.relpath(file, path.parent)) for file in self.files
         }
+
+
+def imports_of_source(source: Source, *, known: Collection[str] = ()) -> Imports:
+    """Return what a model's file imports from beside itself; nothing of the packages that it runs on.
+
+    Args:
+        source: The file.
+        known: As in ``imports_of``.
+    """
+    if source.module and source.root is None:  # an installed package, which the child process can see
+        return Imports(source.module, (), (), ())
+    root = source.root.resolve() if source.root is not None else None
+    return imports_of(source.net.resolve(), known=known, levels=None if source.around else 1, root=root)
 
 
 def imports_of(

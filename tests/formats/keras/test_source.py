@@ -226,6 +226,35 @@ def test_code_that_fails_is_told_by_its_line(tmp_path):
         netweave.load(tmp_path / "bad.py")
 
 
+IMPORTING = """\
+import gone_package
+import gone_parts.deep
+import keras
+from gone_names import Base, registered
+from keras import layers
+
+
+@registered("net")
+def width():
+    return {width}
+
+
+def build():
+    return keras.Sequential([keras.Input((8, 8, 3)), layers.Conv2D(width(), 3)])
+"""
+
+
+@needs_keras
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", [False, True])
+def test_packages_that_are_not_here_are_missed_only_where_the_model_needs_them(tmp_path, trust):
+    (tmp_path / "net.py").write_text(IMPORTING.format(width=4))
+    (tmp_path / "needs.py").write_text(IMPORTING.format(width="gone_package.width()"))
+    assert netweave.load(f"{tmp_path / 'net.py'}:build", trust=trust).layers
+    with pytest.raises(CodeError, match=r"needs\.py:10: calls gone_package\.width, and 'gone_package'"):
+        netweave.load(f"{tmp_path / 'needs.py'}:build", trust=trust)
+
+
 NESTED = """import keras
 
 L = keras.layers

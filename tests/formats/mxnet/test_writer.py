@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import netweave
@@ -171,3 +172,20 @@ def test_rounding_up_is_proven_equal_for_the_size_of_the_net(size, tmp_path):
         ["y"],
     )
     assert api.convert_and_verify(load(made, tmp_path), tmp_path / "port-symbol.json").exit_status == 0
+
+
+@pytest.mark.parametrize("name", ["written-symbol.json", "written.prototxt"])
+def test_an_open_batch_that_heads_are_joined_with_and_parted_from_is_computed(name, tmp_path):
+    """Neither reshape keeps its first axis: 2N is no N, though both are open."""
+    nodes = [
+        node("Reshape", "x joined", "rows"),
+        node("Relu", "rows", "positive"),
+        node("Reshape", "positive parted", "y"),
+    ]
+    arrays = {"joined": np.array([-1, 5, 4]), "parted": np.array([-1, 2, 5, 4])}
+    graph = load(model(nodes, {"x": ("N", 2, 5, 4)}, ["y"], arrays), tmp_path)
+    netweave.save(graph, tmp_path / name)
+    x = np.random.default_rng(0).standard_normal((3, 2, 5, 4)).astype(np.float32)
+    written = netweave.load(tmp_path / name, input_shapes={"x": x.shape})
+    (found,) = netweave.run(written, {"x": x}).values()
+    np.testing.assert_array_equal(found, np.maximum(x, 0))

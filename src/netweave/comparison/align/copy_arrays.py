@@ -200,8 +200,12 @@ class _Copy:
             value, fixed = own.get(index), other.get(index)
             if value is None or fixed is None or fixed.const_value is None or not is_setting(fixed):
                 continue
-            if any(key in self.drawn for key in source_keys(value)):
-                set_values(value, fixed.const_value.numpy())
+            self._set_drawn(value, fixed.const_value.numpy())
+
+    def _set_drawn(self, value: ir.Value, array: np.ndarray) -> None:
+        """Give a value of the source other numbers, if it was drawn and nobody gave it any."""
+        if any(key in self.drawn for key in source_keys(value)):
+            set_values(value, array)
 
     def _copy(self, source: ir.Node, target: ir.Node) -> None:
         given, taken = constants_of(source), constants_of(target)
@@ -285,8 +289,11 @@ class _Copy:
             gamma = gamma * np.sqrt((variance + epsilons[1]) / (variance + epsilons[0]))
         self._give(taken[3], mean - bias)
         self._give(taken[4], variance)
-        factors = [taken[1], *(v for n in target[1:] if n.op_type == "Mul" for v in constants_of(n).values())]
-        addends = [taken[2], *(v for n in target[1:] if n.op_type == "Add" for v in constants_of(n).values())]
+        factors, drawn = (_scaling_values(nodes, 1, "Mul") for nodes in (target, source))
+        addends = _scaling_values(target, 2, "Add")
+        if all(is_setting(value) and _is_filled_with(value, 1.0) for value in factors):
+            for value in drawn:  # the target fixes its gamma, and cannot hold what is drawn
+                self._set_drawn(value, np.ones(_size(value)))
         for values, array, neutral in ((factors, gamma, 1.0), (addends, beta, 0.0)):
             holders = [value for value in values if self._is_open(value)]
             for value in holders[:-1]:
@@ -306,6 +313,16 @@ class _Copy:
                 factor, addend = (constants[i].const_value.numpy().astype(np.float64) for i in (1, 2))  # type: ignore[union-attr]  # constants_of finds stored values only
             gamma, beta = gamma * factor, beta * factor + addend
         return gamma, beta
+
+
+def _scaling_values(nodes: Sequence[ir.Node], index: int, op_type: str) -> list[ir.Value]:
+    """Return an input of a BatchNorm, and the numbers of the nodes of a type behind it."""
+    behind = [v for n in nodes[1:] if n.op_type == op_type for v in constants_of(n).values()]
+    return [constants_of(nodes[0])[index], *behind]
+
+
+def _is_filled_with(value: ir.Value, number: float) -> bool:
+    return value.const_value is not None and bool((value.const_value.numpy() == number).all())
 
 
 def _size(value: ir.Value | None) -> int:

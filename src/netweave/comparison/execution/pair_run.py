@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.output_order import counterpart, in_order, is_moved
 from netweave.comparison.execution import probes
+from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.comparison.execution.tapped_values import TappedValues
 from netweave.comparison.execution.variation import Variation
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
@@ -17,6 +20,7 @@ from netweave.comparison.result.comparison import Evidence, TensorMapping
 from netweave.comparison.result.output_pair import OutputPair
 from netweave.comparison.values import HeldValues
 from netweave.errors import RunError
+from netweave.graph.passes.extract import Extractor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.sizes import Resizer, Sizes
     from netweave.comparison.execution.value_store import ValueStore
     from netweave.comparison.side import Side
+    from netweave.comparison.values import SignalValues
+    from netweave.graph import Graph
 
 OTHER_SEED = 100
 """Draws the inputs of a second run, away from the seeds 0 to 4 that comparisons run on."""
@@ -126,8 +132,8 @@ class PairRun:
         return pairs + [OutputPair("", name) for name in free_b]
 
     def _compare(self, name_a: str, name_b: str, tolerance: float) -> OutputPair:
-        x, y = self.a.tensors[name_a], self.b.tensors.get(name_b)
-        if y is None:
+        x, y = self.a.tensors.get(name_a), self.b.tensors.get(name_b)
+        if x is None or y is None:
             return OutputPair(name_a, name_b)
         known = self.alignment
         solved = solve_layout(x, y, tolerance=tolerance, hints=known.hints(), orientation=known.orientation)
@@ -179,6 +185,7 @@ class PairRunner:
         self._sizes = sizes
         self._resizer = resizer
         self._store = store
+        self._whole_a = a
         self._a = self._resized(a, sizes)
         self._tapped = tapped
         self._given = probe
@@ -192,23 +199,29 @@ class PairRunner:
 
         Args:
             candidate: How A's inputs become B's.
-            without_b: Leave B unrun, for a net that takes no size that A takes.
+            without_b: Leave B unrun, for a net that takes no size that A takes. If A does not take the size
+                either, as many of its nodes are run as do.
 
         Raises:
             RunError: A net takes the size as far as shapes are known, and does not run. Of a large net, that
                 may show when its values are looked up.
         """
-        if self._a is None:
+        if self._a is None and not without_b:
             return None
         sizes_b = {mapping.b: mapping.sizes_of_b(self._sizes[mapping.a]) for mapping in candidate.mappings}
         b = self._b if without_b else self._resized(self._b, sizes_b)
         if b is None:
             return None
-        probe = self._run_a(self._a)
+        probe = self._run_in_part() if self._a is None else self._run_a(self._a)
+        if self._a is None or probe is None:
+            return None
         inputs = [mapping.tensor_mapping(probe.inputs[mapping.a].shape) for mapping in candidate.mappings]
         inputs_b = {mapping.b: mapping.apply(probe.inputs[mapping.a]) for mapping in inputs}
         tensors_b = HeldValues(inputs_b) if without_b else self._run(b, probes.Probe(inputs_b, ""))
-        alignment = Alignment(self._a, b.with_tensors(tensors_b), orientation=candidate.orientation)
+        b = b.with_tensors(tensors_b)
+        if without_b:
+            b = replace(b, own_values=cache(partial(self._own_values, b)))
+        alignment = Alignment(self._a, b, orientation=candidate.orientation)
         for mapping in inputs:
             alignment.pair_signals(SignalPair(mapping.a, mapping.b, Evidence.VALUES, mapping, 0.0))
         return PairRun(candidate, alignment, probe.text, self._store, self._variation)
@@ -232,15 +245,50 @@ class PairRunner:
 
     def _run_a(self, a: Side) -> probes.Probe:
         if self._probe is None:
-            probe = (
-                probes.draw(a.graph, self._sizes, seed=self._seed, domains=self._domains, scale=self._scale)
-                if self._given is None
-                else probes.given({name: x for name, x in self._given.items() if name in self._sizes})
-            )
-            self._a = a.with_tensors(self._run(a, probe))
-            self._variation = Variation(self._a.signals, [self._a.tensors])
-            self._probe = probe  # last: a run that failed leaves none
+            probe = self._drawn(a.graph)
+            self._keep(a.with_tensors(self._run(a, probe)), probe)
+            return probe
         return self._probe
+
+    def _run_in_part(self) -> probes.Probe | None:
+        """Run as many of A's nodes as take the size; None if the first does not."""
+        a = self._whole_a
+        inputs = [str(value.name) for value in a.graph.inputs]
+        names, extractor = a.signals.names[len(inputs) :], Extractor(a.graph)
+
+        def part(count: int) -> Graph | None:
+            extracted = extractor.extract(inputs=inputs, outputs=names[:count])
+            return probes.resized(extracted, self._sizes)
+
+        num_run = bisect_left(range(1, len(names) + 1), True, key=lambda count: part(count) is None)
+        graph = part(num_run) if num_run else None
+        if graph is None:
+            return None
+        probe = self._drawn(a.graph)
+        tensors = TappedValues(graph, probe, names[:num_run], self._store, stage=f"run {a.name}")
+        self._keep(a.with_tensors(tensors), probe)
+        return probe
+
+    def _drawn(self, graph: Graph) -> probes.Probe:
+        if self._given is None:
+            return probes.draw(graph, self._sizes, seed=self._seed, domains=self._domains, scale=self._scale)
+        return probes.given({name: x for name, x in self._given.items() if name in self._sizes})
+
+    def _keep(self, a: Side, probe: probes.Probe) -> None:
+        self._a = a
+        self._variation = Variation(a.signals, [a.tensors])
+        self._probe = probe
+
+    def _own_values(self, side: Side) -> SignalValues:
+        """Return what a net computes on inputs that are drawn for it alone; nothing if it does not run."""
+        sizes = sizes_to_run(side.graph)
+        resized = self._resized(side, sizes)
+        if resized is None:
+            return HeldValues({})
+        try:
+            return self._run(resized, probes.draw(resized.graph, sizes, seed=self._seed))
+        except RunError:
+            return HeldValues({})
 
     def _run(self, side: Side, probe: probes.Probe) -> TappedValues:
         taps = side.signals.names if self._tapped else []

@@ -19,6 +19,7 @@ from netweave.comparison.explain.pass_through import is_pass_through
 from netweave.comparison.layout.words import describe
 from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
 from netweave.comparison.result.comparison import Evidence, Finding, Group, Status, TensorMapping
+from netweave.comparison.result.verdict import EFFECTIVE
 from netweave.comparison.stopwatch import Stopwatch
 from netweave.graph import layer_keys
 
@@ -72,7 +73,11 @@ class Judge:
         self._moved = find_moved(self.alignment, drafts)
         self._misplaced = misplaced_outputs(self.alignment)
         self._joined = settle_joined_orders(self.alignment, drafts)
-        doubtful = [draft for draft in drafts if draft.is_pair and not self._has_equal_values(draft)]
+        doubtful = [
+            draft
+            for draft in drafts
+            if draft.is_pair and self._is_run(draft) and not self._has_equal_values(draft)
+        ]
         tests = IsolatedTester(self.alignment).run(doubtful)
         tested = {id(draft) for draft in doubtful}
         groups = []
@@ -82,10 +87,41 @@ class Judge:
             groups.append(self._group(draft, test))
         return groups
 
+    def blame_untested(self, groups: Sequence[Group]) -> list[Group]:
+        """Return the groups of nets whose outputs are far apart, though none of them is known to be wrong.
+
+        The first that could not be tested alone is: it reads the same values in both nets and makes others.
+        """
+        blamed = list(groups)
+        if not any(group.status in EFFECTIVE for group in groups):
+            for index, (draft, group) in enumerate(zip(self.drafts, groups, strict=True)):
+                if group.status is Status.UNKNOWN and draft.is_pair and self._parts_nets(draft):
+                    finding = group.finding
+                    cause = "the layers compute other values of the same ones"
+                    if finding is not None:
+                        finding = replace(finding, cause=f"{cause}; {finding.cause}")
+                    blamed[index] = replace(group, status=Status.DIFFERENT, finding=finding)
+                    break
+        return blamed
+
+    def _parts_nets(self, draft: Draft) -> bool:
+        """Whether one net's nodes of a group read what is the same in both nets, and make nothing that is."""
+        for side in self.alignment.sides:
+            nodes, inputs = draft.nodes_of(side), {str(value.name) for value in side.graph.inputs}
+            read = side.signals.reads_from_outside(nodes)
+            same = {name for name, pair in side.pairs.items() if pair.has_equal_values}
+            if read and same.issuperset(read) and inputs.isdisjoint(read):
+                return same.isdisjoint(side.signals.leaving(nodes))
+        return False
+
     def explain(self, draft: Draft, test: IsolatedTest) -> Finding:
         """Return what is wrong with a group that failed an isolated test."""
         with self.clock.time("explain"):
             return Explainer(self.alignment, self.completion).explain(draft, test)
+
+    def _is_run(self, draft: Draft) -> bool:
+        """Whether A has run as far as a group; a net that takes no size may stop before it."""
+        return all(name_a in self.alignment.a.tensors for name_a, _ in draft.outputs)
 
     def _has_equal_values(self, draft: Draft) -> bool:
         pairs = self.alignment.a.pairs
@@ -105,6 +141,8 @@ class Judge:
         )
         if not draft.is_pair:
             return self._alone(draft, group)
+        if not self._is_run(draft):
+            return group
         if test is None:
             return self._equal(draft, group)
         return self._tested(draft, test, group)
@@ -201,6 +239,8 @@ class Judge:
         run_alone = _not_run if side.is_a else IsolatedTester(self.alignment).run_alone
         nodes = draft.nodes_of(side)
         without_effect = is_pass_through(side, nodes, run_alone)
+        if without_effect is None and side.own_values is not None:
+            without_effect = is_pass_through(side.with_tensors(side.own_values()), nodes, _not_run)
         moved = self._moved.get(id(draft))
         finding = missing_finding(self.alignment, side, nodes, moved=moved, latent=without_effect)
         status = Status.ONLY_A if side.is_a else Status.ONLY_B

@@ -31,16 +31,14 @@ def is_pass_through(side: Side, nodes: Sequence[ir.Node], run: Run) -> bool | No
     if not left:
         return True
     read = side.signals.reads_from_outside(nodes)
-    if len(read) != 1:
-        return False
-    (source,) = read
     tensors: SignalValues | Mapping[str, np.ndarray] = side.tensors
-    if not all(name in tensors for name in (source, *left)):
+    if len(read) == 1 and not all(name in tensors for name in (*read, *left)):
         tensors = run(nodes, left)
-    if not all(name in tensors for name in (source, *left)):
-        return None
-    x = tensors[source]
-    return all(
-        tensors[name].shape == x.shape and relative_error(x, tensors[name]) <= LOCAL_TOLERANCE
-        for name in left
-    )
+    if not all(name in tensors for name in (*read, *left)):
+        return None if len(read) == 1 else False
+    return all(any(_holds_same(tensors[source], tensors[name]) for source in read) for name in left)
+
+
+def _holds_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two tensors hold the same elements in the same order; what a node reads may be reshaped."""
+    return x.size == y.size and relative_error(x.reshape(y.shape), y) <= LOCAL_TOLERANCE

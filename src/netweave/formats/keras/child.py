@@ -17,6 +17,7 @@ os.environ["KERAS_HOME"] = str(Path.cwd())
 import keras
 
 from netweave.errors import WeightError, shortened
+from netweave.files.absent import importing, without
 from netweave.files.construction_lines import Lines, recording
 from netweave.files.guard_answer import answer
 from netweave.files.model_code import Wanted, construct, imported, in_folder, own_factories
@@ -25,8 +26,19 @@ from netweave.files.model_code import Wanted, construct, imported, in_folder, ow
 def main(request: dict[str, Any]) -> None:
     """Make the model that a request names and save it."""
     net = request["net"]
-    with in_folder(request["trusted_folder"]), recording(keras.Layer, {net}) as constructed:
-        code = imported(Path(net))
+    with (
+        without(request["missing"], request["templates"]),
+        in_folder(request["trusted_folder"]),
+        recording(keras.Layer, {net}) as constructed,
+    ):
+        with importing():
+            code = imported(
+                Path(net),
+                name=request["name"],
+                folders=request["folders"],
+                first=request["first"],
+                is_own_used=request["is_own_used"],
+            )
         classes, functions = own_factories(code, keras.Model)
         wanted = Wanted.of_request(request, keras.Model, noun="a keras.Model")
         model = construct(code, functions or classes, wanted).model

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.files.code_reader import MAX_CODE_BYTES, imports_package, run_reader, weights_of_written
+from netweave.files.model_imports import imports_of_source
 from netweave.graph import LayerTable, Origin
 from netweave.installation import install_command
 
@@ -73,8 +74,12 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
         for suffix in (".npz", ".weights.h5", ".h5")
         if (path := source.net.with_name(source.net.stem + suffix)).is_file()
     ]
+    imports = imports_of_source(source)
     made = ["net.keras", "lines.json"]
-    with run_reader(source, CHILD, made, readable=beside, loads_weights=loads_weights) as (saved, lines):
+    readable = [*beside, *imports.files]
+    with run_reader(
+        source, CHILD, made, readable=readable, loads_weights=loads_weights, **imports.request()
+    ) as (saved, lines):
         graph = read(Source(saved, input_shapes=source.input_shapes))
         layers = _at_lines(graph, lines, place=place)
     files = (place, str(source.weights)) if source.weights is not None else (place,)

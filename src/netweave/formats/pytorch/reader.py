@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import UnsupportedError, UsageError
 from netweave.files.code_reader import run_reader, weights_of_written
 from netweave.files.json_text import read_json
-from netweave.files.model_imports import Imports, imports_of
+from netweave.files.model_imports import Imports, imports_of_source
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
 from netweave.installation import install_command
@@ -50,7 +50,7 @@ def read(source: Source) -> Graph:
     if kind is Kind.CODE:
         source = _with_own_weights(source)
     files = [source.net, *([source.weights] if source.weights else [])]
-    imports = _imports(source) if kind is Kind.CODE else Imports("", (), (), ())
+    imports = imports_of_source(source, known=OWN_MODULES) if kind is Kind.CODE else Imports("", (), (), ())
     beside = imports.places(source.net.resolve(), place)
     has_weights = kind is Kind.FOLDER and holds_weights(source.net)
     with run_reader(
@@ -59,14 +59,9 @@ def read(source: Source) -> Graph:
         ["net.onnx", "tables.json"],
         readable=imports.files,
         kind=kind.name if kind else None,
-        name=imports.name,
-        folders=[str(folder) for folder in imports.folders],
-        first=[str(folder) for folder in imports.first],
-        is_own_used=imports.is_own_used,
-        missing=imports.missing,
-        templates=imports.templates,
         beside=beside,
         has_weights=has_weights,
+        **imports.request(),
     ) as (net, tables):
         found = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}
@@ -83,15 +78,6 @@ def _with_own_weights(source: Source) -> Source:
     if written is None or source.entry not in {None, "load", written[1]}:
         return source
     return replace(source, weights=written[0], entry=source.entry or written[1])
-
-
-def _imports(source: Source) -> Imports:
-    """Return what the code imports from beside itself; nothing of the packages that it runs on."""
-    if source.module and source.root is None:  # an installed package, which the child process can see
-        return Imports(source.module, (), (), ())
-    root = source.root.resolve() if source.root is not None else None
-    levels = None if source.around else 1
-    return imports_of(source.net.resolve(), known=OWN_MODULES, levels=levels, root=root)
 
 
 def read_module(

@@ -32,7 +32,7 @@ _SCAFFOLDS = frozenset({"CastLike", "Shape", "Size"})
 @Pass
 def see_through(graph: Graph) -> None:
     """Compute what depends on no input; drop copies, casts to the same type, biases and states of zero."""
-    chain(_like, _known, fold).edit(graph)
+    chain(_like, _known, fold, _kept_sizes).edit(graph)
     infer_shapes(graph)
     chain(_plain, fold, _unused).edit(graph)
     infer_shapes(graph)
@@ -66,6 +66,47 @@ def _like(graph: Graph) -> None:
         dtype = node.inputs[1].dtype
         if dtype is not None:
             rewriter.replace([node], "Cast", [node.inputs[0]], {"to": int(dtype)})
+
+
+@Pass
+def _kept_sizes(graph: Graph) -> None:
+    """Write 1 where a size of -1 keeps an axis, which PyTorch's exporter leaves to be found out at run time.
+
+    It writes ``x.expand(n, -1)`` as an Expand to ``Where(sizes == -1, 1, sizes)``; inference knows the sizes,
+    but not what becomes of them.
+    """
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        if (node.domain, node.op_type) != ("", "Where"):
+            continue
+        equal, row = (None if value is None else value.producer() for value in node.inputs[::2])
+        reshaped = row.inputs[0] if row is not None and row.op_type == "Reshape" else None
+        concat = row if reshaped is None else reshaped.producer()
+        if equal is None or equal.op_type != "Equal" or concat is None or concat.op_type != "Concat":
+            continue
+        if equal.inputs[0] is not node.inputs[2] or not _is_filled_with(equal.inputs[1], -1):
+            continue
+        if _is_filled_with(node.inputs[1], 1) and all(map(_is_known_or_size, concat.inputs)):
+            parts = [_with_ones(rewriter, part) for part in concat.inputs]
+            rewriter.replace([node], "Concat", parts, {"axis": 0})
+
+
+def _is_filled_with(value: ir.Value | None, number: int) -> bool:
+    array = value.const_value.numpy() if value is not None and value.const_value is not None else None
+    return array is not None and bool((array == number).all())
+
+
+def _is_known_or_size(value: ir.Value | None) -> bool:
+    """Whether a value is stored, or one of the sizes that inference follows, which are never negative."""
+    return value is not None and (value.const_value is not None or SYM_DATA_KEY in value.metadata_props)
+
+
+def _with_ones(rewriter: Rewriter, part: ir.Value | None) -> ir.Value | None:
+    """Return sizes with 1 in the place of each -1."""
+    if part is None or part.const_value is None:
+        return part
+    array = part.const_value.numpy()
+    return rewriter.initializer(ir.Tensor(np.where(array == -1, 1, array)), f"{part.name}/kept")
 
 
 @Pass

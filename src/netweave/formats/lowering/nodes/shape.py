@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
-from netweave.graph import known_shape
 
 if TYPE_CHECKING:
     from netweave.files.node_writer import GraphNode
@@ -36,16 +35,19 @@ def permutation(node: GraphNode) -> list[int]:
 def reshaped_sizes(node: GraphNode) -> list[int]:
     """Return the sizes that a node makes, for frameworks where 0 keeps an axis and -1 takes what is left.
 
-    The first axis stays as it is if it is the batch, so that its size stays open.
+    The first axis stays as it is if it is the batch, so that its size stays open, as do others that are open.
 
     Raises:
         NotWritable: They are computed, or more than one is open.
     """
-    old, new = node.shape(0), known_shape(node.outputs[0])
-    if new is None:
+    old, new = node.value(0).shape, node.outputs[0].shape
+    if old is None or new is None:
         raise NotWritable("its sizes are computed")
-    is_batch = bool(old and new) and old[0] == new[0]
-    sizes = [0 if axis == 0 and is_batch else -1 if size is None else size for axis, size in enumerate(new)]
+    sizes = []
+    for axis, size in enumerate(new):
+        # of attention, the first axis is the batch times the heads: open sizes are told apart by their names
+        is_kept = axis < len(old) and old[axis] == size and (axis == 0 or not isinstance(size, int))
+        sizes.append(0 if is_kept else size if isinstance(size, int) else -1)
     if sizes.count(-1) > 1:
         raise NotWritable("more than one of its sizes is not known; give the input's sizes")
     return sizes
