@@ -6,6 +6,7 @@ import functools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from netweave.comparison.options import CompareOptions
 from netweave.comparison.result.comparison import Comparison, Status
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ class BothOrders:
         """
 
         @functools.wraps(compare)
-        def compare_in_both_orders(a: Any, b: Any, **options: Any) -> Comparison:
+        def compare_in_both_orders(
+            a: Any, b: Any, chosen: CompareOptions | None = None, **options: Any
+        ) -> Comparison:
+            options = {**_changed(chosen), **options}
             if not self._is_on or any(options.get(name) is not None for name in _RANGE):
                 return compare(a, b, **options)
             with self.switched(on=False):
@@ -60,6 +64,13 @@ class BothOrders:
                 return result
 
         return compare_in_both_orders
+
+
+def _changed(chosen: CompareOptions | None) -> dict[str, Any]:
+    """Return the options that are not those by default, by name."""
+    default = CompareOptions()
+    names = CompareOptions.names() if chosen is not None else ()
+    return {name: value for name in names if (value := getattr(chosen, name)) is not getattr(default, name)}
 
 
 def check_mirrored(result: Comparison, swapped: Comparison) -> None:

@@ -101,6 +101,11 @@ DIFFERENT = {
     "an input clipped at 255": (IMAGE, "y = Neg(x)", clip("x", -255.0, 255.0, "c") + "y = Neg(c)"),
     "an input clipped at 1000": (IMAGE, "y = Neg(x)", clip("x", -1000.0, 1000.0, "c") + "y = Neg(c)"),
     "an output clipped at 200": (IMAGE, "y = Neg(x)", "n = Neg(x) " + clip("n", -200.0, 200.0, "y")),
+    "a layer before a rounding": (
+        ROW,
+        "s = Sigmoid(x) y = Floor(s)",
+        "s = Sigmoid(x) t = Selu(s) y = Floor(t)",
+    ),
     "a sign that usual inputs do not have": (
         ROW,
         scalar("c", 500.0) + "y = Add(x, c)",

@@ -137,8 +137,17 @@ def aimed_inputs(
         drawn[name] = x if keeps else draw_array(domain, x.dtype, x.shape, generator, scale=scale)
         if not keeps and x.dtype.kind != "b":
             low, high = range_of(alignment.a.graph.find([name])[name])
-            drawn[name] = np.clip(drawn[name], low, high).astype(x.dtype)
+            drawn[name] = _within(drawn[name], low, high, generator).astype(x.dtype)
     return drawn
+
+
+def _within(x: np.ndarray, low: float, high: float, generator: np.random.Generator) -> np.ndarray:
+    """Return values within a range: those beyond it are spread over it, or put on the bounds of an open one."""
+    inside = np.clip(x, low, high)
+    if not np.isfinite([low, high]).all() or low >= high:
+        return inside
+    spread = generator.uniform(low, high, x.shape)
+    return np.where((inside != x) & (generator.random(x.shape) < 0.9), spread, inside)
 
 
 def _domains(alignment: Alignment, draft: Draft) -> dict[str, Domain]:
