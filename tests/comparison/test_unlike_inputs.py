@@ -9,7 +9,9 @@ import pytest
 
 import netweave
 from netweave.comparison import Verdict, compare
-from tests.formats.onnx.models import model, node
+from netweave.comparison.execution.input_candidates import input_candidates
+from netweave.comparison.signals import Signals, comparable
+from tests.formats.onnx.models import load, model, node
 
 
 def net(tmp_path, name, *, unread, weights=None):
@@ -42,3 +44,17 @@ def test_numbers_that_are_not_finite_warn_nobody(tmp_path):
         warnings.simplefilter("error")
         comparison = compare(a, b)
     assert not comparison.equal
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_input_that_is_no_image_is_not_tried_with_its_height_and_width_swapped(tmp_path, order):
+    """No weights of the two say how an image becomes a sequence, so that it is tried as it is alone."""
+    nets = []
+    for shape, op_type, stored in (
+        (["N", 3, 9, 9], "Conv", (4, 3, 3, 3)),
+        (["N", 20, 6], "MatMul", (6, 4)),
+    ):
+        made = model([node(op_type, "x w", "y")], {"x": shape}, ["y"], {"w": np.ones(stored, np.float32)})
+        nets.append(Signals.of(comparable(load(made, tmp_path))))
+    (candidate,) = input_candidates(*nets[::order], [("x", "x")], [])
+    assert [(mapping.axes, mapping.channels) for mapping in candidate.mappings] == [(None, None)]

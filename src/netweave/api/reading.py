@@ -176,12 +176,29 @@ class _Reading:
             traced = {}
             for index in assuming:
                 graph = self._graphs[index]
-                traced[index] = graph if _assumed(graph) == sizes else self._traced(index, [sizes])
-                if _assumed(traced[index]) != sizes:
+                if _assumed(graph) != sizes:
+                    graph = self._traced(index, [sizes]) if self._may_take(index, sizes) else graph
+                traced[index] = graph
+                if _assumed(graph) != sizes:
                     break
             else:
                 self._graphs |= traced
                 return
+
+    def _may_take(self, index: int, sizes: Shape) -> bool:
+        """Whether code may take sizes that were those of other code.
+
+        Sizes of as many axes as its own are traced at once. Others mostly do not fit, which shows sooner if
+        nothing else is tried.
+        """
+        ((name, own),) = self._graphs[index].assumed.items()
+        if len(own) == len(sizes):
+            return True
+        try:
+            load(self.nets[index], input_shapes={**self._own(index), name: sizes}, **self.options)
+        except (SourceError, UsageError):
+            return False
+        return True
 
     def _traced(self, index: int, likely: list[Shape]) -> Graph:
         """Trace a net again; it took its inputs before, and takes those again that it took."""

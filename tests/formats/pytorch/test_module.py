@@ -398,3 +398,31 @@ def test_masks_of_bytes_are_masks() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     with pytest.raises(RuntimeError, match="boolean"):
         torch.zeros(2).masked_fill(torch.zeros(2, dtype=torch.uint8), 0)
+
+
+def test_a_short_signal_is_tried_first_where_a_recurrent_layer_is_traced_step_by_step() -> None:
+    class Spotter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = torch.nn.Conv1d(2, 8, 5, padding=2)
+            self.gru = torch.nn.GRU(8, 4, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.gru(self.conv(x).transpose(1, 2))[0]
+
+    assert netweave.load(Spotter()).assumed == {"x": (1, 2, 16)}
+
+
+@pytest.mark.parametrize("first", [torch.nn.Linear(6, 8), torch.nn.Embedding(30, 8)], ids=["linear", "words"])
+def test_a_table_of_positions_says_how_long_a_sequence_is(first: Any) -> None:
+    class Placed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = first
+            self.positions = torch.nn.Parameter(torch.randn(1, 9, 8))
+
+        def forward(self, x: Any) -> Any:
+            return self.first(x) + self.positions
+
+    (sizes,) = netweave.load(Placed()).assumed.values()
+    assert sizes[1] == 9

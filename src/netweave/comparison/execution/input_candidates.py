@@ -122,7 +122,11 @@ def _ways(
     """Yield the mappings to try for one input under an orientation."""
     layers = evidence.firsts.get(pair)
     if not layers:
-        plain = reoriented(plain_mapping(a, b, pair), orientation, a)
+        plain = plain_mapping(a, b, pair)
+        if len(input_shape(b, pair[1])) != len(input_shape(a, pair[0])):
+            yield plain
+            return
+        plain = reoriented(plain, orientation, a)
         yield plain
         yield with_channels_reversed(plain, a)
         return

@@ -142,7 +142,7 @@ def aimed_inputs(
 
 
 def _within(x: np.ndarray, low: float, high: float, generator: np.random.Generator) -> np.ndarray:
-    """Return values within a range: those beyond it are spread over it, or put on the bounds of an open one."""
+    """Return values within a range: those beyond are spread over it, or put on its bounds if it is open."""
     inside = np.clip(x, low, high)
     if not np.isfinite([low, high]).all() or low >= high:
         return inside

@@ -184,16 +184,19 @@ def _in_evaluation_mode(module: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's talk of packages that are not installed to itself."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Silence what the exporter says of absent packages, and the tracer of errors that it raises as well."""
+    levels = {"torch.onnx": logging.ERROR, "torch._subclasses.fake_tensor": logging.CRITICAL}
+    loggers = {logging.getLogger(name): level for name, level in levels.items()}
+    before = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.setLevel(level)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in before.items():
+            logger.setLevel(level)
 
 
 @contextmanager

@@ -223,6 +223,9 @@ def _candidates(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     said = [part for part in module.modules() if isinstance(part, _SAYING)]
     if not said:
         return
+    is_signal = isinstance(said[0], torch.nn.Conv1d) and any(isinstance(p, torch.nn.RNNBase) for p in said)
+    if is_signal:  # torch.export writes out each step, which takes a minute for hundreds
+        yield _drawn([2, said[0].in_channels, STEPS])
     yield from _taken_by(said[0])
     convolutions = [part for part in said if isinstance(part, torch.nn.modules.conv._ConvNd)]
     known = {(len(part.kernel_size), part.in_channels) for part in convolutions}
@@ -232,6 +235,17 @@ def _candidates(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     for kind in (torch.nn.Embedding, torch.nn.RNNBase, torch.nn.Linear):
         if (part := next((p for p in said if isinstance(p, kind)), None)) is not None:
             yield from _taken_by(part)
+    for steps in _rows_of_tables(module):
+        if isinstance(said[0], torch.nn.Linear):
+            yield _drawn([2, steps, said[0].in_features])
+        elif isinstance(said[0], torch.nn.Embedding):
+            yield _counting(torch.empty(2, steps), said[0].num_embeddings)
+
+
+def _rows_of_tables(module: torch.nn.Module) -> list[int]:
+    """Return how long a sequence may be that tables of positions are added to, perhaps with a class token."""
+    rows = {array.shape[1] for array in module.parameters() if array.ndim == 3 and array.shape[0] == 1}
+    return sorted({steps - less for steps in rows for less in (0, 1) if 1 < steps - less < STEPS})
 
 
 _SAYING = (torch.nn.modules.conv._ConvNd, torch.nn.Linear, torch.nn.RNNBase, torch.nn.Embedding)
