@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.graph import infer_shapes, known_shape
-from netweave.graph.uses import captured
 from netweave.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
 from netweave.passes.rotary import join_rotations
 from netweave.passes.scaffolding import has_scaffolding, see_through
@@ -138,7 +137,7 @@ class Signals:
         producer: Node that computes a signal; an input of the net has none.
         consumers: Nodes that read a signal, in topological order.
         position: Place of each node in ``nodes``, by ``id(node)``.
-        reads: Signals that each node reads, by ``id(node)``: its inputs, then what its inner graphs read.
+        reads: Signals that each node reads, in the order of its inputs, by ``id(node)``.
     """
 
     graph: Graph
@@ -167,8 +166,7 @@ class Signals:
     def _add(self, node: ir.Node) -> None:
         self.position[id(node)] = len(self.nodes)
         self.nodes.append(node)
-        values = [*node.inputs, *captured(node)]
-        read = [self.root[name] for v in values if v is not None and (name := str(v.name)) in self.root]
+        read = [self.root[name] for v in node.inputs if v is not None and (name := str(v.name)) in self.root]
         self.reads[id(node)] = read
         for signal in dict.fromkeys(read):
             self.consumers[signal].append(node)
@@ -181,10 +179,7 @@ class Signals:
         return self.position[id(node)]
 
     def inputs_of(self, node: ir.Node) -> list[str]:
-        """Return the signals that a node reads, in the order of its inputs; constants are left out.
-
-        What the inner graphs of an If or a Loop read of the graph around them stands last.
-        """
+        """Return the signals that a node reads, in the order of its inputs; constants are left out."""
         return self.reads[id(node)]
 
     def outputs_of(self, node: ir.Node) -> list[str]:

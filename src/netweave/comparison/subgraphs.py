@@ -8,7 +8,6 @@ import onnx_ir as ir
 
 from netweave.comparison.signals import Signals, is_view
 from netweave.graph import DOMAIN, OPSET, Graph
-from netweave.graph.uses import captured, subgraphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -91,15 +90,11 @@ class SubgraphBuilder:
         prefix: str,
     ) -> None:
         inputs = [find(value) for value in node.inputs]
-        given = {value: find(value) for value in captured(node)}
-        attributes = node.attributes.values()
         copy = ir.Node(
             node.domain,
             node.op_type,
             inputs,
-            attributes=[_with_given(attribute, given) for attribute in attributes]
-            if given
-            else [*attributes],
+            attributes=list(node.attributes.values()),
             num_outputs=len(node.outputs),
             name=f"{prefix}{node.name}",
             metadata_props=dict(node.metadata_props),
@@ -131,27 +126,6 @@ class SubgraphBuilder:
         )
         source = self._signals.graph
         return Graph(ir.Model(graph, ir_version=source.model.ir_version), layers=source.layers)
-
-
-def _with_given(attribute: ir.Attr, given: Mapping[ir.Value, ir.Value | None]) -> ir.Attr:
-    """Return an attribute whose inner graph, if it is one, reads other values of the graph around it."""
-    if attribute.type != ir.AttributeType.GRAPH:
-        return attribute
-    graph = attribute.as_graph().clone(allow_outer_scope_values=True)
-    _read_given(graph, given)
-    return ir.AttrGraph(attribute.name, graph)
-
-
-def _read_given(graph: ir.Graph, given: Mapping[ir.Value, ir.Value | None]) -> None:
-    for node in graph:
-        for index, value in enumerate(node.inputs):
-            if value in given:
-                node.replace_input_with(index, given[value])
-        for inner in subgraphs(node):
-            _read_given(inner, given)
-    for index, value in enumerate(graph.outputs):
-        if (other := given.get(value)) is not None:
-            graph.outputs[index] = other
 
 
 def _input(name: str, value: ir.Value, shape: Sequence[int] | None) -> ir.Value:

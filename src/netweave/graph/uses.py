@@ -19,12 +19,6 @@ def reads(node: ir.Node) -> list[ir.Value]:
     return list(found)
 
 
-def captured(node: ir.Node) -> list[ir.Value]:
-    """Return the values that a node's subgraphs read of the graph around it, but for its inputs."""
-    given = set(node.inputs)
-    return [value for value in reads(node) if value not in given]
-
-
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
     """Yield the graphs that are attributes of a node (the branches of an If, the body of a Loop)."""
     if not node.attributes:

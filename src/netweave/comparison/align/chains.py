@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
-    from netweave.comparison.side import Side
 
 FILTERS = frozenset({"Conv", "ConvTranspose", "dense"})
 
@@ -100,25 +99,9 @@ def _cut(alignment: Alignment, a: list[ir.Node], b: list[ir.Node]) -> list[Segme
             continue
         segments += _split(a[start_a : index + 1], b[start_b : end_b + 1])
         start_a, start_b = index + 1, end_b + 1
-    rest_a, rest_b = a[start_a:], b[start_b:]
-    if rest_a and rest_b:
-        return segments + _split(rest_a, rest_b)
-    side, rest = (alignment.a, rest_a) if rest_a else (alignment.b, rest_b)
-    return segments if not rest or _leads_to_equal_values(side, rest) else [*segments, (rest_a, rest_b)]
-
-
-def _leads_to_equal_values(side: Side, rest: list[ir.Node]) -> bool:
-    """Whether scalings that one net has alone are the beginning of what makes the other's next values.
-
-    So are the scale and shift of a HardSigmoid that is written as a clip.
-    """
-    reader = only_reader(side.signals, rest[-1])
-    while reader is not None and not side.is_paired(reader):
-        pairs = [side.pairs.get(name) for name in side.signals.outputs_of(reader)]
-        if any(pair is not None and pair.has_equal_values for pair in pairs):
-            return True
-        reader = only_reader(side.signals, reader)
-    return False
+    if start_a < len(a) or start_b < len(b):
+        segments += _split(a[start_a:], b[start_b:])
+    return segments
 
 
 def _lacks_scale(chain: list[ir.Node], index: int) -> bool:

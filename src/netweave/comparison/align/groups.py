@@ -85,7 +85,7 @@ class _Builder:
             if partner is None or not self._is_free(node) or not self._is_free(partner):
                 continue
             evidence = self._alignment.evidence[id(node)]
-            if not self._is_part(node, partner, evidence) and not self._ends_elsewhere(node, partner):
+            if not self._is_part(node, partner, evidence):
                 self._new([node], [partner], evidence)
 
     def _evidence(self, nodes_a: list[ir.Node]) -> Evidence:
@@ -113,24 +113,6 @@ class _Builder:
             for side, node in zip(self._alignment.sides, (a, b), strict=True)
             for other in _neighbours(side.signals, node)
         )
-
-    def _ends_elsewhere(self, a: ir.Node, b: ir.Node) -> bool:
-        """Whether one of two nodes makes the values that a free node right behind the other one makes."""
-        for side, node, other_side, other in zip(
-            self._alignment.sides, (a, b), self._alignment.sides[::-1], (b, a), strict=True
-        ):
-            made = other_side.signals.outputs_of(other)
-            for name in side.signals.outputs_of(node):
-                pair = side.pairs.get(name)
-                target = (
-                    None if pair is None or not pair.has_equal_values else pair.b if side.is_a else pair.a
-                )
-                if target is None or target in made:
-                    continue
-                maker = other_side.signals.producer.get(target)
-                if maker is not None and self._is_free(maker) and not other_side.is_paired(maker):
-                    return not set(made).isdisjoint(other_side.signals.inputs_of(maker))
-        return False
 
     def _absorb(self, draft: Draft) -> None:
         """Take free nodes that only lead up to a pair into its group.
