@@ -12,10 +12,12 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Set before torch is loaded, which reads it once. There is a worker for each core: with as many threads in
-# each, those that wait awake keep the others from computing. Tests about threads set their number themselves.
+# Set before torch is loaded, which reads them once. There is a worker for each core: with more threads, those
+# that wait awake keep the others from computing. Tests about threads set their number themselves; where they
+# or the caller ask for several, these sleep while they wait.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 pytest_plugins = ["tests.outcomes"]
 

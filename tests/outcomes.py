@@ -43,8 +43,10 @@ EXTRAS = {
     "playwright": "dev",
     "pycocotools": "boxes",
     "safetensors": "torch",
+    "scipy": "examples",
     "sklearn": "examples",
     "tensorboard": "curves",
+    "thriftpy2": "hbase",
     "torch": "torch",
 }
 """The extra that brings a module which tests import."""

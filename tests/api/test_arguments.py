@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 import netweave
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="could not import 'torch'")
 
 
 @pytest.fixture
@@ -84,7 +88,11 @@ WRONG = [3, None, ["net.onnx"], object()]
         (lambda net, x: netweave.save(x, "net.onnx"), "the net is of type .*, expected a Graph"),
         (lambda net, x: netweave.save(net, x), "path is of type .*, expected the name of a file"),
         (lambda net, x: netweave.load_job(x), "solver is of type .*, expected the name of a file"),
-        (lambda net, x: netweave.train(x), "solver is of type .*, expected the name of a file"),
+        pytest.param(
+            lambda net, x: netweave.train(x),
+            "solver is of type .*, expected the name of a file",
+            marks=needs_torch,
+        ),
         (lambda net, x: netweave.find_boxes(x, {}), "the net is of type .*, expected a Graph"),
         (lambda net, x: netweave.evaluate_boxes(x, "a"), "labels is of type .*, expected the name of a file"),
         (lambda net, x: netweave.prune(x, "w", "o"), "net is of type .*, expected the name of a file"),

@@ -63,6 +63,7 @@ def image(label: int, generator: np.random.Generator) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    pytest.importorskip("lmdb")
     place = tmp_path_factory.mktemp("lenet")
     for name, count, seed in (("train_lmdb", 200, 0), ("test_lmdb", 80, 1)):
         generator = np.random.default_rng(seed)

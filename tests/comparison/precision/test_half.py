@@ -112,8 +112,7 @@ def _module() -> Any:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_module_in_half_precision_is_equal(dtype: str) -> None:
-    import torch
-
+    torch = pytest.importorskip("torch")
     source = drawn(_module())
     port = copied(source, _module()).to(getattr(torch, dtype))
     comparison = netweave.compare(load(source), load(port))
@@ -125,7 +124,7 @@ def test_a_module_in_half_precision_is_equal(dtype: str) -> None:
 
 def test_a_net_under_autocast_is_read_without_it() -> None:
     """Autocast belongs to a run and not to the net, and a note says that it was left out."""
-    import torch
+    torch = pytest.importorskip("torch")
 
     class Autocast(torch.nn.Module):
         def __init__(self, inner: Any) -> None:

@@ -231,7 +231,14 @@ def test_the_source_needs_torch_alone_and_passes_ruff(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", ["written.py", "written.py:Written", "written.py:load"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "written.py",
+        pytest.param("written.py:Written", marks=pytest.mark.slow),
+        pytest.param("written.py:load", marks=pytest.mark.slow),
+    ],
+)
 def test_a_port_has_the_weights_beside_it(name, tmp_path):
     net = prototxt(tmp_path, blocks(4, 4, 4))
     netweave.save(net, tmp_path / "written.py", random_weights=True)
