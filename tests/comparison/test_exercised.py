@@ -120,6 +120,17 @@ DIFFERENT = {
     "boxes that overlap": (boxes(), "", boxes(iou=0.9)),
     "boxes with low scores": (boxes(), "", boxes(score=0.4)),
     "boxes that are kept": (boxes(), "", boxes(count=20)),
+    "a slice of the batch": (
+        SEQUENCE, *("r = Relu(x) " + sliced(305, "r", "y", f"[{axis}]") for axis in (0, 1)),
+    ),
+    "the larger of two lengths": (
+        SEQUENCE,
+        *(
+            "s = Shape(x) i = Constant<value_ints=[1]>() l = Gather(s, i) k = Constant<value_ints=[161]>() "
+            f"e = {op}(l, k) z = Constant<value_ints=[0]>() r = Relu(x) y = Slice(r, z, e, i)"
+            for op in ("Min", "Max")
+        ),
+    ),
     "a sign of what is rarely negative": (
         ROW,
         *(scalar("c", 1e5) + f"q = Mul(x, x) s = Sub(c, q) y = {op}(s)" for op in ("Abs", "Identity")),
@@ -168,6 +179,13 @@ def test_another_way_to_write_a_layer_is_no_difference(case, tmp_path):
     a, b = nets_of(case, tmp_path)
     assert netweave.compare(a, b).equal
     assert netweave.compare(b, a).equal
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_number_is_tested_on_both_sides_of_a_bend(seed, tmp_path):
+    frame = "g (float[1] x, float[1] z) => (float[1] y) { m = Neg(x) r = BEND(m) y = Mul(r, z) }"
+    nets = (read_text(frame.replace("BEND", bend), tmp_path, bend) for bend in ("LeakyRelu", "Celu"))
+    assert not netweave.compare(*nets, seed=seed).is_strictly_equal
 
 
 IN_PARTS = {

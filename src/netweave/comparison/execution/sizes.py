@@ -159,13 +159,15 @@ SIZE_STEP = 3
 """Distance beyond a constant size at which nets are compared."""
 
 
-def constant_sizes(graph: Graph) -> set[int]:
-    """Return the numbers of a net that may be sizes of its inputs: ends of slices, rows of tables, bounds.
+def constant_sizes(graph: Graph) -> set[tuple[int, str]]:
+    """Return the numbers of a net that may be sizes of its inputs, each with what it is there for.
+
+    They are ends of slices, rows of tables, and bounds.
 
     Args:
         graph: A net.
     """
-    found: set[int] = set()
+    found: set[tuple[int, str]] = set()
     for node in graph.nodes:
         for index in SIZES_OF.get(node.op_type, ()):
             value = node.inputs[index] if index < len(node.inputs) else None
@@ -173,10 +175,11 @@ def constant_sizes(graph: Graph) -> set[int]:
             if array is None:
                 continue
             if index == 0:
-                found |= set(array.shape)
+                found |= {(size, node.op_type) for size in array.shape}
             elif array.dtype.kind in "iu":
-                found |= {int(size) for size in array.reshape(-1)[:64]}
-    return {size for size in found if 2 <= size <= LARGEST_CONSTANT_SIZE}
+                use = f"{node.op_type} {_stored(node, 3)}" if node.op_type == "Slice" else node.op_type
+                found |= {(int(size), use) for size in array.reshape(-1)[:64]}
+    return {(size, use) for size, use in found if 2 <= size <= LARGEST_CONSTANT_SIZE}
 
 
 def window_ends(graph: Graph) -> set[int]:
@@ -243,7 +246,7 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         known[name] = tuple(both)
     if not any(None in sizes for sizes in known.values()):
         return []
-    constants = constant_sizes(a) ^ constant_sizes(b)
+    constants = {size for size, _ in constant_sizes(a) ^ constant_sizes(b)}
     if any(None in sizes and len(sizes) != 4 for sizes in known.values()):  # images come in two sizes anyway
         constants.add(probes.OPEN_SIZE)
     found = []
@@ -274,7 +277,7 @@ def unreached_windows(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> I
                 closed = [y for x, y in zip(own[1:], theirs[1:], strict=True) if x is None and y is not None]
                 longest = max([longest, *closed])
         if longest:
-            ends = window_ends(graph) - constant_sizes(other)
+            ends = window_ends(graph) - {size for size, _ in constant_sizes(other)}
             yield from ((end, fixed) for end in sorted(ends) if end > longest)
 
 

@@ -8,6 +8,7 @@ that hides it, and layers that see nothing but constants are tested on drawn inp
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
 
 MAX_DRAWN = 200
 """Groups beyond this many are not tested on drawn inputs, and count as untested: each takes three runs."""
+
+
+FEW = 64
+"""Elements of an input that reach both sides of a threshold; of a smaller one more are drawn."""
+
+MAX_ROUNDS = 8
+"""So often layers are tested on each of ``SCALES`` at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +187,12 @@ class _DrawnInputTester:
             for index, (draft, group) in enumerate(zip(self._judge.drafts, groups, strict=True))
             if draft.is_pair
             and group.status is not Status.DIFFERENT
-            and not is_same(self._judge.alignment, draft)
             and (
                 self._is_blind(draft)
                 or needs_aim(self._judge.alignment, draft)
                 or (self._judge.completion.weights_copied and _differ(draft))
             )
+            and not is_same(self._judge.alignment, draft)
         ]
 
     def _is_blind(self, draft: Draft) -> bool:
@@ -213,7 +221,10 @@ class _DrawnInputTester:
         alignment = self._judge.alignment
         runs = []
         tests: list[IsolatedTest] = []
-        for seed, scale in enumerate(SCALES):
+        read = alignment.a.signals.reads_from_outside(draft.nodes_a)
+        sizes = [prod(shape) for name in read if (shape := alignment.a.tensors.shape_of(name)) is not None]
+        num_rounds = min(MAX_ROUNDS, -(-FEW // max(1, min(sizes, default=FEW))))
+        for seed, scale in enumerate(SCALES * num_rounds):
             try:
                 tensors = _on_drawn(alignment, draft, seed=seed, scale=scale)
             except NetweaveError:

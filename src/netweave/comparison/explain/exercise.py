@@ -18,6 +18,7 @@ from netweave.comparison.explain.coverage import ruled_settings
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.metric import differing
 from netweave.comparison.signals import constants_of
+from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +59,7 @@ def is_written_alike(draft: Draft, *, largest: int | None = SMALL) -> bool:
     """
     return len(draft.nodes_a) == len(draft.nodes_b) and all(
         (a.domain, a.op_type) == (b.domain, b.op_type)
-        and not differences(a, b)
-        and not differences(b, a)
+        and _has_same_settings(a, b)
         and _has_same_constants(a, b, largest)
         for a, b in zip(draft.nodes_a, draft.nodes_b, strict=True)
     )
@@ -156,6 +156,12 @@ def _is_within(node: ir.Node, own: set[int]) -> bool:
 def _has_weights_of_zeros(node: ir.Node) -> bool:
     arrays = [value.const_value.numpy() for value in constants_of(node).values() if value.const_value]
     return any(x.size > 1 and x.dtype.kind == "f" and not x.any() for x in arrays)
+
+
+def _has_same_settings(a: ir.Node, b: ir.Node) -> bool:
+    if attributes_of(a) == attributes_of(b):  # mostly so, and the defaults need not be filled in then
+        return True
+    return not differences(a, b) and not differences(b, a)
 
 
 def _has_same_constants(a: ir.Node, b: ir.Node, largest: int | None) -> bool:
