@@ -145,7 +145,7 @@ def _with_given(attribute: ir.Attr, given: Mapping[ir.Value, ir.Value | None]) -
 def _read_given(graph: ir.Graph, given: Mapping[ir.Value, ir.Value | None]) -> None:
     for node in graph:
         for index, value in enumerate(node.inputs):
-            if value in given:
+            if value is not None and value in given:
                 node.replace_input_with(index, given[value])
         for inner in subgraphs(node):
             _read_given(inner, given)
