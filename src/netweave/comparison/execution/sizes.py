@@ -246,7 +246,11 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         known[name] = tuple(both)
     if not any(None in sizes for sizes in known.values()):
         return []
-    constants = {size for size, _ in constant_sizes(a) ^ constant_sizes(b)}
+    of_a, of_b = constant_sizes(a), constant_sizes(b)
+    has_same_axes = _slice_axes(a) == _slice_axes(
+        b
+    )  # if not, a length that both compute may cut another axis
+    constants = {size for size, _ in (of_a ^ of_b if has_same_axes else of_a | of_b)}
     if any(None in sizes and len(sizes) != 4 for sizes in known.values()):  # images come in two sizes anyway
         constants.add(probes.OPEN_SIZE)
     found = []
@@ -256,6 +260,10 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         if all(prod(each) <= LARGEST_INPUT for each in sizes.values()):
             found.append(sizes)
     return [found[i] for i in sorted({0, len(found) - 1})] if found else []
+
+
+def _slice_axes(graph: Graph) -> list[list[int]]:
+    return sorted(_stored(node, 3) for node in graph.nodes if node.op_type == "Slice")
 
 
 def unreached_windows(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> Iterator[tuple[int, str]]:

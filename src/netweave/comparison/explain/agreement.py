@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from netweave.backends import prepare
 from netweave.comparison.execution.variation import Variation
 from netweave.comparison.explain.exercise import (
-    SCALES,
+    DRAWS,
     aimed_inputs,
     is_same,
     needs_aim,
@@ -47,7 +47,7 @@ FEW = 64
 """Elements of an input that reach both sides of a threshold; of a smaller one more are drawn."""
 
 MAX_ROUNDS = 8
-"""So often layers are tested on each of ``SCALES`` at most."""
+"""So often layers are tested on each of ``DRAWS`` at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +224,9 @@ class _DrawnInputTester:
         read = alignment.a.signals.reads_from_outside(draft.nodes_a)
         sizes = [prod(shape) for name in read if (shape := alignment.a.tensors.shape_of(name)) is not None]
         num_rounds = min(MAX_ROUNDS, -(-FEW // max(1, min(sizes, default=FEW))))
-        for seed, scale in enumerate(SCALES * num_rounds):
+        for seed, (scale, sign) in enumerate(DRAWS * num_rounds):
             try:
-                tensors = _on_drawn(alignment, draft, seed=seed, scale=scale)
+                tensors = _on_drawn(alignment, draft, seed=seed, scale=scale, sign=sign)
             except NetweaveError:
                 return [], False
             tests += IsolatedTester(alignment.with_tensors_of_a(tensors)).run([draft])
@@ -245,7 +245,9 @@ def _differ(draft: Draft) -> bool:
     )
 
 
-def _on_drawn(alignment: Alignment, draft: Draft, *, seed: int, scale: float) -> dict[str, np.ndarray]:
+def _on_drawn(
+    alignment: Alignment, draft: Draft, *, seed: int, scale: float, sign: int
+) -> dict[str, np.ndarray]:
     """Run A's nodes of a group on inputs aimed at what it decides by; return what they read and make."""
     a = alignment.a
     names = [name_a for name_a, _ in draft.outputs]
@@ -253,7 +255,7 @@ def _on_drawn(alignment: Alignment, draft: Draft, *, seed: int, scale: float) ->
     read = a.signals.reads_from_outside(draft.nodes_a)
     shapes = {name: shape for name in read if (shape := a.tensors.shape_of(name)) is not None}
     fed = builder.add(draft.nodes_a, names, shapes, prefix="")
-    feeds = aimed_inputs(alignment, draft, fed, seed=seed, scale=scale)
+    feeds = aimed_inputs(alignment, draft, fed, seed=seed, scale=scale, sign=sign)
     computed = prepare(builder.finish()).run(feeds)
     return {**feeds, **{name: computed[name] for name in names}}
 

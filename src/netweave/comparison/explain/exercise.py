@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SCALES = (1.0, 64.0, 1000.0, 0.001)
 """Of the inputs that layers are tested on: the usual one, that of pixels, a thousand times more and less."""
 
+DRAWS = (*((scale, 0) for scale in SCALES), (1.0, 1), (1.0, -1))
+"""Scale and sign (0 for both) of the inputs of such tests: a largest element is rarely negative."""
+
 SHOWN_BY_NOISE = frozenset(
     {
         "Abs", "Add", "Attention", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose",
@@ -99,7 +102,7 @@ def operators_in_words(draft: Draft) -> str:
 
 
 def aimed_inputs(
-    alignment: Alignment, draft: Draft, names: Sequence[str], *, seed: int, scale: float
+    alignment: Alignment, draft: Draft, names: Sequence[str], *, seed: int, scale: float, sign: int = 0
 ) -> dict[str, np.ndarray]:
     """Return inputs of A's layers of a group, drawn from what the layers of both nets decide by.
 
@@ -109,6 +112,7 @@ def aimed_inputs(
         names: Signals that A's layers read.
         seed: What they are drawn by.
         scale: Factor on the usual size of floating-point numbers.
+        sign: Sign of all floating-point numbers; 0 for both.
     """
     generator = np.random.default_rng(seed)
     domains = _domains(alignment, draft)
@@ -121,6 +125,8 @@ def aimed_inputs(
         # what sets a size stays as it is: the layer might not run with another
         keeps = domain.kind == "size" or x.dtype.kind not in "fiub"
         drawn[name] = x if keeps else draw_array(domain, x.dtype, x.shape, generator, scale=scale)
+        if not keeps and sign and x.dtype.kind == "f":
+            drawn[name] = sign * np.abs(drawn[name])
         if not keeps and x.dtype.kind != "b":
             low, high = range_of(alignment.a.graph.find([name])[name])
             drawn[name] = np.clip(drawn[name], low, high).astype(x.dtype)
