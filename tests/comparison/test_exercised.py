@@ -199,7 +199,7 @@ def test_a_largest_element_that_is_negative_is_tried(tmp_path):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_one_number_is_tested_on_both_sides_of_a_bend(seed, tmp_path):
-    frame = "g (float[1] x, float[1] z) => (float[1] y) { m = Neg(x) r = BEND(m) y = Mul(r, z) }"
+    frame = "g (float[1] x, float[1] z) => (float[1] y) { r = BEND(x) y = Mul(r, z) }"
     nets = (read_text(frame.replace("BEND", bend), tmp_path, bend) for bend in ("LeakyRelu", "Celu"))
     assert not netweave.compare(*nets, seed=seed).is_strictly_equal
 
