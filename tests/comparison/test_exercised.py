@@ -285,7 +285,9 @@ def test_a_window_beyond_the_size_of_one_net_is_named(tmp_path):
     """A module that was traced at one size has lost the slices that leave out nothing there."""
     whole = read_text(SEQUENCE.replace("BODY", "r = Relu(x) " + sliced(135, "r", "y", "[1]")), tmp_path, "a")
     traced = read_text("g (float[N,7] x) => (float[N,7] y) { y = Relu(x) }", tmp_path, "b")
-    for nets in ((whole, traced), (traced, whole)):
+    text = "g (float[N,7] x) => (float[M,7] y) { r = Relu(x) " + sliced(135, "r", "y", "[0]") + "}"
+    of_batch = read_text(text, tmp_path, "c")
+    for nets in ((whole, traced), (traced, whole), (whole, of_batch)):
         found = netweave.compare(*nets)
         assert found.verdict is Verdict.LATENT
         assert "not exercised: slice at 135 (" in found.sentence

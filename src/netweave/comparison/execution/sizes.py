@@ -182,22 +182,23 @@ def constant_sizes(graph: Graph) -> set[tuple[int, str]]:
     return {(size, use) for size, use in found if 2 <= size <= LARGEST_CONSTANT_SIZE}
 
 
-def window_ends(graph: Graph) -> set[int]:
-    """Return where slices of a net end along axes of open size.
+def window_ends(graph: Graph) -> set[tuple[int, str]]:
+    """Return where slices of a net end along axes of open size, each as in ``constant_sizes``.
 
     Args:
         graph: A net.
     """
-    found: set[int] = set()
+    found: set[tuple[int, str]] = set()
     for node in graph.nodes:
         source = node.inputs[0] if node.op_type == "Slice" else None
         shape = None if source is None else known_shape(source)
         if shape is None:
             continue
         ends = _stored(node, 2)
-        rows = zip(ends, _stored(node, 3) or range(len(ends)), strict=False)
-        found |= {end for end, axis in rows if axis and shape[axis] is None and end >= 2}
-    return {end for end in found if end <= LARGEST_CONSTANT_SIZE}
+        axes = _stored(node, 3)
+        rows = zip(ends, axes or range(len(ends)), strict=False)
+        found |= {(end, f"Slice {axes}") for end, axis in rows if axis and shape[axis] is None}
+    return {(end, use) for end, use in found if 2 <= end <= LARGEST_CONSTANT_SIZE}
 
 
 def _stored(node: ir.Node, index: int) -> list[int]:
@@ -285,7 +286,7 @@ def unreached_windows(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> I
                 closed = [y for x, y in zip(own[1:], theirs[1:], strict=True) if x is None and y is not None]
                 longest = max([longest, *closed])
         if longest:
-            ends = window_ends(graph) - {size for size, _ in constant_sizes(other)}
+            ends = {end for end, _ in window_ends(graph) - constant_sizes(other)}
             yield from ((end, fixed) for end in sorted(ends) if end > longest)
 
 
