@@ -124,7 +124,8 @@ def _what_no_writer_takes(node: ir.Node) -> str:
 def _resizes_more_than_images(node: ir.Node) -> bool:
     """Whether a Resize has another factor than 1 for the batch or the channels, or makes more of them."""
     old, new = known_shape(node.inputs[0]), known_shape(node.outputs[0])
-    if old is not None and new is not None and old[:2] != new[:2]:
+    pairs = zip(old[:2], new[:2], strict=True) if old is not None and new is not None else ()
+    if any(None not in pair and pair[0] != pair[1] for pair in pairs):
         return True
     scales = node.inputs[2].const_value if len(node.inputs) > 2 and node.inputs[2] is not None else None
     if scales is None or "axes" in node.attributes:
