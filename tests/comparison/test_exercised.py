@@ -130,6 +130,26 @@ DIFFERENT = {
     "boxes that overlap": (boxes(), "", boxes(iou=0.9)),
     "boxes with low scores": (boxes(), "", boxes(score=0.4)),
     "boxes that are kept": (boxes(), "", boxes(count=20)),
+    "a slice of the batch": (
+        SEQUENCE, *("r = Relu(x) " + sliced(305, "r", "y", f"[{axis}]") for axis in (0, 1)),
+    ),
+    "a computed length of the batch": (
+        SEQUENCE,
+        *(
+            "s = Shape(x) i = Constant<value_ints=[1]>() l = Gather(s, i) k = Constant<value_ints=[115]>() "
+            "e = Min(l, k) z = Constant<value_ints=[0]>() r = Relu(x) "
+            f"a = Constant<value_ints=[{axis}]>() y = Slice(r, z, e, a)"
+            for axis in (0, 1)
+        ),
+    ),
+    "the larger of two lengths": (
+        SEQUENCE,
+        *(
+            "s = Shape(x) i = Constant<value_ints=[1]>() l = Gather(s, i) k = Constant<value_ints=[161]>() "
+            f"e = {op}(l, k) z = Constant<value_ints=[0]>() r = Relu(x) y = Slice(r, z, e, i)"
+            for op in ("Min", "Max")
+        ),
+    ),
     "a sign of what is rarely negative": (
         ROW,
         *(scalar("c", 1e5) + f"q = Mul(x, x) s = Sub(c, q) y = {op}(s)" for op in ("Abs", "Identity")),
@@ -178,6 +198,20 @@ def test_another_way_to_write_a_layer_is_no_difference(case, tmp_path):
     a, b = nets_of(case, tmp_path)
     assert netweave.compare(a, b).equal
     assert netweave.compare(b, a).equal
+
+
+def test_a_largest_element_that_is_negative_is_tried(tmp_path):
+    frame = "g (float[1,8] x) => (float[1,8] y) { BODY }"
+    a, b = nets_of((frame, "y = Hardmax<axis=1>(x)", "r = Relu(x) y = Hardmax<axis=1>(r)"), tmp_path)
+    for seed in range(4):
+        assert not netweave.compare(a, b, seed=seed).is_strictly_equal
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_number_is_tested_on_both_sides_of_a_bend(seed, tmp_path):
+    frame = "g (float[1] x, float[1] z) => (float[1] y) { r = BEND(x) y = Mul(r, z) }"
+    nets = (read_text(frame.replace("BEND", bend), tmp_path, bend) for bend in ("LeakyRelu", "Celu"))
+    assert not netweave.compare(*nets, seed=seed).is_strictly_equal
 
 
 IN_PARTS = {
@@ -261,7 +295,9 @@ def test_a_window_beyond_the_size_of_one_net_is_named(tmp_path):
     """A module that was traced at one size has lost the slices that leave out nothing there."""
     whole = read_text(SEQUENCE.replace("BODY", "r = Relu(x) " + sliced(135, "r", "y", "[1]")), tmp_path, "a")
     traced = read_text("g (float[N,7] x) => (float[N,7] y) { y = Relu(x) }", tmp_path, "b")
-    for nets in ((whole, traced), (traced, whole)):
+    text = "g (float[N,7] x) => (float[M,7] y) { r = Relu(x) " + sliced(135, "r", "y", "[0]") + "}"
+    of_batch = read_text(text, tmp_path, "c")
+    for nets in ((whole, traced), (traced, whole), (whole, of_batch)):
         found = netweave.compare(*nets)
         assert found.verdict is Verdict.LATENT
         assert "not exercised: slice at 135 (" in found.sentence

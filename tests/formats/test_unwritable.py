@@ -13,10 +13,15 @@ UNWRITABLE = {
         "g (int64[N,8] x) => (float[N,8] y) <int64 k = {3}> { q = Div(x, k) y = Cast<to=1>(q) }",
         "Div: integers are divided without their remainder",
     ),
+    "more samples": (
+        "g (float[N,3,8,8] x) => (float[M,3,16,16] y) <float[4] s = {2, 1, 2, 2}> "
+        '{ y = Resize<mode="nearest", coordinate_transformation_mode="asymmetric">(x, , s) }',
+        "Resize: it resizes the batch or the channels",
+    ),
     "more channels": (
         "g (float[N,3,8,8] x) => (float[N,6,16,16] y) <float[4] s = {1, 2, 2, 2}> "
         '{ y = Resize<mode="nearest", coordinate_transformation_mode="asymmetric">(x, , s) }',
-        "Resize: it resizes the channels",
+        "Resize: it resizes the batch or the channels",
     ),
 }
 

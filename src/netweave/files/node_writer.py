@@ -116,11 +116,21 @@ def _what_no_writer_takes(node: ir.Node) -> str:
     made = node.outputs[0]
     if node.op_type == "Div" and made.dtype is not None and made.dtype.is_integer():
         return "integers are divided without their remainder"
-    if node.op_type == "Resize":
-        old, new = known_shape(node.inputs[0]), known_shape(made)
-        if old is not None and new is not None and old[1:2] != new[1:2]:
-            return "it resizes the channels"
+    if node.op_type == "Resize" and _resizes_more_than_images(node):
+        return "it resizes the batch or the channels"
     return ""
+
+
+def _resizes_more_than_images(node: ir.Node) -> bool:
+    """Whether a Resize has another factor than 1 for the batch or the channels, or makes more of them."""
+    old, new = known_shape(node.inputs[0]), known_shape(node.outputs[0])
+    pairs = zip(old[:2], new[:2], strict=True) if old is not None and new is not None else ()
+    if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+        return True
+    scales = node.inputs[2].const_value if len(node.inputs) > 2 and node.inputs[2] is not None else None
+    if scales is None or "axes" in node.attributes:
+        return False
+    return bool((scales.numpy()[:2] != 1).any())
 
 
 def write_nodes(

@@ -21,8 +21,8 @@ def reads(node: ir.Node) -> list[ir.Value]:
 
 def captured(node: ir.Node) -> list[ir.Value]:
     """Return the values that a node's subgraphs read of the graph around it, but for its inputs."""
-    given = set(node.inputs)
-    return [value for value in reads(node) if value not in given]
+    found = dict.fromkeys(value for graph in subgraphs(node) for value in _captured(graph))
+    return [value for value in found if value not in node.inputs] if found else []
 
 
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:

@@ -117,10 +117,10 @@ def test_a_quantised_net_is_equal_within_its_rounding(files: Files, form: str) -
 
 
 def test_the_expected_loss_is_what_the_net_loses_on_its_own_data(files: Files) -> None:
-    """The oracle is ONNX Runtime on the same image, without integer kernels that saturate on some processors.
+    """The oracle is ONNX Runtime on the same image, without its integer kernels.
 
-    On x86 without VNNI, the sum of two products of 8 bits saturates at 16 bits (ONNX Runtime's documentation of
-    U8S8), which loses more than the file's rounding does.
+    On x86 without VNNI these saturate: the sum of two products of 8 bits has 16 bits (ONNX Runtime's
+    documentation on U8S8), which loses more than the file's rounding does.
     """
     options = runtime.SessionOptions()
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL

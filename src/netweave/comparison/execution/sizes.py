@@ -159,13 +159,15 @@ SIZE_STEP = 3
 """Distance beyond a constant size at which nets are compared."""
 
 
-def constant_sizes(graph: Graph) -> set[int]:
-    """Return the numbers of a net that may be sizes of its inputs: ends of slices, rows of tables, bounds.
+def constant_sizes(graph: Graph) -> set[tuple[int, str]]:
+    """Return the numbers of a net that may be sizes of its inputs, each with what it is there for.
+
+    They are ends of slices, rows of tables, and bounds.
 
     Args:
         graph: A net.
     """
-    found: set[int] = set()
+    found: set[tuple[int, str]] = set()
     for node in graph.nodes:
         for index in SIZES_OF.get(node.op_type, ()):
             value = node.inputs[index] if index < len(node.inputs) else None
@@ -173,28 +175,30 @@ def constant_sizes(graph: Graph) -> set[int]:
             if array is None:
                 continue
             if index == 0:
-                found |= set(array.shape)
+                found |= {(size, node.op_type) for size in array.shape}
             elif array.dtype.kind in "iu":
-                found |= {int(size) for size in array.reshape(-1)[:64]}
-    return {size for size in found if 2 <= size <= LARGEST_CONSTANT_SIZE}
+                use = f"{node.op_type} {_stored(node, 3)}" if node.op_type == "Slice" else node.op_type
+                found |= {(int(size), use) for size in array.reshape(-1)[:64]}
+    return {(size, use) for size, use in found if 2 <= size <= LARGEST_CONSTANT_SIZE}
 
 
-def window_ends(graph: Graph) -> set[int]:
-    """Return where slices of a net end along axes of open size.
+def window_ends(graph: Graph) -> set[tuple[int, str]]:
+    """Return where slices of a net end along axes of open size, each as in ``constant_sizes``.
 
     Args:
         graph: A net.
     """
-    found: set[int] = set()
+    found: set[tuple[int, str]] = set()
     for node in graph.nodes:
         source = node.inputs[0] if node.op_type == "Slice" else None
         shape = None if source is None else known_shape(source)
         if shape is None:
             continue
         ends = _stored(node, 2)
-        rows = zip(ends, _stored(node, 3) or range(len(ends)), strict=False)
-        found |= {end for end, axis in rows if axis and shape[axis] is None and end >= 2}
-    return {end for end in found if end <= LARGEST_CONSTANT_SIZE}
+        axes = _stored(node, 3)
+        rows = zip(ends, axes or range(len(ends)), strict=False)
+        found |= {(end, f"Slice {axes}") for end, axis in rows if axis and shape[axis] is None}
+    return {(end, use) for end, use in found if 2 <= end <= LARGEST_CONSTANT_SIZE}
 
 
 def _stored(node: ir.Node, index: int) -> list[int]:
@@ -243,7 +247,11 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         known[name] = tuple(both)
     if not any(None in sizes for sizes in known.values()):
         return []
-    constants = constant_sizes(a) ^ constant_sizes(b)
+    of_a, of_b = constant_sizes(a), constant_sizes(b)
+    has_same_axes = _slice_axes(a) == _slice_axes(
+        b
+    )  # if not, a length that both compute may cut another axis
+    constants = {size for size, _ in (of_a ^ of_b if has_same_axes else of_a | of_b)}
     if any(None in sizes and len(sizes) != 4 for sizes in known.values()):  # images come in two sizes anyway
         constants.add(probes.OPEN_SIZE)
     found = []
@@ -253,6 +261,10 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         if all(prod(each) <= LARGEST_INPUT for each in sizes.values()):
             found.append(sizes)
     return [found[i] for i in sorted({0, len(found) - 1})] if found else []
+
+
+def _slice_axes(graph: Graph) -> list[list[int]]:
+    return sorted(_stored(node, 3) for node in graph.nodes if node.op_type == "Slice")
 
 
 def unreached_windows(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> Iterator[tuple[int, str]]:
@@ -274,7 +286,7 @@ def unreached_windows(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> I
                 closed = [y for x, y in zip(own[1:], theirs[1:], strict=True) if x is None and y is not None]
                 longest = max([longest, *closed])
         if longest:
-            ends = window_ends(graph) - constant_sizes(other)
+            ends = {end for end, _ in window_ends(graph) - constant_sizes(other)}
             yield from ((end, fixed) for end in sorted(ends) if end > longest)
 
 

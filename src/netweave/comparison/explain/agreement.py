@@ -8,11 +8,12 @@ that hides it, and layers that see nothing but constants are tested on drawn inp
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.comparison.execution.variation import Variation
 from netweave.comparison.explain.exercise import (
-    SCALES,
+    DRAWS,
     aimed_inputs,
     is_same,
     needs_aim,
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
 
 MAX_DRAWN = 200
 """Groups beyond this many are not tested on drawn inputs, and count as untested: each takes three runs."""
+
+
+FEW = 64
+"""Elements of an input that reach both sides of a threshold; of a smaller one more are drawn."""
+
+MAX_ROUNDS = 8
+"""So often layers are tested on each of ``DRAWS`` at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +188,12 @@ class _DrawnInputTester:
             for index, (draft, group) in enumerate(zip(self._judge.drafts, groups, strict=True))
             if draft.is_pair
             and group.status is not Status.DIFFERENT
-            and not is_same(self._judge.alignment, draft)
             and (
                 self._is_blind(draft)
                 or needs_aim(self._judge.alignment, draft)
                 or (self._judge.completion.weights_copied and _differ(draft))
             )
+            and not is_same(self._judge.alignment, draft)
         ]
 
     def _is_blind(self, draft: Draft) -> bool:
@@ -214,9 +222,12 @@ class _DrawnInputTester:
         alignment = self._judge.alignment
         runs = []
         tests: list[IsolatedTest] = []
-        for seed, scale in enumerate(SCALES):
+        read = alignment.a.signals.reads_from_outside(draft.nodes_a)
+        sizes = [prod(shape) for name in read if (shape := alignment.a.tensors.shape_of(name)) is not None]
+        num_rounds = min(MAX_ROUNDS, -(-FEW // max(1, min(sizes, default=FEW))))
+        for seed, (scale, sign) in enumerate(DRAWS * num_rounds):
             try:
-                tensors = _on_drawn(alignment, draft, seed=seed, scale=scale)
+                tensors = _on_drawn(alignment, draft, seed=seed, scale=scale, sign=sign)
             except NetweaveError:
                 return [], False
             tests += IsolatedTester(alignment.with_tensors_of_a(tensors)).run([draft])
@@ -235,7 +246,9 @@ def _differ(draft: Draft) -> bool:
     )
 
 
-def _on_drawn(alignment: Alignment, draft: Draft, *, seed: int, scale: float) -> dict[str, np.ndarray]:
+def _on_drawn(
+    alignment: Alignment, draft: Draft, *, seed: int, scale: float, sign: int
+) -> dict[str, np.ndarray]:
     """Run A's nodes of a group on inputs aimed at what it decides by; return what they read and make."""
     a = alignment.a
     names = [name_a for name_a, _ in draft.outputs]
@@ -243,7 +256,7 @@ def _on_drawn(alignment: Alignment, draft: Draft, *, seed: int, scale: float) ->
     read = a.signals.reads_from_outside(draft.nodes_a)
     shapes = {name: shape for name in read if (shape := a.tensors.shape_of(name)) is not None}
     fed = builder.add(draft.nodes_a, names, shapes, prefix="")
-    feeds = aimed_inputs(alignment, draft, fed, seed=seed, scale=scale)
+    feeds = aimed_inputs(alignment, draft, fed, seed=seed, scale=scale, sign=sign)
     computed = prepare(builder.finish()).run(feeds)
     return {**feeds, **{name: computed[name] for name in names}}
 

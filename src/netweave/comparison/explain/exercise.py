@@ -18,6 +18,7 @@ from netweave.comparison.explain.coverage import ruled_settings
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.metric import differing
 from netweave.comparison.signals import constants_of
+from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 SCALES = (1.0, 64.0, 1000.0, 0.001)
 """Of the inputs that layers are tested on: the usual one, that of pixels, a thousand times more and less."""
+
+DRAWS = (*((scale, 0) for scale in SCALES), (1.0, 1), (1.0, -1))
+"""Scale and sign (0 for both) of the inputs of such tests: a largest element is rarely negative."""
 
 SHOWN_BY_NOISE = frozenset(
     {
@@ -62,8 +66,7 @@ def is_written_alike(draft: Draft, *, largest: int | None = SMALL) -> bool:
     """
     return len(draft.nodes_a) == len(draft.nodes_b) and all(
         (a.domain, a.op_type) == (b.domain, b.op_type)
-        and not differences(a, b)
-        and not differences(b, a)
+        and _has_same_settings(a, b)
         and _has_same_constants(a, b, largest)
         for a, b in zip(draft.nodes_a, draft.nodes_b, strict=True)
     )
@@ -113,7 +116,7 @@ def operators_in_words(draft: Draft) -> str:
 
 
 def aimed_inputs(
-    alignment: Alignment, draft: Draft, names: Sequence[str], *, seed: int, scale: float
+    alignment: Alignment, draft: Draft, names: Sequence[str], *, seed: int, scale: float, sign: int = 0
 ) -> dict[str, np.ndarray]:
     """Return inputs of A's layers of a group, drawn from what the layers of both nets decide by.
 
@@ -123,6 +126,7 @@ def aimed_inputs(
         names: Signals that A's layers read.
         seed: What they are drawn by.
         scale: Factor on the usual size of floating-point numbers.
+        sign: Sign of all floating-point numbers; 0 for both.
     """
     generator = np.random.default_rng(seed)
     domains = _domains(alignment, draft)
@@ -135,6 +139,8 @@ def aimed_inputs(
         # what sets a size stays as it is: the layer might not run with another
         keeps = domain.kind == "size" or x.dtype.kind not in "fiub"
         drawn[name] = x if keeps else draw_array(domain, x.dtype, x.shape, generator, scale=scale)
+        if not keeps and sign and x.dtype.kind == "f":
+            drawn[name] = sign * np.abs(drawn[name])
         if not keeps and x.dtype.kind != "b":
             low, high = range_of(alignment.a.graph.find([name])[name])
             drawn[name] = _within(drawn[name], low, high, generator).astype(x.dtype)
@@ -143,11 +149,12 @@ def aimed_inputs(
 
 def _within(x: np.ndarray, low: float, high: float, generator: np.random.Generator) -> np.ndarray:
     """Return values within a range: those beyond are spread over it, or put on its bounds if it is open."""
-    inside = np.clip(x, low, high)
+    inside: np.ndarray = np.clip(x, low, high)
     if not np.isfinite([low, high]).all() or low >= high:
         return inside
     spread = generator.uniform(low, high, x.shape)
-    return np.where((inside != x) & (generator.random(x.shape) < 0.9), spread, inside)
+    result: np.ndarray = np.where((inside != x) & (generator.random(x.shape) < 0.9), spread, inside)
+    return result
 
 
 def _domains(alignment: Alignment, draft: Draft) -> dict[str, Domain]:
@@ -179,6 +186,12 @@ def _is_within(node: ir.Node, own: set[int]) -> bool:
 def _has_weights_of_zeros(node: ir.Node) -> bool:
     arrays = [value.const_value.numpy() for value in constants_of(node).values() if value.const_value]
     return any(x.size > 1 and x.dtype.kind == "f" and not x.any() for x in arrays)
+
+
+def _has_same_settings(a: ir.Node, b: ir.Node) -> bool:
+    if attributes_of(a) == attributes_of(b):  # mostly so, and the defaults need not be filled in then
+        return True
+    return not differences(a, b) and not differences(b, a)
 
 
 def _has_same_constants(a: ir.Node, b: ir.Node, largest: int | None) -> bool:
