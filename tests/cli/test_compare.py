@@ -230,7 +230,7 @@ def test_mapping(mapping, text):
 )
 def test_exit_status_and_json(verdict, status, netweave, loads_small_net, small_net, monkeypatch, tmp_path):
     found = Comparison(small_net, small_net, verdict, "one sentence")
-    monkeypatch.setattr("netweave.comparison.compare", lambda a, b, **options: found)
+    monkeypatch.setattr("netweave.comparison.compare", lambda a, b, options, **listeners: found)
     file = tmp_path / "found.json"
     called = netweave("compare", "a", "b", "--json", str(file))
     assert (called.status, called.err) == (status, "")
@@ -251,7 +251,7 @@ def test_a_matrix_marks_every_verdict(netweave, loads_small_net, small_net, monk
     verdicts = iter([Verdict.STRUCTURE, Verdict.EQUAL, Verdict.DIFFERENT])
     monkeypatch.setattr(
         "netweave.comparison.compare",
-        lambda a, b, **options: Comparison(small_net, small_net, next(verdicts), "said"),
+        lambda a, b, options, **listeners: Comparison(small_net, small_net, next(verdicts), "said"),
     )
     rows = netweave("compare", "a", "b", "c").out.splitlines()[3:6]
     assert [row.split()[2:] for row in rows] == [["-", "≟", "≅"], ["≟", "-", "≠"], ["≅", "≠", "-"]]
@@ -259,7 +259,7 @@ def test_a_matrix_marks_every_verdict(netweave, loads_small_net, small_net, monk
 
 def test_numbers_that_json_lacks(netweave, loads_small_net, small_net, monkeypatch):
     found = Comparison(small_net, small_net, Verdict.DIFFERENT, "one sentence", error=float("inf"))
-    monkeypatch.setattr("netweave.comparison.compare", lambda a, b, **options: found)
+    monkeypatch.setattr("netweave.comparison.compare", lambda a, b, options, **listeners: found)
     assert json.loads(netweave("compare", "a", "b", "--json", "-").out)["error"] == "inf"
 
 
