@@ -26,6 +26,7 @@ DIALECT = Dialect(
     poolings=PoolCalls(
         max="F.max_pooling_2d({sizes}, cover_all={up})",
         average="F.average_pooling_2d({sizes})",
+        max_roundings=frozenset({"floor", "ceil", "caffe", "full"}),
         average_roundings=frozenset({"floor"}),
         ranks=frozenset({2}),
     ),
