@@ -11,6 +11,7 @@ import pytest
 import netweave
 from netweave.api import nets as api_nets
 from netweave.errors import SourceError, UsageError
+from netweave.training.options import TrainOptions
 from tests.cli.test_reading import CAFFE, MXNET, SHAPE
 
 SIZES = (1, 3, 12, 12)
@@ -178,3 +179,10 @@ def test_a_net_is_run_at_the_sizes_of_the_arrays(nets, loads):
     assert loads == {"img-symbol.json": 2}
     with pytest.raises(SourceError, match="are unknown"):
         netweave.run("img-symbol.json", {"other": given})
+
+
+def test_an_option_that_there_is_not_is_named_with_those_that_there_are():
+    with pytest.raises(UsageError, match=r"compare has no option 'tolerence'; expected .*tolerance.*trust"):
+        netweave.compare("a.onnx", "b.onnx", tolerence=0.1)
+    with pytest.raises(UsageError, match=r"train has no option 'sed'; expected .*seed"):
+        TrainOptions.of(None, {"sed": 1})

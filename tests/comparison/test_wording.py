@@ -215,3 +215,14 @@ def test_a_pooling_over_the_whole_image_is_an_adaptive_one_in_pytorch(rank, op_t
     made = ir.Value(name="y", shape=ir.Shape([1, 3, 1, 1][:rank]))
     a = ir.Node("", op_type, [ir.Value(name="x")], outputs=[made])
     assert operator("pytorch", a, ir.Node("", "AveragePool", [ir.Value(name="x")])) == words
+
+
+def test_a_max_pooling_of_chainer_rounds_up_by_any_rule():
+    attributes = [
+        ir.AttrInt64s("kernel_shape", [3, 3]),
+        ir.AttrInt64s("strides", [2, 2]),
+        ir.AttrString("rounding", "full"),
+    ]
+    a = ir.Node("netweave", "MaxPool", [ir.Value(name="x")], attributes=attributes)
+    b = ir.Node("", "AveragePool", [ir.Value(name="x")])
+    assert operator("chainer", a, b) == "use F.max_pooling_2d(ksize=3, stride=2, pad=0, cover_all=True)"

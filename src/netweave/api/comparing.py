@@ -107,7 +107,7 @@ def _compare_pairs(
     """Read nets and compare every pair of them."""
     reading: ReadOptions = {name: value for name, value in settings.items() if name in _READ_OPTIONS}  # type: ignore[assignment]  # names of a TypedDict, looked up
     wanted = {name: value for name, value in settings.items() if name not in reading}
-    options = _checked(CompareOptions.of(options, wanted))
+    options = _checked(CompareOptions.of(options, wanted, others=sorted(_READ_OPTIONS)))
     if options.image is not None and len(nets) > 2:
         raise UsageError("an image with its preprocessing is for two nets; of more, compare two at a time")
     image = ImagePair.of(options.image, options.preprocess_a, options.preprocess_b, options.probe)

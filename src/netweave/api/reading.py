@@ -186,7 +186,7 @@ class _Reading:
                 return
 
     def _may_take(self, index: int, sizes: Shape) -> bool:
-        """Whether code may take sizes that were those of other code.
+        """Return whether code may take the sizes of other code.
 
         Sizes of as many axes as its own are traced at once. Others mostly do not fit, which shows sooner if
         nothing else is tried.

@@ -11,7 +11,7 @@ from netweave.errors import UsageError
 from netweave.runtime.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
 
@@ -88,14 +88,21 @@ class CompareOptions:
         return tuple(field.name for field in fields(cls))
 
     @classmethod
-    def of(cls, options: CompareOptions | None, settings: Mapping[str, Any]) -> CompareOptions:
+    def of(
+        cls, options: CompareOptions | None, settings: Mapping[str, Any], *, others: Iterable[str] = ()
+    ) -> CompareOptions:
         """Return options with some of them set anew by name.
+
+        Args:
+            options: Options; None for those by default.
+            settings: New values by name.
+            others: Names that the caller takes besides, for the message.
 
         Raises:
             UsageError: There is no option of such a name.
         """
         unknown = [name for name in settings if name not in cls.names()]
         if unknown:
-            known = ", ".join(cls.names())
+            known = ", ".join([*cls.names(), *others])
             raise UsageError(f"compare has no option {unknown[0]!r}; expected one of {known}")
         return replace(options or cls(), **settings)

@@ -108,7 +108,7 @@ def _cut(alignment: Alignment, a: list[ir.Node], b: list[ir.Node]) -> list[Segme
 
 
 def _leads_to_equal_values(side: Side, rest: list[ir.Node]) -> bool:
-    """Whether scalings that one net has alone are the beginning of what makes the other's next values.
+    """Return whether scalings of one net alone lead to the other net's next values.
 
     So are the scale and shift of a HardSigmoid that is written as a clip.
     """

@@ -128,7 +128,7 @@ class _Builder:
         )
 
     def _ends_elsewhere(self, a: ir.Node, b: ir.Node) -> bool:
-        """Whether one of two nodes makes the values that a free node right behind the other one makes."""
+        """Return whether one of two nodes makes what a free node behind the other one makes."""
         for side, node, other_side, other in zip(
             self._alignment.sides, (a, b), self._alignment.sides[::-1], (b, a), strict=True
         ):

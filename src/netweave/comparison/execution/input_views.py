@@ -129,7 +129,7 @@ def _made(node: ir.Node, known: list[View]) -> dict[str, View]:
 
 
 def _has_axes_of(value: ir.Value, view: View) -> bool:
-    """Whether a value has as many axes as a view: a constant that is added may have more."""
+    """Return whether a value has as many axes as a view; an added constant may have more."""
     shape = known_shape(value)
     return shape is None or len(shape) == len(view.axes)
 

@@ -105,7 +105,7 @@ class Judge:
         return blamed
 
     def _parts_nets(self, draft: Draft) -> bool:
-        """Whether one net's nodes of a group read what is the same in both nets, and make nothing that is."""
+        """Return whether one net's nodes of a group read paired values and make none."""
         for side in self.alignment.sides:
             nodes, inputs = draft.nodes_of(side), {str(value.name) for value in side.graph.inputs}
             read = side.signals.reads_from_outside(nodes)
@@ -120,7 +120,7 @@ class Judge:
             return Explainer(self.alignment, self.completion).explain(draft, test)
 
     def _is_run(self, draft: Draft) -> bool:
-        """Whether A has run as far as a group; a net that takes no size may stop before it."""
+        """Return whether A has run as far as a group; one that takes no size may stop before."""
         return all(name_a in self.alignment.a.tensors for name_a, _ in draft.outputs)
 
     def _has_equal_values(self, draft: Draft) -> bool:

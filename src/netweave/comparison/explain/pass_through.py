@@ -40,5 +40,5 @@ def is_pass_through(side: Side, nodes: Sequence[ir.Node], run: Run) -> bool | No
 
 
 def _holds_same(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether two tensors hold the same elements in the same order; what a node reads may be reshaped."""
+    """Return whether two tensors hold the same elements in the same order, reshaped or not."""
     return x.size == y.size and relative_error(x.reshape(y.shape), y) <= LOCAL_TOLERANCE

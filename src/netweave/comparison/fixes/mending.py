@@ -33,7 +33,7 @@ EDITORS: dict[str, Editor] = {
     "cfg": edit_cfg,
     "python": edit_python,
 }
-"""What changes the texts of files, by the name in the dialect of a format."""
+"""Editors of texts, by their name in the dialect of a format."""
 
 MAX_BYTES = 8 << 20
 """Larger files are not texts that somebody wrote."""
