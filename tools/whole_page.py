@@ -5,10 +5,10 @@ The parts of the file are checked. Where Chromium is, the page is also opened, a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -52,9 +52,22 @@ def wrong_drawing(drawn: str) -> list[str]:
 
 
 def _drawn(chromium: str, path: Path) -> str:
-    switches = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]
-    command = [chromium, *switches, path.absolute().as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    """Return the text of a page once it has laid out its nets, or after ten seconds without.
+
+    A worker lays them out. Chromium's ``--virtual-time-budget`` does not wait for workers, so real time has to pass.
+    """
+    from playwright.sync_api import TimeoutError as NotDrawn
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.goto(path.absolute().as_uri())
+        with contextlib.suppress(NotDrawn):
+            page.wait_for_selector('.nw-viewer[data-boxes]:not([data-boxes="0"])', timeout=10_000)
+        text: str = page.content()
+        browser.close()
+    return text
 
 
 if __name__ == "__main__":
