@@ -2,7 +2,8 @@
 
 It makes an environment for each Python of 3.11 to 3.14 that is here, and each PyTorch in ``TORCH`` that has a
 build for CPUs here, installs Netweave with the extra ``test`` (and ``torch``), and runs the unmarked tests of
-``FOLDERS``. A version that cannot be had is recorded as such. tools/release runs this.
+``FOLDERS``. With ``--cuda``, a PyTorch without such a build is tried with the build for CUDA, some 7 GB each.
+A version that cannot be had is recorded as such. tools/release runs this.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PAGE = ROOT / "docs" / "versions.md"
 
 def main() -> int:
     """Try all pairs, write the record and its page, and return 1 if tests of one of them failed."""
-    rows = [row for python in PYTHONS for row in rows_of(python)]
+    rows = [row for python in PYTHONS for row in rows_of(python, cuda="--cuda" in sys.argv[1:])]
     record = {
         "date": datetime.date.today().isoformat(),
         "system": f"{platform.system()} on {platform.machine()}",
@@ -43,7 +44,7 @@ def main() -> int:
     return int(any(row["outcome"] == "failed" for row in rows))
 
 
-def rows_of(python: str) -> list[dict[str, str]]:
+def rows_of(python: str, *, cuda: bool = False) -> list[dict[str, str]]:
     """Return the rows of a version of Python."""
     program = shutil.which(f"python{python}")
     if program is None or subprocess.run([program, "-c", ""], check=False, capture_output=True).returncode:
@@ -52,7 +53,7 @@ def rows_of(python: str) -> list[dict[str, str]]:
     for torch in TORCH:
         print(f"Python {python}, torch {torch or 'none'} ...", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(_tried(program, python, torch, Path(folder)))
+            rows.append(_tried(program, python, torch, Path(folder), cuda=cuda))
         print(f"  {rows[-1]['outcome']}: {rows[-1]['details']}", flush=True)
     return rows
 
@@ -62,12 +63,17 @@ def row(python: str, torch: str, outcome: str, details: str) -> dict[str, str]:
     return {"python": python, "torch": torch, "outcome": outcome, "details": details}
 
 
-def _tried(program: str, python: str, torch: str, folder: Path) -> dict[str, str]:
+def _tried(program: str, python: str, torch: str, folder: Path, *, cuda: bool) -> dict[str, str]:
     subprocess.run([program, "-m", "venv", "--without-pip", folder], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
     pip.append("--disable-pip-version-check")
+    has_cuda = False
     if torch:
-        build = cpu_build(torch, _versions(pip))
+        versions = _versions(pip)
+        build = cpu_build(torch, versions)
+        has_cuda = cuda and not build and torch in versions
+        if has_cuda:
+            build = torch
         if not build:
             return row(python, torch, "not tried", "no build for CPUs is on the index of this machine")
         pip.append(f"torch=={build}")
@@ -76,7 +82,9 @@ def _tried(program: str, python: str, torch: str, folder: Path) -> dict[str, str
         return row(python, torch, "failed", f"cannot be installed: {done.stderr.strip().splitlines()[-1]}")
     fast = "not (slow or exhaustive or oracle or gpu or multi or browser)"
     done = _run([str(folder / "bin" / "python"), "-m", "pytest", "-q", "-n", "2", "-m", fast, *FOLDERS])
-    last = re.sub(r" in [\d.]+s.*", "", done.stdout.strip().splitlines()[-1])
+    last = re.sub(r" in [\d.]+s.*", "", done.stdout.strip().splitlines()[-1].strip("= "))
+    if has_cuda:
+        last += "; the build for CUDA, on the CPU"
     return row(python, torch, "failed" if done.returncode else "passed", last)
 
 
