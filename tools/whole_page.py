@@ -54,7 +54,7 @@ def wrong_drawing(drawn: str) -> list[str]:
 def _drawn(chromium: str, path: Path) -> str:
     """Return the text of a page once it has laid out its nets, or after ten seconds without.
 
-    A worker lays them out. Chromium's ``--virtual-time-budget`` does not wait for workers, so real time has to pass.
+    A worker lays them out, and Chromium's ``--virtual-time-budget`` does not wait for workers.
     """
     from playwright.sync_api import TimeoutError as NotDrawn
     from playwright.sync_api import sync_playwright

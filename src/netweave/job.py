@@ -92,7 +92,7 @@ def _exists(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the learning rate changes.
+    """A learning rate policy.
 
     Attributes:
         kind: Whose rule and which, ``caffe.step`` or ``mxnet.factor``; a row of the table in ``optim``.
@@ -107,7 +107,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """How gradients change parameters.
+    """The update rule of a training, with its learning rate policy.
 
     Attributes:
         kind: Whose rule and which, ``caffe.nesterov`` or ``mxnet.adam``; a row of the table in ``optim``.
@@ -127,7 +127,7 @@ class Solver:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What happens when; an iteration is one update, counted from 0.
+    """The schedule of a training; an iteration is one update, counted from 0.
 
     Attributes:
         max_iterations: Training ends before the iteration of this number.
@@ -178,7 +178,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What is kept of a run, and what it starts from.
+    """The checkpoints that a run writes, and the one that it starts from.
 
     Attributes:
         prefix: Path that the names of the files start with.
@@ -243,7 +243,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """How to train.
+    """A training job: nets, solver, schedule and checkpoints.
 
     Attributes:
         name: For people and file names.

@@ -29,7 +29,7 @@ ARRAYS = ("numpy", "torch")
 
 @dataclass(frozen=True, slots=True)
 class CustomOperator:
-    """What the decorator makes of a function.
+    """An operator that the decorator made from a function.
 
     Called with symbols it makes a symbol, called with arrays it computes.
 

@@ -54,7 +54,7 @@ class RunningJob:
 
     @property
     def here(self) -> bool:
-        """Whether it runs on this machine."""
+        """True if it runs on this machine."""
         return self.host == socket.gethostname()
 
 
@@ -168,7 +168,7 @@ def _read(path: Path) -> RunningJob | None:
 
 
 def _alive(job: RunningJob) -> bool:
-    """Whether the process of a job of this machine still runs, and its number is not another's by now."""
+    """Return whether the process of a local job still runs, and its number was not reused."""
     try:
         os.kill(job.pid, 0)
     except ProcessLookupError:

@@ -141,7 +141,10 @@ def _files_of(graph: Graph, files: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _belongs(file: Path, known: Path) -> bool:
-    """Whether a net's file names another one: external data, shards of weights, a module that is imported."""
+    """Return whether a net's file names another one.
+
+    External data, shards of weights, a module that is imported.
+    """
     if file.name.startswith(f"{known.stem}.data-"):
         return True  # shards of TensorFlow's variables lie beside their index
     if file.name == known.name + CHECKSUM_SUFFIX:

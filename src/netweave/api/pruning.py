@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NetFigures:
-    """What a net costs, and what it is worth.
+    """Cost and accuracy of a net.
 
     Attributes:
         parameters: Stored elements.
@@ -39,7 +39,7 @@ class NetFigures:
 
 @dataclass(frozen=True, slots=True)
 class PruneResult:
-    """What pruning has done.
+    """The result of pruning.
 
     Attributes:
         net: The ``.cfg`` that was written.

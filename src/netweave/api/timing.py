@@ -67,7 +67,7 @@ class NetTime:
 
 @dataclass(frozen=True, slots=True)
 class InferenceTime:
-    """How long a net takes as ``prepare`` runs it.
+    """The time that a net takes when ``prepare`` runs it.
 
     Attributes:
         backend: Name of the backend that was timed.

@@ -39,7 +39,7 @@ SETTINGS_WIDTH = 24
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is shown of one layer or node; empty texts where there is nothing."""
+    """One layer or node as the terminal shows it; empty texts where there is nothing to show."""
 
     name: str
     type: str

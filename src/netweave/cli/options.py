@@ -20,7 +20,7 @@ InputShapes = dict[str, tuple[int, ...]]
 
 
 class _WithExamples(click.Command):
-    """What commands and groups of commands have in common."""
+    """Base of commands and groups of commands: the examples in their help."""
 
     def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

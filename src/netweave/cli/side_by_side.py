@@ -41,7 +41,7 @@ WIDE = 110
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a status is shown: a mark between the two nets, a colour, and whether it must not be hidden."""
+    """Appearance of a status: a mark between the two nets, a colour, and whether it may be hidden."""
 
     mark: str
     style: str

@@ -40,7 +40,7 @@ COPIED = "with weights copied from one net to the other: "
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What was found of a pair, on one probe or more.
+    """The results for a pair of nets, on one probe or more.
 
     Attributes:
         pair: The pair.
@@ -71,17 +71,17 @@ class Assessment:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the nets compute the same, given the same weights."""
+        """True if the nets compute the same, given the same weights."""
         return self._decided()[0] in EQUAL_VERDICTS | {Verdict.STRUCTURE}
 
     @property
     def has_findings(self) -> bool:
-        """Whether some layer differs, though it may have no effect."""
+        """True if some layer differs, though it may have no effect."""
         return any(group.finding for group in self.groups)
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether some layers differ only on values that the inputs do not reach."""
+        """True if some layers differ only on values that the inputs do not reach."""
         return self.agreement is not None and self.agreement.is_out_of_reach
 
     def on_another_probe(self, run: PairRun, *, scale: float = 1.0) -> Assessment | None:

@@ -40,7 +40,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where two nets diverge on one input.
+    """The place where two nets diverge on one input.
 
     Attributes:
         layer_a: A's layer whose output differs though its inputs agree; empty if nothing differs.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SideCompletion:
-    """What one net was given.
+    """The weights that completed one net.
 
     Attributes:
         unfilled: Keys of its parameters that have no values of their own and were given none of the other's.
@@ -24,7 +24,7 @@ class SideCompletion:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What both nets were given; by default nothing, since both came with weights.
+    """The weights that completed both nets; by default none, since both came with weights.
 
     Attributes:
         a: What A was given.
@@ -47,5 +47,5 @@ class Completion:
 
     @property
     def num_unfilled(self) -> int:
-        """How many arrays have no values of their own and were given none."""
+        """Number of arrays that have no values of their own and were given none."""
         return len(self.a.unfilled) + len(self.b.unfilled)

@@ -130,7 +130,10 @@ def _unexplained(run: PairRun, seeds: NodePairs, tolerance: float, log: StageLog
 
 
 def _explains_filters(run: PairRun) -> bool:
-    """Whether some filters of B make what A's do: other values may not depend on the layout of the inputs."""
+    """Return whether some filters of B make what A's do.
+
+    Other values may not depend on the layout of the inputs.
+    """
     producers = run.b.signals.producer
     filters = {name for name, node in producers.items() if family_of(node) in FILTERS}
     paired = run.b.pairs.keys() & producers.keys()

@@ -86,7 +86,9 @@ FIRST_VALUES = {
 
 
 def looks_untrained(net: Graph) -> bool:
-    """Whether a net's biases and normalisations are all as frameworks make them: its file was never trained.
+    """Return whether a net's biases and normalisations are all as frameworks make them.
+
+    Its file was never trained.
 
     Training leaves no bias of a net at exactly 0, and no running mean. A net that has neither says nothing.
 

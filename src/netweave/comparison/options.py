@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """How to compare nets.
+    """Options of a comparison.
 
     Attributes:
         first: Layer, node or value of A that the compared part starts with; its counterpart in B is found.

@@ -50,7 +50,7 @@ BIASES = 3
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Where the elements of a value come from.
+    """The origin of the elements of a value.
 
     Attributes:
         arrays: The stored arrays, by key, whose values do not matter.

@@ -105,7 +105,7 @@ class Unrolled:
 
     @cached_property
     def _constant(self) -> np.ndarray:
-        """What is added to the gates whatever is stored (4, H): a bias of the forget gate."""
+        """Constant added to the gates, whatever is stored (4, H): a bias of the forget gate."""
         return self._run({}, *self._rows(1))[:, 0]
 
     @cached_property

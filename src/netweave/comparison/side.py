@@ -54,7 +54,7 @@ class Side:
 
     @property
     def is_a(self) -> bool:
-        """Whether it is the net that is taken for right."""
+        """True if it is the net that is taken for right."""
         return self.name == "A"
 
     @property

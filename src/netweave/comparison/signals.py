@@ -180,7 +180,7 @@ class Signals:
         return signals
 
     def _computes_sizes(self, node: ir.Node) -> bool:
-        """Whether all that a node makes are a few whole numbers, computed from sizes alone."""
+        """Return whether all that a node makes are a few whole numbers, computed from sizes alone."""
         if node.domain or any(not _may_be_size(value) for value in node.outputs):
             return False
         if node.op_type in {"Shape", "Size"}:
@@ -252,7 +252,7 @@ class Signals:
 
 
 def _may_be_size(value: ir.Value) -> bool:
-    """Whether a value is a whole number, or a row of them, that the net does not return."""
+    """Return whether a value is a whole number, or a row of them, that the net does not return."""
     is_row = value.shape is not None and len(value.shape) < 2
     is_whole = value.dtype in {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}
     return is_row and is_whole and not value.is_graph_output()

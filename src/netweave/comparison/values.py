@@ -36,7 +36,7 @@ class SignalValues(Protocol):
 
     @property
     def is_held(self) -> bool:
-        """Whether a tensor is as near the second time as the first, and none is computed again."""
+        """True if a tensor is as near the second time as the first, and none is computed again."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class HeldValues(Mapping[str, "np.ndarray"]):
 
     @property
     def is_held(self) -> bool:
-        """Whether no tensor is computed again."""
+        """True if no tensor is computed again."""
         return self._behind is None or self._behind.is_held
 
     @property

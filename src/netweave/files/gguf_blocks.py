@@ -20,7 +20,7 @@ Blocks = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class BlockType:
-    """How numbers are stored in blocks.
+    """A block format of quantised numbers.
 
     Attributes:
         name: llama.cpp's name.

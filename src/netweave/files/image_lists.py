@@ -44,7 +44,10 @@ def image_files(path: Path, root: Path) -> list[Path]:
 
 
 def _is_in(words: Sequence[str]) -> bool:
-    """Whether a line of an image set is of an image in it: lists of one class mark the others by -1."""
+    """Return whether a line of an image set is of an image in it.
+
+    Lists of one class mark the others by -1.
+    """
     return words[-1] != "-1" or len(words) == 1
 
 

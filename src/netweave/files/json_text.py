@@ -49,7 +49,7 @@ class JsonObject(dict[str, Any]):
 
     @property
     def place(self) -> str:
-        """Where the object stands, for messages."""
+        """The place of the object, for messages."""
         return f"{self.file}:{self.line}"
 
     def field(self, name: str, kind: type[T], default: T | None = None) -> T:

@@ -87,7 +87,7 @@ def in_folder(folder: str | None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a caller says of the model in a file.
+    """The caller's description of the model in a file.
 
     Attributes:
         base: What a model must be.

@@ -42,7 +42,7 @@ TOP_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.tx
 
 @dataclass(frozen=True, slots=True)
 class Imports:
-    """What a file of code imports.
+    """The imports of a file of code.
 
     Attributes:
         name: What the file itself is called as a module: with its packages, if it imports relatively.
@@ -179,7 +179,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was found so far.
+    """The modules found so far.
 
     Attributes:
         within: The folders that are looked in: the file's own, the one around it, and so on.
@@ -319,7 +319,7 @@ def _is_module(folder: Path, name: str) -> bool:
 
 
 def _is_there(folder: Path, row: _Row) -> bool:
-    """Whether a folder holds the very module of an import, and not just something of its first name."""
+    """Return whether a folder holds the imported module itself, not just its top-level package."""
     place = folder.joinpath(*row.module.split("."))
     return place.with_name(f"{place.name}.py").is_file() or place.is_dir()
 

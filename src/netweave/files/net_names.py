@@ -122,7 +122,7 @@ def _split_arguments(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
-    """Where a module's file lies.
+    """The place of a module's file.
 
     Attributes:
         path: The file.

@@ -122,7 +122,7 @@ def _what_no_writer_takes(node: ir.Node) -> str:
 
 
 def _resizes_more_than_images(node: ir.Node) -> bool:
-    """Whether a Resize has another factor than 1 for the batch or the channels, or makes more of them."""
+    """Return whether a Resize changes the size of the batch or the channels."""
     old, new = known_shape(node.inputs[0]), known_shape(node.outputs[0])
     pairs = zip(old[:2], new[:2], strict=True) if old is not None and new is not None else ()
     if any(None not in pair and pair[0] != pair[1] for pair in pairs):

@@ -63,7 +63,7 @@ MAX_REPORT_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a child ended.
+    """The way in which a child process ended.
 
     Attributes:
         status: Its exit status; negative for a signal.

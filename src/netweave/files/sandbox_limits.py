@@ -23,7 +23,7 @@ IN_MEMORY = ("/tmp", "/dev/shm")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a child may use.
+    """The resources that a child process may use.
 
     Attributes:
         seconds: Time, > 0.

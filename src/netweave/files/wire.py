@@ -36,7 +36,7 @@ def read_varint(content: bytes | mmap.mmap, position: int = 0) -> tuple[int, int
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a field lies in some bytes.
+    """The place of a field in a byte string.
 
     Attributes:
         number: Its number.

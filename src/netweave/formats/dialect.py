@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Padding:
-    """How the padding of a convolution or pooling is written.
+    """Spelling of the padding of a convolution or pooling.
 
     In the templates, ``{begin}`` and ``{end}`` are the sizes before and after the image, written as all sizes
     are, ``{begin_end}`` a list of both; ``{rows}`` and ``{columns}`` those before it along each axis,
@@ -49,7 +49,7 @@ class Padding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCalls:
-    """How code calls poolings, for a fix that changes the kind of a pooling.
+    """Names of the pooling calls in code, for a fix that changes the kind of a pooling.
 
     In the templates, ``{rank}`` is the number of image axes, ``{sizes}`` kernel, stride and padding as
     keyword arguments, and ``{up}`` True or False: whether the output size is rounded up.
@@ -78,7 +78,7 @@ class PoolCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resizing:
-    """How a layer that resizes images is written.
+    """Spelling of a layer that resizes images.
 
     Attributes:
         modes: The interpolation, by ONNX's name for it.
@@ -112,7 +112,7 @@ class Editor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How the files of a format spell what layers compute.
+    """The words in which the files of a format describe layers.
 
     Attributes:
         setting: A setting, from ``{name}`` and ``{value}``.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """What a framework keeps of a run of training, where Netweave writes or reads that.
+    """The files in which a framework keeps a training run, where Netweave reads or writes them.
 
     The functions are those of the module ``training`` in the format's package: ``files_of(state, suffix,
     prefix)`` gives the files of a snapshot, ``read_state(path, graph, names)`` reads a solver's state,

@@ -32,7 +32,7 @@ _FLOATS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What is known of a node's only output."""
+    """Known properties of a node's only output."""
 
     shape: ir.Shape
     dtype: ir.DataType | None

@@ -75,17 +75,17 @@ class Graph:
 
     @property
     def loaded(self) -> bool:
-        """Whether every parameter has values from a file, or from the model's own code."""
+        """True if every parameter has values from a file, or from the model's own code."""
         return all(parameter.loaded for parameter in self.parameters.values())
 
     @property
     def initial(self) -> bool:
-        """Whether some values are first ones: made by the model's code, or drawn and then written."""
+        """True if some values are first ones: made by the model's code, or drawn and then written."""
         return any(parameter.initial for parameter in self.parameters.values())
 
     @property
     def only_weights(self) -> bool:
-        """Whether it is stored arrays alone, without the net that they belong to."""
+        """True if it is stored arrays alone, without the net that they belong to."""
         return bool(self.parameters) and not len(self.model.graph) and not self.model.graph.outputs
 
     @property

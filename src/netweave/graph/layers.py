@@ -67,7 +67,7 @@ class Layer:
 
     @property
     def place(self) -> str:
-        """Where the layer is, for a message: ``net.prototxt:12: layer 'conv1' (Convolution)``."""
+        """The place of the layer, for messages: ``net.prototxt:12: layer 'conv1' (Convolution)``."""
         return self.place_at(None)
 
     def place_at(self, line: int | None) -> str:

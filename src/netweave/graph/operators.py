@@ -37,7 +37,7 @@ Gradient = Callable[
 
 
 class Effect(enum.Enum):
-    """What an operator does besides computing its outputs from its inputs."""
+    """A side effect of an operator."""
 
     RANDOM = "draws random numbers"
     STATEFUL = "keeps something from call to call"

@@ -41,7 +41,7 @@ def symbol_for(name: str, axis: int) -> str:
 
 
 class ShapeContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the library has no types
-    """What the shapes of one graph are inferred in: it gives each unknown size a symbol of its own.
+    """Context of shape inference for one graph: it gives each unknown size a symbol of its own.
 
     Args:
         opsets: Version by domain.

@@ -23,7 +23,7 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What ``compile`` was told.
+    """The arguments of ``compile``.
 
     Attributes:
         optimizer: The optimizer.

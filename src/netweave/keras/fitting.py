@@ -76,7 +76,7 @@ class FitNetwork(Prepared):
 
     @property
     def compiled(self) -> bool:
-        """Whether ``compile`` was called."""
+        """True if ``compile`` was called."""
         return self._compiled is not None
 
     @property

@@ -104,7 +104,7 @@ class Layer(Operation):
 
     @property
     def trainable(self) -> bool:
-        """Whether a fit changes its arrays; to be set before ``compile``."""
+        """True if a fit changes its arrays; to be set before ``compile``."""
         return bool(self.config["trainable"])
 
     @trainable.setter

@@ -140,7 +140,7 @@ class Network(Operation):
 
     @property
     def trainable(self) -> bool:
-        """Whether a fit changes any of its arrays; set, it holds for all of its layers."""
+        """True if a fit changes any of its arrays; set, it holds for all of its layers."""
         return any(layer.trainable for _, layer in self.named_layers())
 
     @trainable.setter

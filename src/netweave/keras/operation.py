@@ -49,7 +49,7 @@ class KerasTensor:
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """Number of axes."""
         return len(self.shape)
 
     def __repr__(self) -> str:

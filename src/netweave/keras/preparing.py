@@ -68,7 +68,7 @@ class Prepared(Network, Fitted, ABC):
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"model {self.name!r}"
 
     @property
@@ -89,7 +89,7 @@ class Prepared(Network, Fitted, ABC):
 
     @property
     def compiled_settings(self) -> Compiled:
-        """What ``compile`` was told.
+        """The arguments of ``compile``.
 
         Raises:
             UsageError: It was not called.

@@ -79,7 +79,7 @@ def given_records(
 
 
 class _Batches:
-    """What yields batches, one after another, from the beginning where that can be."""
+    """An iterator of batches that starts over where the source can."""
 
     def __init__(
         self,

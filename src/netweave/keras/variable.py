@@ -48,7 +48,7 @@ class Variable:
 
     @property
     def is_statistic(self) -> bool:
-        """Whether no gradient changes it: a moving mean or variance."""
+        """True if no gradient changes it: a moving mean or variance."""
         return self.spec.role in {"mean", "variance"}
 
     def numpy(self) -> np.ndarray:

@@ -28,7 +28,7 @@ ENTRY = "MXNetCustom"
 
 
 class CustomOp:
-    """What computes: a subclass has ``forward`` and ``backward``, which call ``assign`` for each output."""
+    """The computation: a subclass has ``forward`` and ``backward``, which call ``assign`` for each output."""
 
     def forward(self, is_train: bool, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
         """Compute the outputs."""
@@ -46,7 +46,7 @@ class CustomOp:
 
 
 class CustomOpProp:
-    """What an operator takes and gives: a subclass has ``create_operator``, and what differs.
+    """Inputs and outputs of an operator: a subclass has ``create_operator`` and overrides what differs.
 
     Args:
         need_top_grad: Whether the gradient of its output is looked at; a loss does not.

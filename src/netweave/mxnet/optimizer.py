@@ -25,7 +25,7 @@ O = TypeVar("O", bound=type["Optimizer"])  # noqa: E741
 
 
 class Optimizer:
-    """What optimizers have in common; a subclass has ``create_state`` and ``update``.
+    """Base of optimizers; a subclass has ``create_state`` and ``update``.
 
     Args:
         rescale_grad: Factor of the gradients.

@@ -21,7 +21,7 @@ _NUMBERS = itertools.count()
 
 
 class PythonOp:
-    """What both have in common; a subclass writes ``forward`` and ``backward``.
+    """Base of both; a subclass implements ``forward`` and ``backward``.
 
     Args:
         need_top_grad: Whether the gradient of its output is looked at; a loss does not.

@@ -35,7 +35,10 @@ def is_recording() -> bool:
 
 
 def is_training() -> bool:
-    """Whether operators behave as in training: Dropout draws, BatchNorm takes the batch's statistics."""
+    """Return whether operators behave as in training.
+
+    Dropout draws, BatchNorm takes the batch's statistics.
+    """
     return _state.training
 
 

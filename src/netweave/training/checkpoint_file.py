@@ -45,7 +45,7 @@ _ORIGIN = re.compile(rb"(?P<run>[!-~]+) (?P<generation>\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which run wrote a checkpoint.
+    """The run that wrote a checkpoint.
 
     Attributes:
         run: Name of the run; a run that is resumed keeps it. Empty where nobody says.

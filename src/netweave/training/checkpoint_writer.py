@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainState:
-    """What of a run changes: its nets and its solver."""
+    """The mutable state of a run: its nets and its solver."""
 
     job: Job
     nets: Mapping[str, TorchNet]

@@ -27,7 +27,7 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LoaderConfig:
-    """How batches are made.
+    """Settings of the loader that makes batches.
 
     Attributes:
         engine: Where.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PhaseMetric(ABC):
-    """What is measured over all batches of a pass.
+    """A metric over all batches of a pass.
 
     Attributes:
         outputs: Names of the outputs that it looks at, which nobody else shows.

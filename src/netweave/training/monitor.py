@@ -31,7 +31,7 @@ BINS = 30
 
 @dataclass(frozen=True, slots=True)
 class ValueStatistics:
-    """What a value is like at one moment, over all its elements that are finite.
+    """Statistics of a value at one step, over all its finite elements.
 
     Attributes:
         shape: Its shape.

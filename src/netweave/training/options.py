@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """How to run a Job.
+    """Options of a training run.
 
     Attributes:
         data: By phase (``train``, ``test``), arrays of all records by input, instead of the Job's own data.
@@ -94,7 +94,7 @@ class TrainOptions:
 
     @property
     def exchange_settings(self) -> ExchangeSettings:
-        """How gradients are exchanged.
+        """Settings of the gradient exchange.
 
         Raises:
             UsageError: A name is unknown, or they do not go together.

@@ -33,7 +33,7 @@ COMPUTE = "compute"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one forward and backward pass works on.
+    """The micro-batch of one forward and backward pass.
 
     Attributes:
         number: Of the pass in its update, from 0.
@@ -70,7 +70,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where and how a net computes.
+    """Device and mode in which a net computes.
 
     Attributes:
         device: The device.

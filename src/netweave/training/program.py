@@ -39,7 +39,7 @@ __all__ = ["COMPUTE", "NetPasses", "Part", "StepProgram", "StepResult", "Where",
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What is known of an update as soon as its forward passes are done.
+    """Results of an update that are known as soon as its forward passes are done.
 
     Attributes:
         loss: The smoothed objective.

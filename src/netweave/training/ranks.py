@@ -83,7 +83,7 @@ def check_parts(job: Job, num_ranks: int) -> None:
 
 
 class RankExchange:
-    """What a run of several ranks adds to the tasks of an update.
+    """Tasks that a run of several ranks adds to an update.
 
     Args:
         world: The ranks.

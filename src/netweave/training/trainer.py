@@ -436,7 +436,7 @@ class Trainer:
 
     @property
     def _is_writer(self) -> bool:
-        """Whether this process writes the checkpoints, for all ranks or workers."""
+        """True if this process writes the checkpoints, for all ranks or workers."""
         return self._worker == 0 and (self._ranks is None or self._ranks.world.is_first)
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RankWork:
-    """What one rank did from its first update to the end of the run.
+    """Work of one rank from its first update to the end of the run.
 
     Attributes:
         rank: Its number.

@@ -103,7 +103,7 @@ class StoredArrays:
 
 @dataclass(frozen=True, slots=True)
 class ChannelDifferences:
-    """How two arrays differ by output channel (axis 0).
+    """Differences of two arrays by output channel (axis 0).
 
     Attributes:
         channels: The largest difference in each channel, or in neighbours together (``by_cell``), relative to
@@ -119,7 +119,7 @@ class ChannelDifferences:
 
 @dataclass(frozen=True, slots=True)
 class WeightDifference(ChannelDifferences):
-    """How two stored arrays of one role differ.
+    """Difference of two stored arrays of one role.
 
     Attributes:
         role: Their role.

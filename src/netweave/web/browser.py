@@ -11,7 +11,10 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def has_desktop() -> bool:
-    """Whether a browser would have a window; without one, Python starts a text browser in the terminal."""
+    """Return whether a browser would have a window.
+
+    Without one, Python starts a text browser in the terminal.
+    """
     if os.environ.get("SSH_CONNECTION"):
         return False  # the window would be on the other machine, if anywhere
     return sys.platform in {"darwin", "win32"} or any(os.environ.get(name) for name in DISPLAYS)

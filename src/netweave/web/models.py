@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class State(models.TextChoices):
-    """How far a job is."""
+    """Progress of a job."""
 
     EMPTY = "empty", "waiting for files"
     QUEUED = "queued", "waiting for a worker"
@@ -55,7 +55,7 @@ class Workspace(models.Model):
 
     @property
     def token_id(self) -> str:
-        """What a form calls the token by; empty if there is none."""
+        """Identifier of the token in forms; empty if there is none."""
         return self.token_hash[:12]
 
     def make_token(self) -> str:
@@ -72,7 +72,7 @@ def token_hash(token: str) -> str:
 
 
 class Job(models.Model):
-    """What a worker does once.
+    """A task that a worker runs once.
 
     Attributes:
         stage: What is being done, in words.
@@ -233,7 +233,7 @@ class Comparison(Job):
 
 
 class Count(models.Model):
-    """How often somebody has done something in a window of time (``safety.limits``)."""
+    """Number of a user's actions in a window of time (``safety.limits``)."""
 
     key = models.CharField(max_length=100)
     window = models.BigIntegerField()

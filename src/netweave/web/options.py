@@ -92,7 +92,7 @@ class Options:
 
     @property
     def has_accounts(self) -> bool:
-        """Whether users sign in."""
+        """True if users sign in."""
         return self.accounts != "off"
 
     @property
@@ -104,12 +104,12 @@ class Options:
 
     @property
     def is_personal(self) -> bool:
-        """Whether the workbench is one person's, on their own machine (decision 0148)."""
+        """True if the workbench is one person's, on their own machine (decision 0148)."""
         return not self.has_accounts and not self.hosts
 
     @property
     def asks_for_code(self) -> bool:
-        """Whether a button of the pages allows files that are code (decision 0181)."""
+        """True if a button of the pages allows files that are code (decision 0181)."""
         return self.is_personal and not self.code
 
 

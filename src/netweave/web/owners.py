@@ -72,7 +72,9 @@ def welcome(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBas
 
 
 def may_read_code(workspace: Workspace) -> bool:
-    """Whether files that are code may be read, in the guarded process: the operator's choice, or one's own.
+    """Return whether files that are code may be read, in the guarded process.
+
+    The operator's choice, or one's own.
 
     On one's own machine the page asks for it (decision 0181); it counts no more once others come.
     """

@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """What differs between two comparisons of the same pair.
+    """Differences between two comparisons of the same pair.
 
     Attributes:
         settings: Settings that differ.
@@ -62,7 +62,7 @@ class RunDifference:
 
     @property
     def is_empty(self) -> bool:
-        """Whether both found the same."""
+        """True if both found the same."""
         return not (self.results or self.gone or self.new or self.layers)
 
 

@@ -49,7 +49,7 @@ SHARE = 4
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a request is that has a thread.
+    """Progress of a request that has a thread.
 
     Attributes:
         begun: When it got the thread.

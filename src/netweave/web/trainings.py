@@ -72,7 +72,7 @@ class Training:
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs; its process number may be another's by now."""
+        """True if it runs; its process number may be another's by now."""
         return bool(self.birth) and process_birth(self.pid) == self.birth
 
 

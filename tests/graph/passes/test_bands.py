@@ -78,6 +78,7 @@ def alternating(size=32):
 
 
 def test_a_net_is_tiled_until_it_fits():
+    pytest.importorskip("torch")
     graph = alternating()
     whole = timeline(plan_net(graph, batch=1)).peak
     tiled = tile_to_fit(graph, whole * 6 // 10)
@@ -106,6 +107,7 @@ def rectified():
 
 
 def test_nodes_that_run_as_one_are_tiled_together():
+    pytest.importorskip("torch")
     graph = rectified()
     plan = plan_net(graph, batch=1)
     assert sorted(len(plan.parts_of(node)) for node in plan.nodes) == [1, 1, 2, 3]

@@ -29,7 +29,7 @@ class KerasCallback(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchEndParam:
-    """What MXNet tells a ``batch_end_callback``.
+    """The argument that MXNet passes to a ``batch_end_callback``.
 
     Attributes:
         epoch: From 0.

@@ -20,7 +20,7 @@ _log = logging.getLogger("netweave.fit")
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """How updates make epochs.
+    """The division of updates into epochs.
 
     Attributes:
         first: Number of the first update.
@@ -50,7 +50,7 @@ class Epochs:
 
 
 class Measures(Protocol):
-    """What a fit measures: batch by batch, and over an epoch."""
+    """The metrics of a fit, for each batch and over an epoch."""
 
     def add(self, event: Updated, size: int) -> Mapping[str, float]:
         """Take an update of so many records in, and return what its batch is told with."""
@@ -106,7 +106,7 @@ class MeanMeasures:
 
 
 class EpochRecord:
-    """What a fit has measured so far, epoch by epoch.
+    """The metrics that a fit has measured so far, epoch by epoch.
 
     Args:
         shape: How updates make epochs.

@@ -43,7 +43,7 @@ Callback = Callable[[BatchEnd | EpochEnd], object]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was measured.
+    """The metrics of each epoch of a fit.
 
     >>> History(({"accuracy": 0.5}, {"accuracy": 0.75}))["accuracy"]
     [0.5, 0.75]

@@ -93,7 +93,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     def parameters_for_callbacks(self) -> tuple[Any, Any, Any]:
         """Return the net, its learnt arrays and its states, as MXNet tells ``epoch_end_callback``."""
@@ -107,7 +107,7 @@ class Model(ABC):
 
     @property
     def stop_training(self) -> bool:
-        """Whether the fit has been asked to end; Keras' callbacks set it."""
+        """True if the fit has been asked to end; Keras' callbacks set it."""
         return self._stopped
 
     @stop_training.setter

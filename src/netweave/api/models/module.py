@@ -92,7 +92,7 @@ class Module(Model):
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self._symbol.name or "net"
 
     def parameters_for_callbacks(self) -> tuple[Any, Any, Any]:

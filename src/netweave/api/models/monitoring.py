@@ -33,7 +33,7 @@ class BatchMonitor(Protocol):
 
 
 class MonitoredNet:
-    """What a monitor in MXNet's manner is installed on: as much of an executor as such monitors use.
+    """The part of MXNet's executor that monitors in MXNet's style use.
 
     Args:
         model: The model that is fitted.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FitCheckpoints:
-    """Which checkpoints a fit writes and reads.
+    """The checkpoints that a fit writes and reads.
 
     Attributes:
         prefix: Path that the names of the files start with; None for no checkpoints.

@@ -36,7 +36,7 @@ def release_parts(alignment: Alignment) -> None:
 
 
 def _is_part(side: Side, node: ir.Node) -> bool:
-    """Whether what a node makes meets, in a node without partner, something else made of what it reads."""
+    """Return whether an unmatched node joins a node's output with another value of the same input."""
     signals = side.signals
     read = set(signals.inputs_of(node))
     outputs = signals.outputs_of(node)

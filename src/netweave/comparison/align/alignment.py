@@ -33,7 +33,7 @@ class SignalPair:
 
     @property
     def has_equal_values(self) -> bool:
-        """Whether the two hold the same values, which is more than to stand in the same place."""
+        """True if the two hold the same values, which is more than to stand in the same place."""
         return self.evidence is Evidence.VALUES
 
 

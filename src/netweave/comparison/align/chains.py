@@ -122,7 +122,7 @@ def _leads_to_equal_values(side: Side, rest: list[ir.Node]) -> bool:
 
 
 def _lacks_scale(chain: list[ir.Node], index: int) -> bool:
-    """Whether a BatchNorm's own gamma is fixed, and the scaling behind it stands in for it, as in Caffe."""
+    """Return whether a BatchNorm's own gamma is fixed and the scaling behind it is used, as in Caffe."""
     gamma = constants_of(chain[index]).get(1)
     is_fixed = chain[index].op_type == "BatchNormalization" and gamma is not None and not source_keys(gamma)
     return is_fixed and index + 1 < len(chain)

@@ -30,7 +30,7 @@ COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean"})
 
 
 class Contexts:
-    """What follows each node of two nets, as numbers that are equal where the same follows.
+    """Numbers for the nodes of two nets that are equal where equal nodes follow.
 
     Args:
         a: The first net.

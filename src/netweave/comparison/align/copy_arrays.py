@@ -93,7 +93,7 @@ def count_norms(signals: Signals) -> int:
 
 
 def are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
-    """Whether both are the same filter and a BatchNorm, each with its scale and shift behind it or not."""
+    """Return whether both are the same filter and BatchNorm, with or without scale and shift."""
     heads = [[node.op_type for node in nodes[:2]] for nodes in (source, target)]
     return (
         heads[0] == heads[1]
@@ -105,7 +105,7 @@ def are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
 
 
 def is_of_width(node: ir.Node, channels: int) -> bool:
-    """Whether what a node adds and multiplies has one number for each of so many channels, or one for all."""
+    """Return whether the operands of a node have one number for each channel, or one for all."""
     values = [v for i, v in constants_of(node).items() if node.op_type not in FILTERED or i != 1]
     return all(v.const_value is None or v.const_value.size in {1, channels} for v in values)
 

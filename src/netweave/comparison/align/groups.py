@@ -44,7 +44,7 @@ class Draft:
 
     @property
     def is_pair(self) -> bool:
-        """Whether both nets have nodes in it."""
+        """True if both nets have nodes in it."""
         return bool(self.nodes_a) and bool(self.nodes_b)
 
     def nodes_of(self, side: Side) -> list[ir.Node]:
@@ -118,7 +118,7 @@ class _Builder:
         return id(node) not in self._owner
 
     def _is_part(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> bool:
-        """Whether two unlike activations were taken for each other, of which one is part of a larger one."""
+        """Return whether two unlike activations were matched, of which one is part of a larger one."""
         if evidence is Evidence.VALUES or a.op_type == b.op_type or not {a.op_type, b.op_type} <= ELEMENTWISE:
             return False
         return any(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def keeps_order(alignment: Alignment, change: LayoutChange) -> bool:
-    """Whether the entries of an output stand in A's order, or in the one that the inputs were given in."""
+    """Return whether the entries of an output are in A's order, or in that of the inputs."""
     if change.channel_order is None:
         return True  # no order, or that of an image that is flipped as the input is
     inputs = [alignment.a.pairs.get(str(value.name)) for value in alignment.a.graph.inputs]

@@ -81,7 +81,7 @@ class _Known:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all are sketched."""
+        """True if all are sketched."""
         return len(self.positions) == len(self._names)
 
     def sketch_all(self) -> None:

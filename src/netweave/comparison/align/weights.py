@@ -55,7 +55,9 @@ def filter_shape(node: ir.Node) -> tuple[int, ...] | None:
 
 
 def stand_in(a: ir.Node, b: ir.Node) -> bool:
-    """Whether a node may stand for another: of one kind, or a dense layer and a convolution with its weights.
+    """Return whether a node may stand for another.
+
+    Of one kind, or a dense layer and a convolution with its weights.
 
     A convolution whose window is all that it reads is a dense layer.
     """

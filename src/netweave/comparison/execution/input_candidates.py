@@ -54,7 +54,7 @@ class InputCandidate:
 
     @property
     def preference(self) -> tuple[int, int]:
-        """What decides between two that leave as much unexplained; the lesser is the better."""
+        """Sort key for candidates that leave equally much unexplained; the least is best."""
         return -self.support, sum(mapping.num_changes for mapping in self.mappings)
 
 
@@ -94,7 +94,7 @@ def input_candidates(
 def _is_conclusive(
     evidence: Evidence, orientation: str, a: Signals, pairs: Sequence[tuple[str, str]]
 ) -> bool:
-    """Whether no weights contradict an orientation and the orders of channels, and enough speak for it."""
+    """Return whether no weights contradict an orientation and channel order, and enough support it."""
     votes = evidence.first_votes | evidence.later_votes
     if votes.keys() - {orientation} or (orientation and not evidence.later_votes[orientation]):
         return False

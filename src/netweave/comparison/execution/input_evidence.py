@@ -38,7 +38,7 @@ MAX_VOTERS = 12
 
 @dataclass(frozen=True, slots=True)
 class FirstLayer:
-    """What the weights of one pair of first layers imply, or of one group of them.
+    """The input mappings that the weights of one pair, or group, of first layers imply.
 
     Attributes:
         views: What A's layer and B's layer see.
@@ -54,7 +54,7 @@ class FirstLayer:
 
     @property
     def is_spatial(self) -> bool:
-        """Whether the filters see an image, and more than one place of it."""
+        """True if the filters see an image, and more than one place of it."""
         return len(self.views[0].axes) == 4 and self.channel_place == 1
 
     def sources(self) -> dict[int, int]:
@@ -66,7 +66,7 @@ class FirstLayer:
 
 @dataclass(slots=True)
 class Evidence:
-    """What all weights imply.
+    """The input mappings that all weights imply.
 
     Attributes:
         firsts: The first layers by their inputs, (A's, B's).

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InputMapping:
-    """How one input of A becomes one of B, whatever its size.
+    """The mapping from one input of A to one of B, whatever its size.
 
     Attributes:
         a: Name of A's input.
@@ -84,7 +84,7 @@ class InputMapping:
 
     @property
     def num_changes(self) -> int:
-        """How many things it does to the input."""
+        """Number of changes that it makes to the input."""
         return sum((self.axes is not None, self.channels is not None, bool(self.flips), self.scale != 1.0))
 
 

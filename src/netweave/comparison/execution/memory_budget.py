@@ -32,7 +32,7 @@ RESERVE_BYTES = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """What a comparison may take.
+    """The memory that a comparison may use.
 
     Of what is left for values, a half holds tensors of both nets; a quarter of that is what one slice of a
     net makes, and what the tests of layers hold besides. The rest is for what is made of single tensors.

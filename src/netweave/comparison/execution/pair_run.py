@@ -71,14 +71,14 @@ class PairRun:
 
     @property
     def inputs(self) -> tuple[TensorMapping, ...]:
-        """How A's inputs became B's, at these sizes and in words."""
+        """The mapping from A's inputs to B's, at these sizes and in words."""
         return tuple(
             mapping.tensor_mapping(self.a.tensors[mapping.a].shape) for mapping in self.candidate.mappings
         )
 
     @property
     def num_equal_signals(self) -> int:
-        """How many signals of B besides its inputs hold the values of one of A's."""
+        """Number of signals of B, besides its inputs, that hold the values of one of A's."""
         return len(self.a.pairs) - len(self.candidate.mappings)
 
     def run_all(self) -> None:
@@ -93,7 +93,7 @@ class PairRun:
 
     @property
     def has_samples(self) -> bool:
-        """Whether the probe has several samples, which show by themselves what depends on them."""
+        """True if the probe has several samples, which show by themselves what depends on them."""
         shapes = (self.a.tensors[str(value.name)].shape for value in self.a.graph.inputs)
         return any(shape and shape[0] > 1 for shape in shapes)
 

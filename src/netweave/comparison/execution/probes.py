@@ -102,7 +102,7 @@ def _shapes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> dict[str, list[
 
 
 def has_sizes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
-    """Whether a graph is at some sizes of its inputs already, so that ``resize`` would change nothing."""
+    """Return whether a graph has these input sizes already, so that ``resize`` changes nothing."""
     shapes = _shapes(graph, sizes)
     if any(
         value.shape is None or list(value.shape.dims) != shapes[str(value.name)] for value in graph.inputs

@@ -96,7 +96,7 @@ class TappedValues(Mapping[str, np.ndarray]):
 
     @property
     def is_held(self) -> bool:
-        """Whether all values were computed at once."""
+        """True if all values were computed at once."""
         return len(self._slices) == 1
 
     @property

@@ -24,7 +24,7 @@ fit together."""
 
 @dataclass(slots=True)
 class _Run:
-    """What is held of one run.
+    """The values kept of one run.
 
     Attributes:
         last_readers: By slice of the net, the last slice that reads one of its values.

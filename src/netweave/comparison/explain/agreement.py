@@ -52,7 +52,7 @@ MAX_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What agreeing outputs are worth.
+    """The weight of agreeing outputs as evidence.
 
     Attributes:
         groups: The groups, with what the review found out about them.

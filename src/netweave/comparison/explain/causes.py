@@ -102,7 +102,7 @@ class Explainer:
         return own or proposal.mismatch == "weights"
 
     def _is_unfilled(self, side: Side, node: ir.Node, index: int | None = None) -> bool:
-        """Whether a node has an array, or that at a position, that has no values and was given none."""
+        """Return whether an array of a node, or the one at a position, has no values and was given none."""
         unfilled = self.completion.of(side).unfilled
         values = [v for i, v in constants_of(node).items() if index in {None, i}]
         return any(not unfilled.isdisjoint(source_keys(value)) for value in values)

@@ -89,7 +89,7 @@ def _missed(side: Side, node: ir.Node, setting: Setting) -> Unexercised:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a node read and made."""
+    """Inputs and outputs of a node in one run."""
 
     side: Side
     node: ir.Node

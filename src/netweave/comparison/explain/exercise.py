@@ -73,7 +73,9 @@ def is_written_alike(draft: Draft, *, largest: int | None = SMALL) -> bool:
 
 
 def is_same(alignment: Alignment, draft: Draft) -> bool:
-    """Whether the layers of a group are the same in both nets: written alike, with equal weights and inputs.
+    """Return whether the layers of a group are the same in both nets.
+
+    Written alike, with equal weights and inputs.
 
     Nothing needs to be run to know that these compute the same. Weights of zeros are none: behind them nobody
     can tell which layer reads which.
@@ -90,7 +92,7 @@ def is_same(alignment: Alignment, draft: Draft) -> bool:
 
 
 def needs_aim(alignment: Alignment, draft: Draft) -> bool:
-    """Whether the layers of a group are written differently, and the inputs may not have told them apart."""
+    """Return whether layers of a group are written differently and inputs may not tell them apart."""
     if is_written_alike(draft):
         return False
     rows = [(side, node) for side in alignment.sides for node in draft.nodes_of(side)]

@@ -38,7 +38,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class IsolatedTest:
-    """What an isolated test found for one group.
+    """The result of an isolated test of one group.
 
     Attributes:
         error: Worst error of the group's outputs; None if it could not be run.
@@ -66,7 +66,7 @@ class IsolatedTest:
 
     @property
     def is_equal(self) -> bool:
-        """Whether B's nodes do what A's do."""
+        """True if B's nodes do what A's do."""
         return self.error is not None and self.error <= LOCAL_TOLERANCE
 
 

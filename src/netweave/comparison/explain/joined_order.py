@@ -192,7 +192,7 @@ def _finding(alignment: Alignment, join: Join, change: LayoutChange, order: Sequ
 
 
 class _Readers:
-    """What reads tensors whose channels stand in B in another order.
+    """Readers of tensors whose channels are in another order in B.
 
     Args:
         alignment: Pairs of signals and nodes.

@@ -197,7 +197,7 @@ class Judge:
         return replace(group, status=Status.DIFFERENT, finding=finding)
 
     def _is_said(self, finding: Finding) -> bool:
-        """Whether a finding is about the order that a layer makes, and another reader of it has told so."""
+        """Return whether another reader of a layer has already reported the order that the layer makes."""
         if finding.mismatch not in ORDERS:
             return False
         key = finding.mismatch, finding.layer_a, finding.layer_b, finding.place_b

@@ -137,7 +137,10 @@ def _bias_of_one(alignment: Alignment, draft: Draft) -> Finding | None:
 
 
 def _has_bias(nodes: Sequence[ir.Node]) -> bool:
-    """Whether a filter stores a bias, or a sum behind it, as in TensorFlow; behind a norm that is a beta."""
+    """Return whether a filter stores a bias, or a sum behind it, as in TensorFlow.
+
+    Behind a norm that is a beta.
+    """
     norm = next((i for i, node in enumerate(nodes) if node.op_type == "BatchNormalization"), len(nodes))
     biases = [constants_of(node).get(2) for node in _filters(nodes)]
     biases += [v for node in nodes[:norm] if node.op_type == "Add" for v in constants_of(node).values()]

@@ -158,7 +158,7 @@ def edit_prototxt(text: str, line: int, layer: str, edits: Sequence[Edit]) -> st
 
 @dataclass(frozen=True, slots=True)
 class LayerText:
-    """Where a layer stands in a text, and what it reads and makes.
+    """The place of a layer in a text, with its inputs and outputs.
 
     Attributes:
         name: Its name.

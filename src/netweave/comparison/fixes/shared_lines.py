@@ -24,7 +24,7 @@ OTHER_THAN_SETTINGS = frozenset({INPUT_ORDER, OPERATOR, OUTPUT})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is changed, and where.
+    """A change to a text, and its place.
 
     Attributes:
         file: The file.

@@ -19,7 +19,7 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutChange:
-    """How an array of A becomes its counterpart in B; the steps are taken in the order of the fields.
+    """The mapping from an array of A to its counterpart in B; steps are applied in the order of the fields.
 
     Attributes:
         split: Sizes that A's array is first reshaped to, as of an image that was flattened; None for its own.
@@ -41,7 +41,7 @@ class LayoutChange:
 
     @property
     def is_identity(self) -> bool:
-        """Whether the values keep their order and size; a mere reshape is no change to who reads them."""
+        """True if the values keep their order and size; a mere reshape is no change to who reads them."""
         return self.axes is None and not self.orders and self.scale == 1.0
 
     @property
@@ -56,7 +56,7 @@ class LayoutChange:
 
     @property
     def orientation(self) -> str:
-        """What is done to the last two axes of filters, as a key of ``ORIENTATIONS``."""
+        """The change of the last two axes of filters, as a key of ``ORIENTATIONS``."""
         rank = len(self.axes) if self.axes else 4
         image = rank - 2, rank - 1
         swap = self.axes is not None and self.axes[-2:] == image[::-1]
@@ -116,7 +116,7 @@ class LayoutMatch:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the arrays are the same but for the change and the factors."""
+        """True if the arrays are the same but for the change and the factors."""
         return self.num_different == 0
 
 

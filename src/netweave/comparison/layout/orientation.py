@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Orientation:
-    """How an image lies; the last two axes of an array are its height and width.
+    """The orientation of an image; the last two axes of an array are its height and width.
 
     Attributes:
         swap: Whether height and width are swapped; that comes first.
@@ -44,7 +44,7 @@ class Orientation:
 
     @property
     def is_flipped(self) -> bool:
-        """Whether rows or columns are in reversed order."""
+        """True if rows or columns are in reversed order."""
         return any(self.flips)
 
 

@@ -29,7 +29,7 @@ ONE_STEP = 1.02
 
 
 def has_given_range(point: RoundingPoint) -> bool:
-    """Whether the range at a place is no larger than its rule says, though the values may be far smaller.
+    """Return whether the range at a place is no larger than its rule gives.
 
     A classifier that is not sure of anything fills little of the range from 0 to 1, which is no fault.
     """

@@ -31,7 +31,7 @@ Inputs = dict[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What rounding costs at one tensor, relative to the rms of the tensor without rounding.
+    """The error that rounding causes in one tensor, relative to the rms of the tensor without rounding.
 
     Attributes:
         seen: What the rounded net loses.

@@ -43,12 +43,12 @@ class StoredInput:
 
     @property
     def is_filters(self) -> bool:
-        """Whether it holds filters, whose outputs stand on different axes in different operators."""
+        """True if it holds filters, whose outputs stand on different axes in different operators."""
         return self.node.op_type in _PRODUCTS and self.index == 1 and len(self.value.shape or ()) >= 2
 
     @property
     def is_bias(self) -> bool:
-        """Whether it is added to the outputs of filters."""
+        """True if it is added to the outputs of filters."""
         return self.node.op_type in _PRODUCTS and self.index == 2
 
     def array(self) -> np.ndarray:

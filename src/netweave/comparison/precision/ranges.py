@@ -35,7 +35,7 @@ LARGE = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How a range fits the values that it must hold.
+    """The fit of a quantisation range to the values that it must hold.
 
     Attributes:
         point: Where they are rounded.
@@ -55,7 +55,7 @@ class Fit:
 
     @property
     def quantiser(self) -> Quantiser:
-        """What rounds."""
+        """The quantiser that rounds the values."""
         assert self.point.quantiser is not None
         return self.point.quantiser
 

@@ -63,25 +63,25 @@ class QuantisedArray:
 
     @property
     def quantiser(self) -> Quantiser:
-        """How it stands for real numbers."""
+        """The quantiser of its numbers."""
         assert self.rounding.quantiser is not None
         return self.rounding.quantiser
 
     @property
     def integers(self) -> np.ndarray:
-        """What is stored."""
+        """The stored integers."""
         assert self.rounding.integers is not None
         return self.rounding.integers.astype(np.int64)
 
     @property
     def has_rows(self) -> bool:
-        """Whether its output channels can be judged one by one: of few elements anything can be said."""
+        """True if its output channels can be judged one by one: of few elements anything can be said."""
         channels = self.wanted.shape[self.channel_axis] if self.wanted.ndim else 1
         return channels > 1 and self.wanted.size >= MIN_ROW * channels
 
     @property
     def is_within(self) -> np.ndarray:
-        """Which elements rounding explains."""
+        """A mask of the elements that rounding explains."""
         return self.explains(self.quantiser.dequantised(self.integers))
 
     def explains(self, real: np.ndarray, *, quantiser: Quantiser | None = None) -> np.ndarray:

@@ -41,7 +41,7 @@ NOTHING_LEFT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class GroupLoss:
-    """What rounding costs at the output of a group.
+    """The error that rounding causes at the output of a group.
 
     Attributes:
         loss: How much.

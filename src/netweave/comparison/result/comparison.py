@@ -29,7 +29,7 @@ class Evidence(enum.Enum):
 
 
 class Status(enum.Enum):
-    """How a group of A and its group of B compare."""
+    """Result of comparing a group of A with its group of B."""
 
     EQUAL = "equal"
     MAPPED = "equal under the mapping"
@@ -44,7 +44,7 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TensorMapping(LayoutChange):
-    """How a tensor of A becomes its counterpart in B: a change of layout between two that have names.
+    """Mapping from a named tensor of A to its counterpart in B: a change of layout.
 
     Attributes:
         a: Name of the value in A.
@@ -166,13 +166,13 @@ class Group:
 
     @property
     def is_pair(self) -> bool:
-        """Whether both nets have something in it; weights alone have layers without nodes."""
+        """True if both nets have something in it; weights alone have layers without nodes."""
         return bool((self.nodes_a or self.layers_a) and (self.nodes_b or self.layers_b))
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """What rounding to fewer bits costs a net (decision 0184).
+    """The error that rounding to fewer bits causes in a net (decision 0184).
 
     Attributes:
         side: The net that is rounded, ``A`` or ``B``; the other one is the reference. ``A and B`` where
@@ -194,7 +194,7 @@ class Precision:
 
     @property
     def holding(self) -> str:
-        """What must hold the numbers, in words: integers need scales."""
+        """The number format, in words: integers need scales."""
         return f"{self.text} with these scales" if "int" in self.text else self.text
 
 
@@ -206,7 +206,7 @@ EQUAL_VERDICTS = frozenset({Verdict.IDENTICAL, Verdict.EQUAL, Verdict.LATENT})
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Where two nets agree, where they do not, and why.
+    """The result of comparing two nets: where they agree, where they differ, and why.
 
     Attributes:
         a: The first net, as compared; what was kept of it in a comparison that was opened.
@@ -251,12 +251,12 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether the nets compute the same with their own weights, also under a stated mapping."""
+        """True if the nets compute the same with their own weights, also under a stated mapping."""
         return self.verdict in EQUAL_VERDICTS
 
     @property
     def is_strictly_equal(self) -> bool:
-        """Whether the nets are equal, and differ in nothing that has no effect here or was not exercised.
+        """True if the nets are equal, and differ in nothing that has no effect here or was not exercised.
 
         A setting that both nets state alike, as the upper bound of the same Clip, need not be exercised.
         """
@@ -273,7 +273,7 @@ class Comparison:
 
     @property
     def same_structure(self) -> bool:
-        """Whether the nets compute the same given the same weights; their own need not be compared."""
+        """True if the nets compute the same given the same weights; their own need not be compared."""
         return self.equal or self.verdict is Verdict.STRUCTURE
 
     @property

@@ -28,7 +28,7 @@ class Unexercised:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which settings of A the inputs exercised: changing one would have changed what its layer computes.
+    """The settings of A that the inputs exercised: changing one would have changed the output of its layer.
 
     Attributes:
         num_settings: Number of settings, the constants that layers decide by among them.
@@ -45,12 +45,12 @@ class Coverage:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all was exercised."""
+        """True if all was exercised."""
         return not self.not_exercised
 
     @property
     def differing(self) -> tuple[Unexercised, ...]:
-        """What was not exercised although the nets differ in it."""
+        """Settings that differ between the nets and were not exercised."""
         return tuple(each for each in self.not_exercised if each.differs)
 
     def missing(self, *missed: Unexercised) -> Coverage:

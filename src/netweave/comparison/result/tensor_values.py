@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TensorValues:
-    """What one tensor holds in A and in B, in B's layout.
+    """The values of one tensor in A and in B, in B's layout.
 
     Attributes:
         name_a: Name of the tensor in A.

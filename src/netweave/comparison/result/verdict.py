@@ -212,7 +212,7 @@ def difference_in_words(culprits: Sequence[Group], apart: Sequence[OutputPair]) 
 
 
 def _says_the_same(first: Finding | None, other: Finding) -> bool:
-    """Whether two findings are one setting that differs in several layers, as the eps of a whole net."""
+    """Return whether two findings are one setting that differs in several layers, such as eps."""
     if first is None or first.mismatch is None:
         return False
     return (first.mismatch, first.cause, first.fix) == (other.mismatch, other.cause, other.fix)

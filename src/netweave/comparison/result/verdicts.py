@@ -12,7 +12,7 @@ from typing import TypedDict
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a verdict is shown.
+    """Appearance of a verdict.
 
     Attributes:
         words: What a person reads; a comparison's sentence begins with it where it can.
@@ -39,7 +39,7 @@ class VerdictJson(TypedDict):
 
 
 class Verdict(enum.Enum):
-    """What was found about the whole pair; the value is what a person reads."""
+    """The result for the whole pair; the value is the text that a person reads."""
 
     IDENTICAL = "identical"
     EQUAL = "equal under a mapping"
@@ -50,12 +50,12 @@ class Verdict(enum.Enum):
 
     @property
     def look(self) -> Look:
-        """How it is shown."""
+        """Its appearance."""
         return _LOOKS[self]
 
     @property
     def key(self) -> str:
-        """What style sheets call it."""
+        """Its name in style sheets."""
         return self.name.lower()
 
     @property

@@ -32,7 +32,7 @@ class Pair:
 
     @property
     def text(self) -> str:
-        """How A's array became B's, in words; empty for "as it is"."""
+        """The change from A's array to B's, in words; empty if there is none."""
         return describe(self.match.change)
 
 

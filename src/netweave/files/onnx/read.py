@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a format says of a model before its functions are put in place.
+    """Information that a format gives about a model before its functions are inlined.
 
     Attributes:
         layers: The layer table; the nodes name their layers.

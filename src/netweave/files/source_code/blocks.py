@@ -204,7 +204,10 @@ def _with_activations(atoms: list[Atom]) -> list[Atom]:
 
 
 def _is_worth(atom: Sequence[Step], outputs: set[str], around: set[str | None]) -> bool:
-    """Whether a part is worth a class: it has two modules or more, and gives out its last value alone."""
+    """Return whether a part is worth a class.
+
+    It has two modules or more, and gives out its last value alone.
+    """
     return sum(step.module is not None for step in atom) >= 2 and _is_closed(atom, outputs, around)
 
 

@@ -29,7 +29,7 @@ class Field:
 
     @property
     def is_positional(self) -> bool:
-        """Whether it is written by its place."""
+        """True if it is written by its place."""
         return self.default is None
 
 

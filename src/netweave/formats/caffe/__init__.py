@@ -22,7 +22,10 @@ _SUFFIXES = (".prototxt", ".caffemodel", ".caffemodel.h5", ".binaryproto", ".sol
 
 
 def match(source: Source) -> bool:
-    """Whether a file is one of Caffe's, by its content; by its name only if the content says nothing."""
+    """Return whether a file is one of Caffe's, by its content.
+
+    By its name only if the content says nothing.
+    """
     from netweave.files.hdf5 import HDF5_MAGIC
     from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 

@@ -105,7 +105,7 @@ Read = Callable[[CaffeLayer], Sequence[ir.Value]]
 
 @dataclass(frozen=True, slots=True)
 class LayerReader:
-    """How a type of layer is read, and how many bottoms and tops it may have: a number, or (least, most)."""
+    """Reader of a type of layer; its numbers of bottoms and tops are fixed numbers or (least, most)."""
 
     read: Read
     bottoms: int | tuple[int, int] = 1

@@ -25,7 +25,7 @@ NOT_TAKEN = "@label"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a data layer stands.
+    """The place of a data layer.
 
     Attributes:
         file: Name of the net's file.

@@ -60,7 +60,10 @@ sizes_of = INPUTS.register
 
 
 def brings_data(spec: Message) -> bool:
-    """Whether a layer brings data into a net: one of those known, or an unknown one that reads nothing."""
+    """Return whether a layer brings data into a net.
+
+    One of those known, or an unknown one that reads nothing.
+    """
     type_ = type_of(spec)
     return type_ in INPUTS or (type_ not in LAYERS and bool(spec["top"]) and not spec["bottom"])
 
@@ -134,7 +137,7 @@ def _with_channels(
 
 
 def _is_known(name: str, shape: Shape, wired: Wired) -> bool:
-    """Whether all sizes of an input are said but for those that are open by their nature, and the first."""
+    """Return whether all sizes of an input are known, but for the first and those that stay open."""
     kind, top = type_of(wired.spec), wired.tops.index(name)
     return all(size is not None or (kind, top, axis + 1) in OPEN_SIZES for axis, size in enumerate(shape[1:]))
 

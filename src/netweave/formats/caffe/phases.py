@@ -37,7 +37,7 @@ class NetFile:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What all nets of a run are read with.
+    """The settings with which all nets of a run are read.
 
     Attributes:
         root: The folder that names in the files are relative to.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SolverState:
-    """Where a solver of Caffe's is.
+    """The state of a Caffe solver.
 
     Attributes:
         iteration: Number of updates done.

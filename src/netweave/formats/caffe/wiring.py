@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a net is read for: Caffe's NetState."""
+    """Caffe's NetState: phase, level and stages for which a net is read."""
 
     phase: str
     level: int

@@ -48,11 +48,11 @@ class Section:
 
     @property
     def place(self) -> str:
-        """Where it stands, for a message."""
+        """Its place, for messages."""
         return self.place_of(self.line)
 
     def place_of(self, line: int) -> str:
-        """Where one of its lines stands, for a message."""
+        """Return the place of one of its lines, for messages."""
         return f"{self.file}:{line}: section [{self.type}]"
 
     def has(self, name: str) -> bool:

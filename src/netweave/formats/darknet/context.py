@@ -25,7 +25,7 @@ HEADS = frozenset({"yolo", "Gaussian_yolo", "region", "detection"})
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What layers are told where a net is read to be trained, or tested with ground truth.
+    """Settings for layers of a net that is read for training, or for testing with ground truth.
 
     Attributes:
         net: The section ``[net]``.
@@ -76,12 +76,12 @@ class DarknetLayer(LayerContext):
 
     @property
     def trains(self) -> bool:
-        """Whether the net is read to be trained."""
+        """True if the net is read to be trained."""
         return self.training is not None and self.training.updates
 
     @property
     def is_transposed(self) -> bool:
-        """Whether the file stores the weights of dense layers as (inputs, outputs)."""
+        """True if the file stores the weights of dense layers as (inputs, outputs)."""
         return self.weights is not None and self.weights.transposed
 
     def other(self, number: int, setting: str) -> ir.Value:
@@ -143,7 +143,7 @@ class DarknetLayer(LayerContext):
 
     @property
     def _is_adam(self) -> bool:
-        """Whether the update is Adam's, by which biases and scales decay too."""
+        """True if the update is Adam's, by which biases and scales decay too."""
         return self.training is not None and self.training.net.flag("adam")
 
     def split(self, value: ir.Value, sizes: Sequence[int]) -> tuple[ir.Value, ...]:
@@ -173,7 +173,7 @@ Read = Callable[[DarknetLayer], "ir.Value"]
 
 @dataclass(frozen=True, slots=True)
 class LayerReader:
-    """How a type of section is read."""
+    """Reader of a type of section."""
 
     read: Read
 

@@ -22,7 +22,7 @@ _SETS = {"train": ("trainval.txt", "train.txt"), "valid": ("test.txt", "val.txt"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """What says where images are.
+    """A ``.data`` file: the paths of images and class names.
 
     Attributes:
         place: The file or folder.

@@ -110,7 +110,7 @@ def anchor_unit(path: Path) -> tuple[str, tuple[int, int]]:
 
 
 class _JobReader:
-    """What the parts of a Job are read from."""
+    """Reader of the parts of a Job."""
 
     def __init__(
         self,

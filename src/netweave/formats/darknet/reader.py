@@ -177,7 +177,7 @@ def _check_names(sections: Sequence[Section]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What all layers are read with."""
+    """The state shared by the readers of all layers."""
 
     builder: GraphBuilder
     parameters: ParameterStore

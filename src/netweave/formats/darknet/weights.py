@@ -71,7 +71,7 @@ class WeightFile:
 
     @property
     def num_left(self) -> int:
-        """How many numbers have not been taken."""
+        """Number of values that have not been read."""
         return len(self._numbers) - self._next
 
     def take(self, shape: Sequence[int], *, place: str, name: str) -> np.ndarray:

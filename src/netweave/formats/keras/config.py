@@ -52,7 +52,7 @@ class LayerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What one call of a layer is given."""
+    """The arguments of one call of a layer."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)

@@ -28,7 +28,7 @@ DROPOUTS = frozenset({"dropout", "recurrent_dropout"})
 
 
 class KerasNet(ChannelsLastNet):
-    """What the layers of a model share.
+    """The state shared by the layers of a model.
 
     Args:
         builder: Where nodes are added.
@@ -243,7 +243,7 @@ class KerasLayer(ChannelsLastLayer):
 
     @property
     def spatial_rank(self) -> int:
-        """How many spatial axes the layer has, as the name of its class says: 2 of ``Conv2DTranspose``."""
+        """Number of spatial axes, from the name of the class: 2 for ``Conv2DTranspose``."""
         digits = re.search(r"(\d)D(Transpose)?$", self.type)
         assert digits, self.type
         return int(digits[1])

@@ -18,7 +18,7 @@ Read = Callable[["KerasLayer"], "Tensor | Sequence[Tensor]"]
 
 @dataclass(frozen=True, slots=True)
 class LayerReader:
-    """How a class of layers is read.
+    """Reader of a class of layers.
 
     Attributes:
         read: Adds its nodes and returns its outputs.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NodeAdder(Protocol):
-    """What adds nodes: a ``LayerContext``, or what records the calls of a model."""
+    """An object that adds nodes: a ``LayerContext``, or a recorder of a model's calls."""
 
     def add(
         self, op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any] | None = None

@@ -21,7 +21,7 @@ Index = slice | int | EllipsisType | None
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What an index takes.
+    """The elements that one part of an index selects.
 
     Attributes:
         bounds: Begin, end and step of each axis that is not taken as a whole.

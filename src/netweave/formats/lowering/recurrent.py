@@ -24,7 +24,7 @@ DEFAULT_ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "
 
 @dataclass(frozen=True, slots=True)
 class RecurrentCell:
-    """What a recurrent layer computes at every step, in ONNX's terms.
+    """The computation of a recurrent layer at each step, in ONNX's terms.
 
     Attributes:
         op_type: ``LSTM``, ``GRU`` or ``RNN``.

@@ -14,7 +14,7 @@ EntryT = TypeVar("EntryT")
 
 
 class RuleTable(dict[str, EntryT], Generic[FunctionT, EntryT]):
-    """What a reader knows of each type, by the framework's name; ``register`` fills it.
+    """Rules of a reader by the framework's name of the type; ``register`` adds to it.
 
     Args:
         entry: Makes an entry from the decorated function and the options of the decorator.

@@ -41,7 +41,7 @@ class Window:
 
     @property
     def extents(self) -> list[int]:
-        """How many elements each axis of the dilated window spans."""
+        """Number of elements that the dilated window spans on each axis."""
         return [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
 
     @property

@@ -17,7 +17,7 @@ Read = Callable[["OpenVINOOperation"], "Operand | Sequence[Operand]"]
 
 @dataclass(frozen=True, slots=True)
 class OperatorReader:
-    """How an operator is read.
+    """Reader of an operator type.
 
     Attributes:
         read: Adds its nodes and returns its outputs.

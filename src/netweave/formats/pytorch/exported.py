@@ -29,7 +29,7 @@ _STATISTICS = {"running_mean": "mean", "running_var": "variance"}
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What only the module knows, checked: it comes from a process that ran foreign code.
+    """Checked information from the module; it comes from a process that ran foreign code.
 
     Attributes:
         types: Class of each part, by its name.

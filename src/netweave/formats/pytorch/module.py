@@ -261,7 +261,10 @@ def _why_untraced(error: Exception) -> str:
 
 
 def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:
-    """Whether a plain recurrent layer has open steps: the exporter writes out those of the example alone."""
+    """Return whether a plain recurrent layer has open steps.
+
+    The exporter writes out those of the example alone.
+    """
     aten = torch.ops.aten
     layers = {aten.rnn_tanh.input, aten.rnn_relu.input}
     for node in program.graph.nodes:

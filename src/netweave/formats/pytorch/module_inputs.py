@@ -44,7 +44,7 @@ MOST_INTEGER_INPUTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a module is traced with.
+    """The inputs with which a module is traced.
 
     Attributes:
         values: Arguments of ``forward`` by name: tensors, or lists or dicts of them.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Output:
-    """What a layer gives to those that read it.
+    """The output of a layer for the layers that read it.
 
     Attributes:
         values: One for all of them, or one for each in order.
@@ -152,7 +152,7 @@ Read = Callable[[SingaLayer], Output]
 
 @dataclass(frozen=True, slots=True)
 class LayerReader:
-    """How a type of layer is read, and how many sources it may have: a number, or (least, most)."""
+    """Reader of a type of layer; its number of sources is a fixed number or (least, most)."""
 
     read: Read
     sources: int | tuple[int, int] = 1

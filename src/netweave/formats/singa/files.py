@@ -70,7 +70,7 @@ def _is_old(names: Sequence[str], head: bytes) -> bool:
 
 
 def _is_checkpoint(head: bytes) -> bool:
-    """Whether bytes begin with numbers of fields 2 and 3 and then a name in field 4, as a BlobProtos does."""
+    """Return whether bytes begin as a BlobProtos: numbers in fields 2 and 3, then a name in field 4."""
     has_numbers = False
     for number, wire_type, _ in outer_fields(head):
         if wire_type != VARINT or number not in {2, 3}:

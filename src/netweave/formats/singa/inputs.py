@@ -110,7 +110,7 @@ def sample_sizes(unit: Unit, source: Shape) -> Shape:
 
 @dataclass(slots=True)
 class InputLayer:
-    """What an input layer gives; an input of the net is made when something reads it.
+    """The outputs of an input layer; an input of the net is made when a layer reads it.
 
     Attributes:
         unit: The layer.

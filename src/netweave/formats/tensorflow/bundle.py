@@ -23,7 +23,7 @@ MAX_SHARDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Where an array lies."""
+    """The place of an array."""
 
     dtype: str
     shape: tuple[int, ...]

@@ -29,7 +29,7 @@ FRAME = "_frame"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one loop consists of.
+    """The parts of one loop.
 
     Attributes:
         merges: Names of the nodes that hold the loop's values at the begin of an iteration.

@@ -139,7 +139,7 @@ def _opened(item: Message | bytes, kind: str, file: str) -> Message:
 
 @dataclass(slots=True)
 class _Room:
-    """How many values the constants of a file may repeat: each takes a few bytes, together gigabytes."""
+    """Limit on the values that constants of a file may repeat: each takes a few bytes, together gigabytes."""
 
     file: str
     left: int = MAX_FILLED

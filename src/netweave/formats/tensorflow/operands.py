@@ -68,7 +68,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dead:
-    """What the branch of a condition makes that is not taken."""
+    """The output of the branch of a condition that is not taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ Read = Callable[["TensorFlowOperation"], "Item | Sequence[Item]"]
 
 @dataclass(frozen=True, slots=True)
 class OperatorReader:
-    """How an operator is read.
+    """Reader of an operator type.
 
     Attributes:
         read: Adds its nodes and returns its outputs.

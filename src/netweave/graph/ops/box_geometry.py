@@ -18,7 +18,7 @@ Array = Any
 
 
 class ArrayLibrary(Protocol):
-    """What the formulas need of an array library, beside the operators of its arrays."""
+    """The functions of an array library that the formulas need, besides the operators of its arrays."""
 
     def where(self, condition: Any, chosen: Any, other: Any, /) -> Any:
         """Return one array where the condition holds, the other elsewhere."""

@@ -165,7 +165,7 @@ def _nms_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
 
 
 def _nms_gradient(inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes) -> Arrays:
-    """What comes to a row goes to the row that it was; the format of its corners is not looked at."""
+    """Return the gradient of each row for the row that it was; the format of corners has no effect."""
     s = {**NMS_DEFAULTS, **attributes}
     tables = inputs[0].reshape(-1, *inputs[0].shape[-2:])
     found = np.zeros_like(tables)

@@ -45,7 +45,7 @@ LOSS_DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What the loss looks at: M priors with a box of the truth, K priors whose scores count.
+    """The selection for the loss: M priors matched to a ground-truth box, K priors whose scores count.
 
     Attributes:
         image: Of each of the M.

@@ -129,12 +129,12 @@ class PoolWindows:
 
     @property
     def spans(self) -> list[int]:
-        """How many elements each window spans, dilation included."""
+        """Number of elements that each window spans, dilation included."""
         return [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
 
     @property
     def any_pad(self) -> bool:
-        """Whether any axis is padded."""
+        """True if any axis is padded."""
         return any(self.begin) or any(self.end)
 
     def counts(self, sizes: Sequence[int], rounding: str = "") -> list[int]:

@@ -45,7 +45,7 @@ def _gradient(
     gradients: Sequence[np.ndarray],
     attributes: Attributes,
 ) -> Sequence[np.ndarray | None]:
-    """Where several cells of a bin are largest, the first one gets it all; regions get none."""
+    """Return the gradient: of several largest cells of a bin the first gets all; regions get none."""
     x, regions = inputs
     found = np.zeros_like(x)
     channels = np.arange(x.shape[1])

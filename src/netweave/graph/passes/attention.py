@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """How much around the core is made one operator with it; see ``attention_fusion``."""
+    """Extent of an attention fusion around its core; see ``attention_fusion``."""
 
     projected_only: bool
     heads_only: bool

@@ -57,7 +57,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What a node reads for some rows of its output.
+    """The rows that a node reads for some rows of its output.
 
     Attributes:
         rows: Of its inputs that are images.

@@ -51,7 +51,7 @@ def join_branches(graph: Graph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What the nodes of a row read at one position, besides what comes along the branches.
+    """The operand of the nodes of a row at one position, besides the values of the branches.
 
     Attributes:
         values: The operand of each branch.
@@ -88,7 +88,7 @@ class _Row:
 
     @property
     def values(self) -> list[ir.Value | None]:
-        """What comes along the branches."""
+        """The values of the branches."""
         return [node.inputs[self.place] for node in self.nodes]
 
     @classmethod

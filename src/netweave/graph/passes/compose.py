@@ -63,7 +63,7 @@ def _take_padding(rewriter: Rewriter, conv: ir.Node) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Normalisation:
-    """What some nodes compute.
+    """A normalisation computed by several nodes.
 
     Attributes:
         x: What they read.

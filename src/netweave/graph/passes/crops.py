@@ -71,7 +71,7 @@ def _numbers(value: ir.Value | None) -> list[int] | None:
 
 
 def _is_plain_deconvolution(node: ir.Node, cut: Cut) -> bool:
-    """Whether a node is a transposed convolution whose padding is given by numbers, and its image is cut."""
+    """Return whether a node is a transposed convolution with explicit padding, whose output is cropped."""
     attributes = attributes_of(node)
     plain = attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
     is_deconvolution = (node.domain, node.op_type) == ("", "ConvTranspose")

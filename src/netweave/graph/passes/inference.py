@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a loss of the domain ``netweave`` takes for predictions.
+    """The predictions that a loss of the domain ``netweave`` reads.
 
     Attributes:
         inputs: Positions of the predictions among its inputs.

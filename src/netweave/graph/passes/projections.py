@@ -42,7 +42,7 @@ class Dense:
 
     @property
     def result(self) -> ir.Value:
-        """What it makes."""
+        """Its output."""
         return self.nodes[-1].outputs[0]
 
     def matrix(self) -> np.ndarray:

@@ -49,7 +49,10 @@ def _rectifier(pool: ir.Node, wanted: Collection[ir.Value]) -> ir.Node | None:
 
 
 def _reads_all(pool: ir.Node, value: ir.Value) -> bool:
-    """Whether each window holds an element: the lowest number, which an empty one gives, is not rectified."""
+    """Return whether each window holds an element.
+
+    The lowest number, which an empty one gives, is not rectified.
+    """
     attributes, shape = attributes_of(pool), known_shape(value)
     windows = PoolWindows.of(pool.domain, attributes)
     if any(dilation != 1 for dilation in windows.dilations):

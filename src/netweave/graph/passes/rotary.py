@@ -150,7 +150,7 @@ def _are_alone(nodes: list[ir.Node]) -> bool:
 
 
 class _Origins:
-    """Where elements come from that a few nodes move, along the last axis.
+    """Origins of the elements that a few nodes move along the last axis.
 
     Args:
         x: The value that they move elements of; its batch may be open.

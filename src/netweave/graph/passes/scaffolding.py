@@ -97,7 +97,7 @@ def _is_filled_with(value: ir.Value | None, number: int) -> bool:
 
 
 def _is_known_or_size(value: ir.Value | None) -> bool:
-    """Whether a value is stored, or one of the sizes that inference follows, which are never negative."""
+    """Return whether a value is stored, or a size that inference follows, which is never negative."""
     return value is not None and (value.const_value is not None or SYM_DATA_KEY in value.metadata_props)
 
 
@@ -149,7 +149,7 @@ def _cast(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _expand(rewriter: Rewriter, node: ir.Node) -> None:
-    """What is as large already, and what its readers broadcast by themselves, need not be expanded."""
+    """Remove an Expand of a value that is as large already, or that its readers broadcast by themselves."""
     source, expanded = node.inputs[0], node.outputs[0]
     if source is None or source.shape is None or expanded.shape is None:
         return
@@ -162,7 +162,7 @@ def _expand(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _broadcasts(node: ir.Node, value: ir.Value) -> bool:
-    """Whether a node makes, of a value and of another operand, what is as large as the other operand."""
+    """Return whether a node broadcasts a value to the shape of its other operand."""
     if node.domain or node.op_type not in {"Add", "Sub", "Mul", "Div", "Max", "Min"} or len(node.inputs) != 2:
         return False
     other = node.inputs[1] if node.inputs[0] is value else node.inputs[0]

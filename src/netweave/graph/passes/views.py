@@ -98,7 +98,7 @@ _SIGNS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a value is of an earlier one.
+    """A value as a view of an earlier one.
 
     Attributes:
         source: The earlier value.
@@ -116,7 +116,7 @@ class View:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the earlier value as it stands."""
+        """True if it is the earlier value as it stands."""
         every = np.arange(self.elements.size).reshape(self.elements.shape)
         return self.sizes == self.elements.shape and np.array_equal(self.elements, every)
 

@@ -107,7 +107,7 @@ class Monitoring(Callback):
 
     @property
     def worst(self) -> float:
-        """What every value is better than."""
+        """The worst possible value."""
         return -self._sign * float(np.inf)
 
     def is_better(self, value: float, than: float) -> bool:

@@ -33,7 +33,7 @@ def same_rank(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 class Loss(Configured):
-    """What is made small: ``call`` gives numbers, which are weighted and reduced.
+    """A loss to be minimised: ``call`` returns numbers, which are weighted and reduced.
 
     Args:
         name: Its name; None for one after its class.

@@ -93,7 +93,7 @@ class _AtThresholds(Counted):
 
 @METRICS.register()
 class Precision(_AtThresholds):
-    """How much of what is predicted positive is so."""
+    """The share of predicted positives that are true."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Precision(_AtThresholds):
 
 @METRICS.register()
 class Recall(_AtThresholds):
-    """How much of what is positive is predicted so."""
+    """The share of positives that are predicted."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _WithFiles(FitNetwork):
-    """What models do besides learning: they print themselves, give a Graph, and are written to files."""
+    """Methods of models besides training: summary, Graph and files."""
 
     def summary(self, line_length: int | None = None, print_fn: Callable[[str], object] = print) -> None:
         """Print a table of the layers with sizes and numbers of parameters.

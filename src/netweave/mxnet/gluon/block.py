@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Scope:
-    """Where names of blocks are made; those of children begin with that of their parent."""
+    """A scope that names blocks; names of children begin with that of their parent."""
 
     current: ClassVar[_Scope | None] = None
     counts: ClassVar[Counter[str]] = Counter()
@@ -79,7 +79,7 @@ class Block:
 
     @property
     def prefix(self) -> str:
-        """What the names of its parameters begin with."""
+        """Prefix of the names of its parameters."""
         return self._prefix
 
     @property

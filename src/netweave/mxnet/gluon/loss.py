@@ -233,7 +233,7 @@ class TripletLoss(Loss):
 
 
 class CTCLoss(Loss):
-    """How well the steps spell the labels; blank is the last class, and -1 pads labels.
+    """Connectionist temporal classification; blank is the last class, and -1 pads labels.
 
     Args:
         layout: ``NTC`` or ``TNC``, of the predictions.

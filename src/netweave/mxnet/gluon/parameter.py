@@ -63,7 +63,7 @@ class Parameter:
 
     @property
     def grad_req(self) -> str:
-        """What happens to its gradient: ``write``, ``add`` or ``null``."""
+        """Treatment of its gradient: ``write``, ``add`` or ``null``."""
         return self._grad_req
 
     @grad_req.setter
@@ -74,7 +74,7 @@ class Parameter:
 
     @property
     def is_known(self) -> bool:
-        """Whether all its sizes are known."""
+        """True if all its sizes are known."""
         return bool(self.shape) and all(size > 0 for size in self.shape)
 
     def initialize(
@@ -220,7 +220,7 @@ class ParameterDict:
 
     @property
     def prefix(self) -> str:
-        """What their names begin with."""
+        """Prefix of their names."""
         return self._prefix
 
     def __iter__(self) -> Iterator[str]:

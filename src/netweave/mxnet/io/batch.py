@@ -83,7 +83,7 @@ class DataBatch:
 
 
 class DataIter:
-    """What makes batches: a subclass has ``next``, or ``iter_next``, ``getdata``, ...; and ``reset``.
+    """An iterator of batches: a subclass has ``next``, or ``iter_next``, ``getdata``, ...; and ``reset``.
 
     Args:
         batch_size: Records in a batch.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class BatchEndParam(NamedTuple):
-    """What a callback is told at the end of a batch."""
+    """The argument of a callback at the end of a batch."""
 
     epoch: int
     nbatch: int

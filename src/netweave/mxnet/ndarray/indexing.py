@@ -50,7 +50,10 @@ def _is_basic(key: Any) -> bool:
 
 
 def _is_run(key: Any) -> bool:
-    """Whether a key names elements that lie side by side: integers, then at most one slice of step 1."""
+    """Return whether a key names elements that lie side by side.
+
+    Integers, then at most one slice of step 1.
+    """
     parts = [part for part in (key if isinstance(key, tuple) else (key,)) if part is not None]
     if parts and parts[-1] is ...:
         parts = parts[:-1]

@@ -38,7 +38,7 @@ class CSRNDArray(NDArray):
 
     @property
     def indptr(self) -> NDArray:
-        """Where each row begins among them, and their number."""
+        """Offset of each row among them, and their number."""
         counts = (self.tensor != 0).sum(1).cumsum(0)
         return NDArray(torch.cat([counts.new_zeros(1), counts]))
 

@@ -47,7 +47,7 @@ _BY_REFERENCE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SegmentModel:
-    """What a runtime is started on.
+    """The serialized segment and its external arrays, from which a runtime session is created.
 
     Attributes:
         content: The serialised model.

@@ -175,7 +175,7 @@ def _takes(node: ir.Node) -> bool:
 
 
 def _is_usual(value: ir.Value | None) -> bool:
-    """Whether a value is stored, or of float32, known sizes and at least the two axes of OpenCV's arrays."""
+    """Return whether a value is stored, or float32 with known sizes and at least two axes."""
     if value is None or value.is_initializer():
         return True
     sizes = _sizes(value)

@@ -52,7 +52,7 @@ layers from an operator that a backend computes otherwise, and nothing finer.
 
 @dataclass(frozen=True, slots=True)
 class BackendTrial:
-    """What came of trying one backend.
+    """Result of trying one backend.
 
     Attributes:
         backend: Its name.

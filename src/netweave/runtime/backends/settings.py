@@ -23,7 +23,7 @@ PRECISIONS = ("f32", "bf16", "f16")
 
 
 class Purpose(enum.Enum):
-    """What a Graph is made ready for."""
+    """The purpose for which a Graph is prepared."""
 
     TAPPING = "tapping"
     """One run or two, in which any value may be read: no optimisation, so that bits do not depend on taps."""

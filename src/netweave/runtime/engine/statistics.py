@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LaneStatistics:
-    """What a lane did from the making of its engine to the moment of asking.
+    """Work of a lane since its engine was made.
 
     Attributes:
         num_tasks: Tasks that ended.
@@ -27,7 +27,7 @@ class LaneStatistics:
 
     @property
     def mean_running(self) -> float:
-        """How many tasks of the lane were running, on average; 1.0 is one thread always busy."""
+        """Mean number of running tasks of the lane; 1.0 is one thread always busy."""
         return self.busy_s / self.elapsed_s if self.elapsed_s else 0.0
 
 

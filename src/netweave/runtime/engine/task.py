@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Completion(Generic[T]):
-    """What ``push`` returns: the fact, once it is one, that a task is done, and its result or error.
+    """Result of ``push``: done once the task is, with its result or error.
 
     Attributes:
         name: The task's name.

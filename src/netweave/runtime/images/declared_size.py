@@ -34,7 +34,10 @@ def num_pixels(content: bytes | memoryview) -> int:
 
 
 def has_endless_chunk(content: bytes | memoryview) -> bool:
-    """Whether a PNG has a chunk that declares far more bytes than the file has; OpenCV allocates them."""
+    """Return whether a PNG has a chunk that declares far more bytes than the file has.
+
+    OpenCV allocates them.
+    """
     at = 8
     while bytes(content[:4]) == b"\x89PNG" and at + 8 <= len(content):
         (length,) = struct.unpack_from(">I", content, at)

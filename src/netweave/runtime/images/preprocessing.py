@@ -27,7 +27,7 @@ GREY = 127.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preprocessing:
-    """How pixels from 0 to 255 become the numbers that a net expects: ``(pixel * scale - mean) / std``.
+    """Preprocessing of pixels from 0 to 255 for a net: ``(pixel * scale - mean) / std``.
 
     Frameworks disagree about each of the first five, so none of these has a default value.
 

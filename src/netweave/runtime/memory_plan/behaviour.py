@@ -29,7 +29,7 @@ def _none(node: ir.Node, batch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What one operator does with memory.
+    """Memory behaviour of one operator.
 
     Attributes:
         view: Whether its output is the memory of its first input.
@@ -75,7 +75,10 @@ def behaviour_of(node: ir.Node) -> Behaviour:
 
 
 def _is_rearranged(node: ir.Node) -> bool:
-    """Whether a change of shape is a copy: images lie with their channels last, which no flat view has."""
+    """Return whether a change of shape is a copy.
+
+    Images lie with their channels last, which no flat view has.
+    """
     sizes = known_shape(node.inputs[0])
     return sizes is not None and len(sizes) == 4 and sizes[1] != 1 and sizes[2:] != (1, 1)
 
@@ -100,7 +103,7 @@ def _is_plain(node: ir.Node) -> bool:
 
 
 def is_product(node: ir.Node) -> bool:
-    """Whether a convolution is computed as a product of matrices, for which no filter is written anew."""
+    """Return whether a convolution is computed as a matrix product, which needs no copy of the filter."""
     return _is_plain(node) and attributes_of(node).get("group", 1) == 1
 
 

@@ -43,7 +43,7 @@ def parse_bytes(text: str | int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingMemory:
-    """What a training run takes, but for the values of a step.
+    """Memory of a training run, without the values of a step.
 
     Attributes:
         parameters: All stored arrays.

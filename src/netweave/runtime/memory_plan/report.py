@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What one plan needs.
+    """Memory needs of one plan.
 
     Attributes:
         name: What it does.

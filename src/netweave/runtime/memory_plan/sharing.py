@@ -18,7 +18,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Where each buffer lies.
+    """Offsets of the buffers.
 
     Attributes:
         offsets: The first byte of each buffer, in the order given.

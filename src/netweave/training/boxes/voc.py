@@ -29,7 +29,7 @@ Row = tuple[str, list[float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What the XML file of an image says.
+    """The annotation in the XML file of an image.
 
     Attributes:
         size: Width and height of the image in pixels; 0 where the file does not say.

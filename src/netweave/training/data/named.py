@@ -37,7 +37,7 @@ SUFFIXES = {
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What is said of a source beside its name.
+    """Options of a data source besides its name.
 
     Attributes:
         labels: A file of labels: idx, ``.npy``, ``.csv``, or the ``.lst`` of a ``.rec``.

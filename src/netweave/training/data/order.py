@@ -23,7 +23,7 @@ SHUFFLE, SKIP, TRANSFORM = range(3)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What one batch is made of.
+    """The records of one batch.
 
     Attributes:
         number: The batch, from 0 over all epochs.

@@ -47,7 +47,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class FlatLayout:
-    """Where each parameter stands, and which elements each slice has.
+    """Positions of the parameters, and the elements of each slice.
 
     Attributes:
         offsets: Place of each parameter's first element in the row, by key, in order.

@@ -73,7 +73,7 @@ class Multiplied:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What is known of all parameters when an update begins.
+    """Information about all parameters at the beginning of an update.
 
     Attributes:
         step: Number of this update, from 1.
@@ -117,7 +117,7 @@ class Rule(ABC):
 
     @property
     def measures(self) -> bool:
-        """Whether an update can only begin when all gradients are there."""
+        """True if an update can only begin when all gradients are there."""
         return self.num_sums > 0
 
     @property
@@ -127,7 +127,7 @@ class Rule(ABC):
 
     @property
     def in_one_pass(self) -> bool:
-        """Whether an update goes over the memory of a block once, so that it need not fit into the cache."""
+        """True if an update goes over the memory of a block once, so that it need not fit into the cache."""
         return False
 
     def measure(self, block: Block) -> torch.Tensor:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Meeting:
-    """Where the threads of several devices meet to add up a tensor.
+    """Rendezvous of the threads of several devices to add up a tensor.
 
     A task of the engine must not wait for another task, as both may need one thread. These may: each device
     has a lane of its own, and does the same passes in the same order (decision 0152).

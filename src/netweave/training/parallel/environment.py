@@ -65,7 +65,7 @@ class RankEnvironment:
 
     @property
     def hosts_store(self) -> bool:
-        """Whether this process must host the store itself."""
+        """True if this process must host the store itself."""
         return self.rank == 0 and not self.agent_holds_store
 
 

@@ -50,7 +50,7 @@ SLOW_BEATS = 3
 
 @dataclass(slots=True)
 class Progress:
-    """How far a rank is; written by the run, read by its heartbeat.
+    """Progress of a rank; written by the run, read by its heartbeat.
 
     Attributes:
         iteration: Number of the last update.
@@ -67,7 +67,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Pace:
-    """How long a rank computes for an update, on average between two beats.
+    """Time that a rank computes for an update, on average between two heartbeats.
 
     Attributes:
         compute_s: Seconds for an update; 0 while that is not known.
@@ -95,7 +95,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Peer:
-    """What is known of another rank.
+    """State of another rank, as far as it is known.
 
     Attributes:
         changed_s: When its beat changed last, by this process's clock.

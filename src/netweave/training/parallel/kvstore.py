@@ -301,12 +301,12 @@ class KVStore:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether values are pushed as codes."""
+        """True if values are pushed as codes."""
         return self._threshold is not None
 
     @property
     def residuals(self) -> dict[tuple[Key, int], Tensor]:
-        """What 2-bit codes have left out so far, by key and device."""
+        """Residuals of the 2-bit codes so far, by key and device."""
         return dict(self._residuals)
 
     def gather_residuals(self) -> list[dict[tuple[Key, int], Tensor]]:

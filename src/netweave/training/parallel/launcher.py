@@ -39,7 +39,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a rank ended.
+    """The way in which a rank ended.
 
     Attributes:
         rank: Its number.
@@ -53,12 +53,12 @@ class Exit:
 
     @property
     def is_cause(self) -> bool:
-        """Whether it failed by itself, not because another did."""
+        """True if it failed by itself, not because another did."""
         return self.status not in {0, GROUP_LOST}
 
     @property
     def is_final(self) -> bool:
-        """Whether it would fail again: it said what is wrong."""
+        """True if it would fail again: it said what is wrong."""
         return self.is_cause and bool(self.message)
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ IN_FLIGHT = 3
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSettings:
-    """How gradients are exchanged.
+    """Settings of the gradient exchange.
 
     Attributes:
         kind: One of ``EXCHANGES``.
@@ -75,13 +75,13 @@ class ExchangeSettings:
 
     @property
     def has_owners(self) -> bool:
-        """Whether a slice is updated by one rank only."""
+        """True if a slice is updated by one rank only."""
         return self.kind.startswith("owner")
 
 
 @dataclass(frozen=True, slots=True)
 class SliceInfo:
-    """What a plan needs to know of a slice.
+    """Properties of a slice that a plan needs.
 
     Attributes:
         elements: Its size.

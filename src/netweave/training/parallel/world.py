@@ -49,7 +49,7 @@ Group: TypeAlias = distributed.ProcessGroup
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """What a rank says of itself when it joins.
+    """The description that a rank gives of itself when it joins.
 
     Attributes:
         number: Its number.
@@ -126,7 +126,7 @@ class World:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the rank that writes and shows."""
+        """True if this is the rank that writes and shows."""
         return self.rank == 0
 
     def group(self, name: str, ranks: Sequence[int] | None = None) -> Group:

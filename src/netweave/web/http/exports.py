@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ExportKind(enum.StrEnum):
-    """What is exported, by the ending of the file."""
+    """A kind of export, chosen by the ending of the file."""
 
     HTML = "html"
     JSON = "json"

@@ -33,7 +33,7 @@ class NewNet(Schema):
 
 
 class NetChange(Schema):
-    """What to change of a net; what is left out stays."""
+    """Changes to a net; fields that are left out stay as they are."""
 
     name: Name | None = None
     input_shapes: InputShapes | None = None
@@ -79,7 +79,7 @@ Stage = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class PreprocessingIn(Schema):
-    """How an image becomes the input of a net: ``(pixel * scale - mean) / std``, pixels from 0 to 255."""
+    """Preprocessing of an image for a net: ``(pixel * scale - mean) / std``, pixels from 0 to 255."""
 
     color: Literal["rgb", "bgr", "gray"]
     fit: Literal["stretch", "crop"]

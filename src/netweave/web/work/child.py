@@ -50,7 +50,7 @@ FIXES = "fixes.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a child is to do.
+    """The work of a child process.
 
     Attributes:
         folder: Where it writes; the files of a net lie in a folder of their own in it.

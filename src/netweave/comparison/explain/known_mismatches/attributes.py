@@ -196,7 +196,10 @@ def _has_one_window(pool: ir.Node) -> bool:
 
 
 def _says_something(name: str, mode: Any) -> bool:
-    """Whether a setting of Resize has an effect in a mode; which axes it names, the sizes say as well."""
+    """Return whether a setting of Resize has an effect in a mode.
+
+    Which axes it names, the sizes say as well.
+    """
     return name != "axes" and RESIZE_MODES.get(name, mode) == mode
 
 

@@ -208,7 +208,10 @@ def _is_idle(node: ir.Node) -> bool:
 
 
 def _is_free(b: _Chain, node: ir.Node) -> bool:
-    """Whether a scaling of B may have another factor without another shift: what it scales has none."""
+    """Return whether a scaling of B may have another factor without another shift.
+
+    What it scales has none.
+    """
     before = b.bias
     for link, factor, shift in b.links:
         if link is node:

@@ -78,7 +78,7 @@ class _Function:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return NAMES.get(self.kinds) or ", then ".join(map(operator_name, self.nodes))
 
 

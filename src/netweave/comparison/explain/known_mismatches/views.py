@@ -104,7 +104,7 @@ def _mark(view: ir.Node) -> tuple[str, object, object]:
 
 
 def _is_fed_as_it_is(case: Case, node: ir.Node) -> bool:
-    """Whether A's tensor of what a node reads has B's layout, so that A's views can be put behind it."""
+    """Return whether A's counterpart of a node's input has B's layout, so that A's views can follow it."""
     read = case.b.inputs_of(node)
     change = case.changes.get(read[0]) if read else None
     return change is not None and change.is_identity and change.shape is None and change.split is None

@@ -49,7 +49,7 @@ def proposals(ctx: CaffeLayer) -> Sequence[ir.Value]:
 
 @layer("rpn.anchor_target_layer.AnchorTargetLayer", bottoms=4, tops=4)
 def anchor_targets(ctx: CaffeLayer) -> Sequence[ir.Value]:
-    """What each anchor should say: labels, locations and two weights of these; inputs of the net here."""
+    """Return the targets of the anchors (labels, locations, two weights of these): inputs of the net here."""
     scales = _scales(ctx, _settings(ctx, "feat_stride", "scales", "allowed_border"))
     height, width, num_anchors = ctx.size(2), ctx.size(3), _NUM_RATIOS * len(scales)
     shapes = [(1, 1, num_anchors * height, width), *[(1, 4 * num_anchors, height, width)] * 3]

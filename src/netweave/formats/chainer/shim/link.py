@@ -50,7 +50,7 @@ class Link:
 
     @property
     def within_init_scope(self) -> bool:
-        """Whether assignments register."""
+        """True if assignments register."""
         return self._is_open
 
     def __setattr__(self, name: str, value: Any) -> None:

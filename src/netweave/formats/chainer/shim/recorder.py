@@ -353,7 +353,10 @@ class Recorder(LayerContext):
 
 
 def _follows(last: int, number: int) -> bool:
-    """Whether one bound is taken from where the last one is: the next size of one value, or no size."""
+    """Return whether one bound is taken from where the last one is.
+
+    The next size of one value, or no size.
+    """
     if isinstance(last, ImageSize) and isinstance(number, ImageSize):
         return number.value is last.value and number.axis == last.axis + 1
     return not isinstance(last, ImageSize) and not isinstance(number, ImageSize)

@@ -188,7 +188,7 @@ class Parameter(Variable):
 
     @property
     def is_initialized(self) -> bool:
-        """Whether its sizes are known."""
+        """True if its sizes are known."""
         return self._shape is not None
 
     @property

@@ -52,7 +52,7 @@ class Convolution:
 
     @property
     def is_depthwise(self) -> bool:
-        """Whether each output channel reads the input channel of the same number, and no other."""
+        """True if each output channel reads the input channel of the same number, and no other."""
         return self.groups > 1 and self.groups == len(self.inputs) == len(self.outputs)
 
 
@@ -70,7 +70,7 @@ class Channels:
 
     @property
     def count(self) -> int:
-        """How many channels there are."""
+        """Number of channels."""
         return len(self._parent)
 
     def new(self, count: int, *, fixed: bool = False) -> np.ndarray:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which channels stay.
+    """The channels that pruning keeps.
 
     Attributes:
         kept: Of each channel by number, whether it stays.

@@ -39,7 +39,7 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a recurrent layer says of itself."""
+    """The settings of a recurrent layer."""
 
     cell: RecurrentCell
     units: int

@@ -93,7 +93,7 @@ def _pairs(ctx: KerasLayer, name: str, default: int) -> list[tuple[int, int]]:
 
 
 def is_pair(row: Any) -> bool:
-    """Whether a setting is two integers, what is added or cut off at the begin and the end of an axis."""
+    """Return whether a setting is two integers, for the begin and the end of an axis."""
     return isinstance(row, list) and len(row) == 2 and all(isinstance(n, int) and n >= 0 for n in row)
 
 

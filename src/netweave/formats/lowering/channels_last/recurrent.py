@@ -39,7 +39,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What a layer makes: every step as (batch, time, directions * units), and the last states."""
+    """Outputs of a layer: every step as (batch, time, directions * units), and the last states."""
 
     steps: Tensor
     states: tuple[Tensor, ...]

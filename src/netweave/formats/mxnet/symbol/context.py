@@ -145,7 +145,7 @@ class MXNetOperator(LayerContext):
 
     @property
     def has_open_fill(self) -> bool:
-        """Whether the net has a fill of a size that MXNet would infer: it is 1 here, and broadcasts."""
+        """True if the net has a fill of a size that MXNet would infer: it is 1 here, and broadcasts."""
         return self._variables.has_open_fill
 
     def note_open_fill(self) -> None:

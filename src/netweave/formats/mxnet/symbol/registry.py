@@ -38,7 +38,7 @@ Read = Callable[["MXNetOperator"], "ir.Value | Sequence[ir.Value]"]
 
 @dataclass(frozen=True, slots=True)
 class OperatorReader:
-    """How an operator is read.
+    """Reader of an operator type.
 
     Attributes:
         read: Adds its nodes and returns its outputs.

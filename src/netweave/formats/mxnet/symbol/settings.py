@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class Default(enum.Enum):
-    """What stands for the default of a setting that must be there."""
+    """Marker for the default of a required setting."""
 
     NONE = "none"
 

@@ -73,7 +73,7 @@ class TrainingGraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitConfig:
-    """How long and how to train.
+    """Length and settings of a fit.
 
     Attributes:
         batch_size: Records in a batch, >= 1.

@@ -51,7 +51,7 @@ class Vertex:
 
     @property
     def is_variable(self) -> bool:
-        """Whether it stands for an array that a run is given."""
+        """True if it stands for an array that a run is given."""
         return self.op == VARIABLE
 
     @property
@@ -66,7 +66,7 @@ class Vertex:
 
     @property
     def place(self) -> str:
-        """Where it was made, or where it stands in its file, for messages."""
+        """The place where it was made, or its place in the file, for messages."""
         shown = f"variable {self.name!r}" if self.is_variable else f"layer {self.name!r} ({self.op})"
         return f"{self.origin}: {shown}"
 

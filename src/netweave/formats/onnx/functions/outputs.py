@@ -28,7 +28,7 @@ without(
 
 @body("LinearRegressionOutput", "MAERegressionOutput", "SVMOutput", "MakeLoss")
 def passed_on(node: FunctionNode) -> Sequence[Tensor]:
-    """What comes in; the loss is only in the gradient."""
+    """Return the input; the loss is only in the gradient."""
     return [op("Identity", node.inputs[0])]
 
 

@@ -114,7 +114,7 @@ class _Writer:
         return Text(text, self._entry, self._arguments, self.state)
 
     def _has_images(self) -> bool:
-        """Whether there are filters of two axes, and none of three, for which PyTorch has no such form."""
+        """Return whether there are filters of two spatial axes, and none of three."""
         kinds = {step.module.type for step in self._steps if step.module}
         flat = {"nn.Conv2d", "nn.ConvTranspose2d", CONV_NORM_TYPE}
         return bool(kinds & flat) and all(array.ndim != 5 for array in self.state.values())
@@ -334,7 +334,10 @@ def _groups(parts: Sequence[Step | Block]) -> list[Step | list[Block]]:
 
 
 def _continues(group: Sequence[Block], block: Block) -> bool:
-    """Whether a block belongs to the stage before it: it repeats its last one, or is the first repetition."""
+    """Return whether a block belongs to the stage before it.
+
+    It repeats its last one, or is the first repetition.
+    """
     last = group[-1]
     if last.kind is block.kind:
         return _is_series([*_runs(group)[-1], block])

@@ -34,7 +34,7 @@ TENSOR = "_tensor"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operands:
-    """What an operator reads and makes, as the file has it.
+    """Inputs and outputs of an operator, as stored in the file.
 
     Attributes:
         inputs: The tensors that it reads; None for an optional one that is left out.

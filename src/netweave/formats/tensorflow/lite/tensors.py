@@ -70,7 +70,7 @@ class LiteTensor:
 
     @property
     def stored_format(self) -> StoredFormat | None:
-        """How the file stores its numbers, if in fewer bits than float32."""
+        """The format of its stored numbers, if of fewer bits than float32."""
         if self.quantization is None:
             return StoredFormat(self.type.lower()) if self.type in {"FLOAT16", "BFLOAT16"} else None
         scale, zero = self.quantization.scale.tolist(), self.quantization.zero_point.tolist()

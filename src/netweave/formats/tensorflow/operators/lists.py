@@ -36,7 +36,7 @@ def new(ctx: TensorFlowOperation) -> list[Item]:
 
 @operator_reader("TensorArraySizeV3", "TensorListLength", plain=True)
 def length(ctx: TensorFlowOperation) -> Item:
-    """How many tensors there is room for."""
+    """Return the capacity, as a number of tensors."""
     return Stored.constant(np.asarray(len(_items(ctx)), np.int32))
 
 

@@ -28,7 +28,7 @@ def const(ctx: TensorFlowOperation) -> Item:
 
 @operator_reader("Placeholder", "PlaceholderV2", plain=True)
 def placeholder(ctx: TensorFlowOperation) -> Item:
-    """What the caller gives; one that says how the net is trained has no place in a net that predicts."""
+    """Read a placeholder; one that controls training has no place in a net that predicts."""
     return ctx.interpreter.inputs.value(ctx.node, ctx.place)
 
 

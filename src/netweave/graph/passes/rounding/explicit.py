@@ -44,12 +44,12 @@ class ExplicitRounding:
 
     @property
     def has_integers(self) -> bool:
-        """Whether numbers are rounded to integers, which have scales, and not only to floats."""
+        """True if numbers are rounded to integers, which have scales, and not only to floats."""
         return any(dtype.is_integer() for dtype in self._dtypes())
 
     @property
     def stored_loss(self) -> float:
-        """How far numbers of an array may be off, relative to its rms: the median over all arrays."""
+        """Rounding error of an array relative to its rms: the median over all arrays."""
         values = self.graph.model.graph.initializers
         losses = []
         for name, rounding in self.stored.items():
@@ -70,7 +70,7 @@ def _rms(array: np.ndarray) -> float:
 
 
 def has_rounding(graph: Graph) -> bool:
-    """Whether a graph holds numbers in fewer bits than float32, or integers that stand for real numbers."""
+    """Return whether a graph holds numbers of fewer bits than float32, or quantised integers."""
     if any("Quantize" in node.op_type or node.op_type.startswith("QLinear") for node in graph.nodes):
         return True
     if any(parameter.stored_format is not None for parameter in graph.parameters.values()):

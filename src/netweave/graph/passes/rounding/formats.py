@@ -43,7 +43,7 @@ def round_to_float(values: np.ndarray, dtype: ir.DataType) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantiser:
-    """How real numbers stand as integers: ``real = (integer - zero_point) * scale`` (ONNX DequantizeLinear).
+    """Quantisation parameters: ``real = (integer - zero_point) * scale`` (ONNX DequantizeLinear).
 
     Attributes:
         dtype: Type of the integers.
@@ -61,7 +61,7 @@ class Quantiser:
 
     @property
     def is_per_tensor(self) -> bool:
-        """Whether there is one scale for the whole tensor."""
+        """True if there is one scale for the whole tensor."""
         return self.scale.size == 1
 
     @property
@@ -105,7 +105,7 @@ class Quantiser:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRounding:
-    """How a stored array is held in fewer bits.
+    """Rounding of a stored array to fewer bits.
 
     Attributes:
         dtype: Type of the stored numbers.

@@ -34,7 +34,7 @@ class RoundingPoint:
 
     @property
     def value(self) -> ir.Value:
-        """What is rounded."""
+        """The value that is rounded."""
         value = self.there.inputs[0]
         assert value is not None
         return value

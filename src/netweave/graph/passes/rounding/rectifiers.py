@@ -79,7 +79,10 @@ def is_positive(value: ir.Value | None) -> bool:
 
 
 def _is_not_negative(operand: ir.Value | None) -> bool:
-    """Whether an operand cannot be below zero; of a stored one that is seen, of an input it is not known."""
+    """Return whether an operand cannot be below zero.
+
+    Of a stored one that is seen, of an input it is not known.
+    """
     array = array_of(operand)
     if array is not None:
         return bool((array >= 0).all())

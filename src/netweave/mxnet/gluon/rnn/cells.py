@@ -14,7 +14,7 @@ States = list[Any]
 
 
 class RecurrentCell(Block):
-    """What computes a step: a subclass has ``forward(inputs, states)`` and ``state_info``.
+    """A recurrent cell, which computes one step; subclasses have ``forward(inputs, states)``, ``state_info``.
 
     Args:
         prefix: What the names of its parameters begin with.

@@ -33,7 +33,10 @@ def sized(graph: Graph, make: Callable[[Graph], Runner]) -> Runner:
 
 
 def _is_refused(node: ir.Node) -> bool:
-    """Whether ONNX Runtime refuses a SAME rule: one that is dilated, or may need less than no padding."""
+    """Return whether ONNX Runtime refuses a SAME rule.
+
+    One that is dilated, or may need less than no padding.
+    """
     if node.op_type not in _WINDOWED or node.domain:
         return False
     attributes = attributes_of(node)

@@ -56,7 +56,7 @@ def normal_words(seed: int, stream: int, step: int, *, start: int, count: int) -
 
 
 class Draws:
-    """Where the random operators of a net draw from; each names its own stream.
+    """Random streams of a net's random operators; each operator names its own.
 
     Until ``at`` is called, every pass is seeded by torch's own generator, so that ``torch.manual_seed``
     governs a loop of the user's own.

@@ -151,7 +151,7 @@ class TorchNet:
 
     @property
     def draws(self) -> Draws | None:
-        """Where random operators draw from; None if there are none."""
+        """The streams of random operators; None if there are none."""
         found: Draws | None = getattr(self.module, "draws", None)
         return found
 

@@ -19,7 +19,7 @@ State = tuple[Tensor, ...]
 
 @dataclass(slots=True)
 class Memory:
-    """What a recurrent layer keeps, in training mode: no gradient flows back into the last call."""
+    """State that a recurrent layer keeps in training mode; no gradient flows back into the last call."""
 
     state: State | None = None
 
@@ -41,7 +41,7 @@ class Memory:
 
 @dataclass(slots=True)
 class OperatorState:
-    """What a node of an operator of the user's own keeps: arrays, or tensors, by name.
+    """State of a node of a user-defined operator: arrays, or tensors, by name.
 
     Attributes:
         initial: Makes what it begins with.

@@ -88,7 +88,7 @@ def round_weights(module: fx.GraphModule, dtype: torch.dtype) -> None:
 
 
 def _only_products_read(node: fx.Node) -> bool:
-    """Whether convolutions and matrix products alone read a stored array, as it is or in another layout."""
+    """Return whether only convolutions and matrix products read a stored array, in any layout."""
     return bool(node.users) and all(
         user.meta["node"].op_type in _PRODUCTS and not user.meta["node"].domain
         if "node" in user.meta

@@ -122,7 +122,7 @@ def _sources(node: fx.Node, there: Collection[str], replayed: set[str]) -> set[s
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What autograd keeps instead of a tensor."""
+    """A placeholder that autograd keeps instead of a tensor."""
 
     run: _Run
     name: str

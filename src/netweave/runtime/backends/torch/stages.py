@@ -61,7 +61,7 @@ class Stage:
 
     @property
     def effects(self) -> frozenset[Effect]:
-        """What its nodes do besides computing; a stage with effects but draws is not to be run twice."""
+        """Side effects of its nodes; a stage with effects other than draws must not be run twice."""
         return frozenset(effect for node in self.nodes for effect in effects_of(node))
 
 
@@ -144,7 +144,7 @@ def run_backward(
 
 
 class _Boundary(torch.autograd.Function):
-    """Where a stage begins: keeps the gradient that arrives, as it is, and sends none on.
+    """The beginning of a stage: keeps the gradient that arrives, and passes none on.
 
     A leaf of torch's own would lay the gradient out in memory as its values are; the stage before would then
     compute with another layout than in the whole net, and round otherwise. It would also hold the values as
@@ -334,7 +334,10 @@ def _stage(
 
 
 def _is_read_in_place(module: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether every stage reads an attribute of the net by itself: all but parameters that are trained."""
+    """Return whether every stage reads an attribute of the net by itself.
+
+    All but parameters that are trained.
+    """
     if node.op != "get_attr":
         return bool(node.op == "output")
     found = getattr(module, str(node.target))

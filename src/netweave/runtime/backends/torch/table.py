@@ -72,7 +72,7 @@ class Lowering:
 
     @property
     def in_inference(self) -> Callable[..., Any]:
-        """What computes the operator where its input may be written over, but not in training."""
+        """Implementation that may overwrite its input; not for training."""
         return _in_inference(self.function, self.in_place) if self.in_place else self.function
 
     @property

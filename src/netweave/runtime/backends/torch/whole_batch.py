@@ -26,7 +26,7 @@ class WholeBatch:
 
     @property
     def normalises_parts(self) -> bool:
-        """Whether each part is normalised by its own statistics."""
+        """True if each part is normalised by its own statistics."""
         return self.parts == 1 or not self.sync_batch_norm
 
     def total(self, value: Tensor) -> Tensor:

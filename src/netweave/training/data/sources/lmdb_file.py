@@ -44,7 +44,7 @@ _PAGE_SIZES = tuple(1 << power for power in range(9, 17))
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Where a value lies in the file."""
+    """The place of a value in the file."""
 
     key: bytes
     offset: int
@@ -53,7 +53,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Meta:
-    """What a meta page says of the newest state.
+    """The newest state, as a meta page gives it.
 
     Attributes:
         page_bytes: Size of a page.

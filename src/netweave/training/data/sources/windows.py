@@ -52,7 +52,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is cut out of an image for a window, and where it goes in the result, in pixels.
+    """The part of an image cut out for a window, and its place in the result, in pixels.
 
     Attributes:
         rows: First and last row of the image.

@@ -20,7 +20,7 @@ from netweave.training.settings import require
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaffeRule(Rule):
-    """What the solvers have in common.
+    """Base of Caffe's solvers.
 
     Attributes:
         momentum: Each solver's own use of it; Caffe's default is 0 for all of them.
@@ -47,7 +47,7 @@ class CaffeRule(Rule):
 
     @property
     def measures(self) -> bool:
-        """Whether an update can only begin when all gradients are there: to clip them together."""
+        """True if an update can only begin when all gradients are there: to clip them together."""
         return self.clip_gradients >= 0.0
 
     def measure(self, block: Block) -> torch.Tensor:
@@ -82,7 +82,7 @@ class SGD(CaffeRule):
 
     @property
     def in_one_pass(self) -> bool:
-        """Whether PyTorch's kernel does all of it."""
+        """True if PyTorch's kernel does all of it."""
         return bool(self.momentum and self.regularization_type == "L2")
 
     def update(self, block: Block) -> None:

@@ -19,7 +19,7 @@ from netweave.training.settings import require
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DarknetRule(Rule):
-    """What the updates have in common.
+    """Base of Darknet's update rules.
 
     Attributes:
         weight_decay: Factor of the decay (``decay``).

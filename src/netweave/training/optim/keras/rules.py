@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KerasRule(Rule):
-    """What all of Keras' optimizers have: clipping, then weight decay, then the step of their own.
+    """Base of Keras' optimizers: clipping, then weight decay, then the optimizer's step.
 
     Attributes:
         weight_decay: Part of the weight that each step takes away, times the learning rate.
@@ -56,7 +56,7 @@ class KerasRule(Rule):
 
     @property
     def measures(self) -> bool:
-        """Whether the norms of gradients are needed before the first element can change."""
+        """True if the norms of gradients are needed before the first element can change."""
         return self.clipnorm is not None or self.global_clipnorm is not None
 
     def measure(self, block: Block) -> torch.Tensor:

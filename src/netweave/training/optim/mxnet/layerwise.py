@@ -98,7 +98,7 @@ class LBSGD(MXNetRule):
 
     @property
     def measures(self) -> bool:
-        """Whether an update can only begin when all gradients are there."""
+        """True if an update can only begin when all gradients are there."""
         return self.warmup_strategy == "lars"
 
     def measure(self, block: Block) -> torch.Tensor:

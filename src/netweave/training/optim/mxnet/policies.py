@@ -16,7 +16,7 @@ from netweave.training.settings import require
 
 @dataclass(slots=True, kw_only=True)
 class Scheduler(Policy):
-    """What the schedulers have in common: a rise before they begin.
+    """Base of schedulers: a warm-up before they begin.
 
     MXNet knows two rates. The optimizer's ``learning_rate`` overwrites the scheduler's attribute ``base_lr``,
     which Factor and MultiFactor start from; the value that the scheduler's constructor was given stays what a

@@ -20,7 +20,7 @@ from netweave.training.optim.rule import Beginning, Block, Rule, Tensors, rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MXNetRule(Rule):
-    """What the optimizers have in common.
+    """Base of MXNet's optimizers.
 
     Attributes:
         wd: Weight decay.
@@ -99,7 +99,7 @@ class SGD(LazyRule):
 
     @property
     def in_one_pass(self) -> bool:
-        """Whether PyTorch's kernel does all of it."""
+        """True if PyTorch's kernel does all of it."""
         return not self.clip_gradient and self.rescale_grad != 0
 
     def update(self, block: Block) -> None:

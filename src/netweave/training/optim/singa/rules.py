@@ -22,7 +22,7 @@ ADAGRAD_DELTA = 1e-8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingaRule(Rule):
-    """What the updaters have in common.
+    """Base of SINGA's updaters.
 
     Attributes:
         weight_decay: Factor of the decay, >= 0: SINGA ignores one below 0.

@@ -171,7 +171,7 @@ class PickableSequentialChain(Chain):
         return chain
 
     def forward(self, x: Any) -> Any:
-        """What is asked for."""
+        """Return the requested outputs."""
         wanted = self._picked or (self.layer_names[-1],)
         last = max(self.layer_names.index(name) for name in wanted)
         computed: dict[str, Any] = {}

@@ -35,7 +35,7 @@ def _parts(rows: Any) -> Parts:
 
 @cv_link
 class YOLOBase(Chain):
-    """What the versions share."""
+    """Base of the versions of YOLO."""
 
     extractor: Any
 

@@ -120,7 +120,7 @@ def log_softmax(x: Any, axis: int = 1) -> Variable:
 
 @function()
 def identity(*inputs: Any) -> Any:
-    """What comes in, one or several."""
+    """Return the inputs, one or several."""
     copies = tuple(node("Identity", [x]) for x in inputs)
     return copies[0] if len(copies) == 1 else copies
 

@@ -150,7 +150,7 @@ def cast(x: Any, typ: Any) -> Variable:
 
 @function()
 def copy(x: Any, dst: Any) -> Variable:
-    """What comes in."""
+    """Return the input."""
     return x if isinstance(x, Variable) else wrap(current().as_value(x))
 
 

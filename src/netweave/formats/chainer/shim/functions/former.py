@@ -16,7 +16,7 @@ _CLASSES = (
 
 
 class _Former:
-    """What makes a function with its settings bound."""
+    """Factory of a function with its settings bound."""
 
     def __init__(self, name: str) -> None:
         self._name = name

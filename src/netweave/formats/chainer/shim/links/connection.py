@@ -133,7 +133,7 @@ class MLPConvolution2D(Signed, ChainList):
 @composite
 @takes("in_out_size, nobias=False, activate=relu, init_Wh=None, init_Wt=None, init_bh=None, init_bt=-1")
 class Highway(Signed, Chain):
-    """What is computed and what comes in, mixed by a gate."""
+    """A highway layer: its input and its transformed input, mixed by a gate."""
 
     def _build(self, in_out_size: int, nobias: bool, activate: Any) -> None:
         self.activate = activate

@@ -20,7 +20,7 @@ class Classifier(Signed, Chain):
             self.predictor = predictor
 
     def forward(self, x: Any) -> Any:
-        """What the predictor makes; its loss is left out, since it judges and does not predict."""
+        """Return the predictor's output; the loss is left out, since it is no prediction."""
         return self.predictor(x)
 
 

@@ -28,7 +28,7 @@ class _Vision(Chain, ABC):
     @property
     @abstractmethod
     def functions(self) -> Stages:
-        """What is called in each stage."""
+        """The functions of each stage."""
 
     @property
     def available_layers(self) -> list[str]:
@@ -36,7 +36,7 @@ class _Vision(Chain, ABC):
         return list(self.functions)
 
     def forward(self, x: Any, layers: Any = None) -> dict[str, Variable]:
-        """What the stages make that are asked for; the probabilities of the classes by default."""
+        """Return the outputs of the requested stages; by default the class probabilities."""
         wanted = list(layers) if layers is not None else ["prob"]
         unknown = [name for name in wanted if name not in self.functions]
         if unknown:
@@ -102,7 +102,7 @@ class _VGG(Signed, _Vision):
 
     @property
     def functions(self) -> Stages:
-        """What is called in each stage."""
+        """The functions of each stage."""
         relu, dropout = F["relu"], F["dropout"]
         stages: Stages = {}
         for block, depth in enumerate(self.depths, start=1):
@@ -192,7 +192,7 @@ class _ResNet(Signed, _Vision):
 
     @property
     def functions(self) -> Stages:
-        """What is called in each stage."""
+        """The functions of each stage."""
         stages: Stages = {"conv1": [self.conv1, self.bn1, F["relu"]], "pool1": [_pool(3, 2)]}
         stages |= {f"res{number}": [self[f"res{number}"]] for number in range(2, 6)}
         return stages | {"pool5": [_over_all], "fc6": [self.fc6], "prob": [F["softmax"]]}
@@ -237,7 +237,7 @@ class GoogLeNet(_Vision):
 
     @property
     def functions(self) -> Stages:
-        """What is called in each stage."""
+        """The functions of each stage."""
         relu, pool = F["relu"], _pool(3, 2)
         stages: Stages = {
             "conv1": [self.conv1, relu],

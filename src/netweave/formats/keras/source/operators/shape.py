@@ -72,7 +72,7 @@ def reshape(node: KerasNode) -> Step:
 
 
 def _keeps_batch(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
-    """Whether the first axis stays, since the others have known sizes and hold as many elements as before."""
+    """Return whether the first axis stays: the others have known sizes and as many elements as before."""
     if not old or not new or old[0] != new[0] or None in new[1:]:
         return False
     return None in old[1:] or prod(map(_size, old[1:])) == prod(map(_size, new[1:]))
@@ -246,6 +246,6 @@ def resize(node: KerasNode) -> Step:
 
 @writes("Identity", "Dropout")
 def identity(node: KerasNode) -> Step:
-    """What comes in; as an output of the net it is a layer."""
+    """Return the input; as an output of the net it is a layer."""
     is_end = node.outputs[0].is_graph_output()
     return node.step("layers.Identity()({0})" if is_end else "{0}")

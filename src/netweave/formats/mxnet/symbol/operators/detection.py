@@ -66,7 +66,7 @@ def _variances(ctx: MXNetOperator) -> list[float]:
     count=lambda settings: 3,
 )
 def multibox_target(ctx: MXNetOperator) -> Sequence[ir.Value]:
-    """What an SSD's heads should say of its anchors, given boxes with classes."""
+    """Return the targets of an SSD's heads for its anchors, given boxes with classes."""
     settings = ctx.settings
     settings.ignore("minimum_negative_samples")  # the kernel for a CPU never reads it
     attributes = {
