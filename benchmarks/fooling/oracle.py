@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 NUM_INPUTS = 10_000
 """Samples on which two nets are run: drawn from Student's t with heavy tails, not as Netweave draws."""
 
+BLOCK = 250
+"""Samples that are run at once: they stay in the cache, and most differences show in the first."""
+
 NUM_SMALL_RUNS = 300
 """Runs of a few samples each, of nets that decide by what is in the batch as a whole."""
 
@@ -29,22 +32,33 @@ TOLERANCE = 1e-2
 
 
 def session(model: ModelProto) -> ort.InferenceSession:
-    """Return a net ready to run on one thread."""
+    """Return a net ready to run on one thread, its quantised operators as they are written.
+
+    Joined, a product with dequantised weights becomes ``MatMulNBits``, which rounds its input as well.
+    """
     options = ort.SessionOptions()
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def draw(
-    net: ort.InferenceSession, generator: np.random.Generator, rows: int, *, batch: int, length: int = 7
+    net: ort.InferenceSession,
+    generator: np.random.Generator,
+    rows: int,
+    *,
+    runs: int,
+    batch: int,
+    length: int,
 ) -> dict[str, np.ndarray]:
-    """Return inputs of a net.
+    """Return inputs of a net for several runs, one behind the other along a first axis of their own.
 
     Args:
         net: The net.
         generator: Draws them.
         rows: Bound of integers: those from 0 to it, or of both signs and any size if it is 0.
+        runs: Number of runs.
         batch: Size of a first axis that is open.
         length: Size of the other open axes.
     """
@@ -52,6 +66,7 @@ def draw(
     for value in net.get_inputs():
         sizes = enumerate(value.shape)
         shape = [size if isinstance(size, int) else length if axis else batch for axis, size in sizes]
+        shape = [runs, *shape]
         dtype = np.dtype(DTYPES[value.type])
         if dtype.kind == "b":
             drawn[value.name] = generator.integers(0, 2, shape).astype(bool)
@@ -66,7 +81,7 @@ def draw(
         elif value.name == "scores":
             drawn[value.name] = generator.beta(0.7, 1.5, shape).astype(np.float32)
         else:
-            scale = 10 ** generator.uniform(-2, 2, (*shape[:1], *[1] * (len(shape) - 1)))
+            scale = 10 ** generator.uniform(-2, 2, (*shape[:2], *[1] * (len(shape) - 2)))
             drawn[value.name] = (generator.standard_t(2, shape) * scale).astype(dtype)
     return drawn
 
@@ -87,7 +102,7 @@ DTYPES = {
 def differ(a: ModelProto, b: ModelProto, *, seed: int, rows: int) -> bool | None:
     """Return whether two nets differ on drawn inputs; None if one of them does not run.
 
-    Nets of an open batch are run on all samples at once, then on a few at a time if they decide by the whole
+    Nets of an open batch are run on blocks of samples, then on a few at a time if they decide by the whole
     batch or have other open sizes; those of a fixed batch as often as there are samples.
 
     Args:
@@ -99,27 +114,28 @@ def differ(a: ModelProto, b: ModelProto, *, seed: int, rows: int) -> bool | None
     generator = np.random.default_rng(seed)
     try:
         nets = session(a), session(b)
-        for batch, length in _sizes(a, nets[0]):
-            inputs = draw(nets[0], generator, rows, batch=batch, length=length)
-            made = [net.run(None, inputs) for net in nets]
-            if any(_apart(x, y) for x, y in zip(*made, strict=True)):
-                return True
+        for runs, batch, length in _sizes(a, nets[0]):
+            drawn = draw(nets[0], generator, rows, runs=runs, batch=batch, length=length)
+            for run in range(runs):
+                outputs = [net.run(None, {name: x[run] for name, x in drawn.items()}) for net in nets]
+                if any(_apart(x, y) for x, y in zip(*outputs, strict=True)):
+                    return True
     except Exception:  # noqa: BLE001  # a net that the mutation broke is no pair
         return None
     return False
 
 
-def _sizes(model: ModelProto, net: ort.InferenceSession) -> Iterator[tuple[int, int]]:
-    """Yield the batch and the size of other open axes of each run."""
+def _sizes(model: ModelProto, net: ort.InferenceSession) -> Iterator[tuple[int, int, int]]:
+    """Yield numbers of runs, each with the batch and the size of other open axes."""
     shapes = [value.shape for value in net.get_inputs()]
     if all(isinstance(size, int) for shape in shapes for size in shape):
-        yield from [(1, 1)] * NUM_INPUTS
+        yield from [(BLOCK, 1, 1)] * (NUM_INPUTS // BLOCK)
     elif any(not isinstance(size, int) for shape in shapes for size in shape[1:]):
-        yield from [(NUM_INPUTS // 100, length) for length in LENGTHS]
+        yield from [(1, NUM_INPUTS // 100, length) for length in LENGTHS]
     else:
-        yield NUM_INPUTS, 1
+        yield from [(1, BLOCK, 1)] * (NUM_INPUTS // BLOCK)
     if any(node.op_type in WHOLE_BATCH for node in model.graph.node):
-        yield from [(SMALL_BATCH, LENGTHS[i % len(LENGTHS)]) for i in range(NUM_SMALL_RUNS)]
+        yield from [(1, SMALL_BATCH, LENGTHS[i % len(LENGTHS)]) for i in range(NUM_SMALL_RUNS)]
 
 
 WHOLE_BATCH = {"If", "Loop", "DynamicQuantizeLinear"}

@@ -7,6 +7,7 @@ equal there, at the sizes that they declare; and if all differences are without 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.comparison.assessment import Assessment, assess
@@ -14,9 +15,11 @@ from netweave.comparison.execution import probes
 from netweave.comparison.execution.input_domains import pair_domains
 from netweave.comparison.execution.pair_run import PairRunner
 from netweave.comparison.execution.sizes import (
+    LARGEST_INPUT,
     Resizer,
     SizeKey,
     Sizes,
+    batches_beyond,
     declared_sizes,
     oblong,
     size_key,
@@ -265,6 +268,15 @@ class _Search:
                 reason = f"{takes} takes it, {refuses} does not"
                 missed = Unexercised(f"size {sizes_text(size)}", "", reason, differs=True)
                 assessment = assessment.missing(missed)
+        for size in batches_beyond(a, b, mappings):
+            is_run = sum(map(prod, size.values())) <= LARGEST_INPUT
+            if not is_run or self._takes(size, assessment.candidate) != (True, True):
+                missed = Unexercised(
+                    f"size {sizes_text(size)}", "", "not run at so many samples", differs=True
+                )
+                assessment = assessment.missing(missed)
+            elif self._confirm(assessment, size) is None:
+                return self._assess(size, [assessment.candidate]) or assessment
         for end, fixed in unreached_windows(a, b, mappings):
             reason = f"{fixed} was read for a smaller size"
             assessment = assessment.missing(Unexercised(f"slice at {end}", "", reason, differs=True))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, prod
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from netweave.comparison.execution import probes
 from netweave.graph import known_shape
@@ -202,9 +204,13 @@ def window_ends(graph: Graph) -> set[tuple[int, str]]:
 
 
 def _stored(node: ir.Node, index: int) -> list[int]:
+    return list(map(int, _numbers(node, index)))
+
+
+def _numbers(node: ir.Node, index: int) -> list[float]:
     value = node.inputs[index] if index < len(node.inputs) else None
     array = None if value is None or value.const_value is None else value.const_value.numpy()
-    return [] if array is None else [int(number) for number in array.reshape(-1)]
+    return [] if array is None else array.reshape(-1).tolist()
 
 
 SIZES_OF = {
@@ -261,6 +267,49 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         if all(prod(each) <= LARGEST_INPUT for each in sizes.values()):
             found.append(sizes)
     return [found[i] for i in sorted({0, len(found) - 1})] if found else []
+
+
+def batches_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[Sizes]:
+    """Return sizes of A's inputs with so many samples that what one net alone does with the batch shows.
+
+    Args:
+        a: The first net.
+        b: The second net.
+        mappings: How A's inputs become B's.
+    """
+    batches = sorted(constant_batches(a) ^ constant_batches(b))
+    if not batches or not all(probes.has_open_batch(value) for net in (a, b) for value in net.inputs):
+        return []
+    declared = declared_sizes(a, b, mappings)
+    return [
+        {name: (batch, *sizes[1:]) for name, sizes in declared.items()}
+        for batch in dict.fromkeys((batches[0], batches[-1]))
+    ]
+
+
+def constant_batches(graph: Graph) -> set[int]:
+    """Return from how many samples on each slice and resizing of a net's batch shows.
+
+    Args:
+        graph: A net.
+    """
+    batches: set[int] = set()
+    for node in graph.nodes:
+        source = node.inputs[0] if node.op_type in {"Slice", "Resize", "Upsample"} else None
+        shape = None if source is None else known_shape(source)
+        if not shape or shape[0] is not None:
+            continue
+        if node.op_type == "Slice":
+            starts, ends = _stored(node, 1), _stored(node, 2)
+            rows = zip(_stored(node, 3) or range(len(ends)), starts, ends, strict=False)
+            bounds = [abs(bound) for axis, *both in rows if axis in {0, -len(shape)} for bound in both]
+            batches |= {bound + 1 for bound in bounds if bound <= LARGEST_CONSTANT_SIZE}
+            continue
+        scales = _numbers(node, 1 if node.op_type == "Upsample" else 2)
+        if scales and scales[0] > 1 + float(np.finfo(np.float32).eps):
+            batches.add(ceil(1 / (scales[0] - 1)))
+        batches |= {int(sizes[0]) + 1 for sizes in [_numbers(node, 3)] if sizes}
+    return batches
 
 
 def _slice_axes(graph: Graph) -> list[list[int]]:

@@ -20,6 +20,7 @@ LIMITED: dict[str, Range] = {
     "HardSigmoid": (0.0, 1.0),
     "HardSwish": (-0.375, np.inf),
     "LogSoftmax": (-np.inf, 0.0),
+    "Mish": (-0.3089, np.inf),
     "ReduceL1": (0.0, np.inf),
     "ReduceL2": (0.0, np.inf),
     "ReduceSumSquare": (0.0, np.inf),
@@ -27,6 +28,7 @@ LIMITED: dict[str, Range] = {
     "Sigmoid": (0.0, 1.0),
     "Softmax": (0.0, 1.0),
     "Softplus": (0.0, np.inf),
+    "Softsign": (-1.0, 1.0),
     "Sqrt": (0.0, np.inf),
     "Tanh": (-1.0, 1.0),
 }

@@ -53,6 +53,14 @@ SHOWN_BY_NOISE = frozenset(
 BENT_AT_ZERO = frozenset({"Abs", "LeakyRelu", "PRelu", "Relu"})
 """Those of them that compute nothing, or a multiple, where what they read has one sign."""
 
+HIDING = frozenset(
+    {
+        "Erf", "GlobalMaxPool", "LogSoftmax", "MaxPool", "ReduceMax", "ReduceMin", "Sigmoid", "Softmax",
+        "Softsign", "Tanh",
+    }
+)  # fmt: skip
+"""Those of them that select or saturate, and so may show nothing of a layer of another sign before them."""
+
 SMALL = 64
 """Elements of a constant that is held against the other net's exactly, as it stands."""
 
@@ -96,7 +104,8 @@ def needs_aim(alignment: Alignment, draft: Draft) -> bool:
     if is_written_alike(draft):
         return False
     rows = [(side, node) for side in alignment.sides for node in draft.nodes_of(side)]
-    if not SHOWN_BY_NOISE.issuperset(node.op_type for _, node in rows):
+    operators = {node.op_type for _, node in rows}
+    if not operators <= SHOWN_BY_NOISE or (operators & BENT_AT_ZERO and operators & HIDING):
         return True
     if any(node.op_type in BENT_AT_ZERO and not _reads_both_signs(side, node) for side, node in rows):
         return True

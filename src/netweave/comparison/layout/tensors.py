@@ -152,6 +152,8 @@ def _is_regrouped(moved: Sizes, shape_b: Sizes, *, keeps_batch: bool) -> bool:
     """Return whether sizes become B's by joining neighbouring axes, or by axes of size 1 that come or go."""
     if keeps_batch:
         return _squeezed(moved) == _squeezed(shape_b) or (len(shape_b) < len(moved) and bool(shape_b[1:]))
+    if 1 in {moved[0], shape_b[0]} and _without_ones(moved) == _without_ones(shape_b):
+        return True  # a batch of one comes or goes
     # a dense layer of B may see all positions of all samples as rows of one matrix
     joins_batch = len(shape_b) < len(moved) and bool(shape_b[1:]) and shape_b[0] > moved[0]
     return joins_batch and is_split_of(moved, shape_b)
@@ -191,7 +193,12 @@ def is_split_of(cut: Sequence[int], whole: Sequence[int]) -> bool:
 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (shape[0], *(size for size in shape[1:] if size != 1))
+    return (shape[0], *_without_ones(shape[1:]))
+
+
+def _without_ones(shape: Sequence[int]) -> Sizes:
+    """Return sizes without those that are 1."""
+    return tuple(size for size in shape if size != 1)
 
 
 def _with_channel_order(

@@ -53,16 +53,18 @@ def describe_output(change: LayoutChange, shape_a: Sequence[int], shape_b: Seque
     """Return how an output of A becomes B's, in words; empty for "as it is".
 
     Who reads an output reads it by its axes, so other axes are stated even where the values keep their
-    order; axes of size 1 that come or go are not.
+    order, and those of size 1 that come or go.
 
     >>> describe_output(LayoutChange(shape=(-1, 4, 4)), (2, 16), (2, 4, 4))
     'the values of (N, 16) as (N, 4, 4)'
+    >>> describe_output(LayoutChange(shape=(-1,)), (1, 3), (3,))
+    'the values of (1, 3) as (3)'
     """
-    own, made = (tuple(size for size in shape[1:] if size != 1) for shape in (shape_a, shape_b))
-    keeps_axes = len(own) == len(made) and change.split is None and shape_a[:1] == shape_b[:1]
-    if keeps_axes or change.axes is not None:
+    if tuple(shape_a) == tuple(shape_b) or change.axes is not None:
         return describe(change)
-    regrouped = f"the values of {_sizes((-1, *shape_a[1:]))} as {_sizes((-1, *shape_b[1:]))}"
+    batch = (-1,) if shape_a[:1] == shape_b[:1] else ()
+    regrouped = " as ".join(_sizes((*batch, *shape[len(batch) :])) for shape in (shape_a, shape_b))
+    regrouped = f"the values of {regrouped}"
     return ", ".join(filter(None, [regrouped, describe(change)]))
 
 
