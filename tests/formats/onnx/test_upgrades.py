@@ -171,9 +171,10 @@ def test_what_has_no_form_today_is_named(old, message, tmp_path):
 
 
 def test_later_operators_are_named(tmp_path):
-    later = model([node("Swish", "x", "a"), node("Swish", "a", "y")], {"x": X}, ["y"], opset=24)
+    nodes = [node("BitCast", x, y, to=onnx.TensorProto.INT32) for x, y in (("x", "a"), ("x", "y"))]
+    later = model(nodes, {"x": X}, ["y"], opset=26)
     with pytest.raises(
-        UnsupportedError, match=r"no form in opset 22 for 1 operator: Swish-24, .*\(2 nodes\)"
+        UnsupportedError, match=r"no form in opset 22 for 1 operator: BitCast-26, .*\(2 nodes\)"
     ):
         load(later, tmp_path)
 
@@ -214,3 +215,33 @@ def _changed(old, new) -> bool:
         or new.attributes[name].required != row.required
         for name, row in old.attributes.items()
     )
+
+
+@pytest.mark.parametrize(
+    ("opset", "later", "inputs", "arrays"),
+    [
+        (23, node("Attention", "x x x", "y", is_causal=1), {"x": ("N", 4, 5, 6)}, {}),
+        (24, node("Attention", "x x x m", "y"), {"x": ("N", 4, 5, 6)}, {"m": normal(5, 5)}),
+        (
+            23,
+            node("Attention", "q k k", "y", q_num_heads=6, kv_num_heads=3, softcap=2.0, scale=0.3),
+            {"q": (2, 5, 12), "k": (2, 5, 6)},
+            {},
+        ),
+        (23, node("RMSNormalization", "x s", "y"), {"x": (2, 5, 6)}, {"s": normal(6)}),
+        (23, node("RotaryEmbedding", "x c c", "y"), {"x": (2, 4, 5, 6)}, {"c": normal(2, 5, 3)}),
+        (24, node("Swish", "x", "y"), {"x": (2, 5)}, {}),
+    ],
+    ids=["attention", "attention with a mask", "grouped heads", "rms", "rotary", "swish"],
+)
+def test_an_operator_that_came_later_is_read_as_the_function_that_onnx_defines(
+    opset, later, inputs, arrays, tmp_path
+):
+    written = model([later], inputs, ["y"], arrays, opset=opset)
+    values = {
+        name: normal(*(2 if size == "N" else size for size in sizes), seed=seed)
+        for seed, (name, sizes) in enumerate(inputs.items())
+    }
+    (expected,) = ReferenceEvaluator(written).run(None, values)
+    (computed,) = run(ir.to_proto(load(written, tmp_path).model), values)
+    np.testing.assert_allclose(computed, expected, rtol=0, atol=2e-6)

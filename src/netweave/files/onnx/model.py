@@ -18,6 +18,7 @@ from onnx_ir.passes.common import (
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values
 from netweave.files.onnx.large_arrays import OWN_FILE, read_own, without_large_arrays
+from netweave.files.onnx.later import add_functions_of_later_operators
 from netweave.files.onnx.symbols import plain_symbols
 from netweave.files.onnx.tensors import check_tensors
 from netweave.files.onnx.texts import check_texts
@@ -119,7 +120,7 @@ def _take_arrays(graph: ir.Graph, path: Path) -> None:
 
 
 def inline(model: ir.Model, *, place: str) -> None:
-    """Put the bodies of the model's own functions in the place of their calls.
+    """Put the bodies of the model's own functions and of later operators in the place of their calls.
 
     Netweave's operators stay calls: the functions are there for other runtimes.
 
@@ -128,6 +129,7 @@ def inline(model: ir.Model, *, place: str) -> None:
         UnsupportedError: They describe more than ``MAX_NODES`` nodes.
     """
     _forget_ours(model)
+    add_functions_of_later_operators(model)
     if not model.functions:
         return
     _check_size(model, place)
