@@ -228,7 +228,9 @@ def test_what_was_half_written_goes(processes, tmp_path):
     folder.mkdir()
     killed.write(folder, "dropped")
     (folder / "kept").mkdir()
-    (folder / "kept" / ".net_iter_3.checkpoint.unfinished").write_bytes(b"netweave checkpoint 1\nhalf")
+    unfinished = folder / "kept" / ".net_iter_3.checkpoint.unfinished"
+    unfinished.mkdir()
+    (unfinished / "net_iter_3.checkpoint").write_bytes(b"netweave checkpoint 1\nhalf")
     with running(processes, folder, "dropped") as (_, hear):
         assert words(hear)[-1] == "ends"
     assert not list(Path(folder, "kept").glob(".*"))

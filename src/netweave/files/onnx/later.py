@@ -36,12 +36,13 @@ def add_functions_of_later_operators(model: ir.Model) -> None:
 
 def _function_of(node: ir.Node, schema: onnx.defs.OpSchema) -> onnx.FunctionProto | None:
     """Return the function that ONNX defines a node by; None without one."""
-    if schema.has_function:
+    if schema.has_function:  # type: ignore[attr-defined]  # not in onnx's stubs
         return schema.function_body
     types = [_type_of(value) for value in node.inputs]
-    if not schema.has_context_dependent_function or None in types:
+    if not schema.has_context_dependent_function or None in types:  # type: ignore[attr-defined]  # likewise
         return None
-    written = schema.get_context_dependent_function(ir.to_proto(node).SerializeToString(), types)
+    node_bytes = ir.to_proto(node).SerializeToString()
+    written = schema.get_context_dependent_function(node_bytes, types)  # type: ignore[attr-defined]  # likewise
     return onnx.FunctionProto.FromString(written) if written else None
 
 
