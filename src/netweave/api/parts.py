@@ -141,9 +141,9 @@ def _files_of(graph: Graph, files: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _belongs(file: Path, known: Path) -> bool:
-    """Return whether a net's file names another one.
+    """Return whether a net's file names another file.
 
-    External data, shards of weights, a module that is imported.
+    The other file holds external data, shards of weights, or an imported module.
     """
     if file.name.startswith(f"{known.stem}.data-"):
         return True  # shards of TensorFlow's variables lie beside their index

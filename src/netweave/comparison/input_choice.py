@@ -130,9 +130,9 @@ def _unexplained(run: PairRun, seeds: NodePairs, tolerance: float, log: StageLog
 
 
 def _explains_filters(run: PairRun) -> bool:
-    """Return whether some filters of B make what A's do.
+    """Return whether some filters of B compute the values of A's filters.
 
-    Other values may not depend on the layout of the inputs.
+    Only filters count: other values may not depend on the layout of the inputs.
     """
     producers = run.b.signals.producer
     filters = {name for name, node in producers.items() if family_of(node) in FILTERS}

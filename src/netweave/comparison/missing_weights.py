@@ -86,9 +86,9 @@ FIRST_VALUES = {
 
 
 def looks_untrained(net: Graph) -> bool:
-    """Return whether a net's biases and normalisations are all as frameworks make them.
+    """Return whether all biases and normalisations of a net have their frameworks' initial values.
 
-    Its file was never trained.
+    If they do, the net of the file was never trained.
 
     Training leaves no bias of a net at exactly 0, and no running mean. A net that has neither says nothing.
 

@@ -44,7 +44,7 @@ def image_files(path: Path, root: Path) -> list[Path]:
 
 
 def _is_in(words: Sequence[str]) -> bool:
-    """Return whether a line of an image set is of an image in it.
+    """Return whether a line of an image set names an image in the set.
 
     Lists of one class mark the others by -1.
     """

@@ -37,7 +37,7 @@ def is_recording() -> bool:
 def is_training() -> bool:
     """Return whether operators behave as in training.
 
-    Dropout draws, BatchNorm takes the batch's statistics.
+    In training, Dropout draws and BatchNorm uses the statistics of the batch.
     """
     return _state.training
 

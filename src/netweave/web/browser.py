@@ -13,7 +13,7 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 def has_desktop() -> bool:
     """Return whether a browser would have a window.
 
-    Without one, Python starts a text browser in the terminal.
+    Without a desktop, Python would start a text browser in the terminal.
     """
     if os.environ.get("SSH_CONNECTION"):
         return False  # the window would be on the other machine, if anywhere

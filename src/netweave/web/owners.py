@@ -74,9 +74,8 @@ def welcome(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBas
 def may_read_code(workspace: Workspace) -> bool:
     """Return whether files that are code may be read, in the guarded process.
 
-    The operator's choice, or one's own.
-
-    On one's own machine the page asks for it (decision 0181); it counts no more once others come.
+    The operator of the workbench allows it, or users do on their own machine, where the page asks for it
+    (decision 0181); their choice no longer counts once others use the workbench.
     """
     options = settings.OPTIONS
     return bool(options.code or (options.is_personal and workspace.reads_code))

@@ -57,7 +57,7 @@ def filter_shape(node: ir.Node) -> tuple[int, ...] | None:
 def stand_in(a: ir.Node, b: ir.Node) -> bool:
     """Return whether a node may stand for another.
 
-    Of one kind, or a dense layer and a convolution with its weights.
+    Both are of one kind, or one is a dense layer and the other a convolution with its weights.
 
     A convolution whose window is all that it reads is a dense layer.
     """

@@ -83,7 +83,7 @@ def is_written_alike(draft: Draft, *, largest: int | None = SMALL) -> bool:
 def is_same(alignment: Alignment, draft: Draft) -> bool:
     """Return whether the layers of a group are the same in both nets.
 
-    Written alike, with equal weights and inputs.
+    They are if they are written alike and have equal weights and inputs.
 
     Nothing needs to be run to know that these compute the same. Weights of zeros are none: behind them nobody
     can tell which layer reads which.

@@ -139,7 +139,7 @@ def _bias_of_one(alignment: Alignment, draft: Draft) -> Finding | None:
 def _has_bias(nodes: Sequence[ir.Node]) -> bool:
     """Return whether a filter stores a bias, or a sum behind it, as in TensorFlow.
 
-    Behind a norm that is a beta.
+    A sum behind a normalisation is its beta, and does not count.
     """
     norm = next((i for i, node in enumerate(nodes) if node.op_type == "BatchNormalization"), len(nodes))
     biases = [constants_of(node).get(2) for node in _filters(nodes)]

@@ -182,9 +182,9 @@ def _the_call(calls: Sequence[ast.Call], layer: str, edit: Edit) -> ast.Call:
 
 
 def is_named(call: ast.Call, layer: str) -> bool:
-    """Return whether a call gives a layer of Keras a name, or such names to all of a loop.
+    """Return whether a call names a Keras layer, itself or with the other layers of a loop.
 
-    ``f"block{i}_add"``.
+    In a loop the name is a pattern such as ``f"block{i}_add"``.
     """
     values = [word.value for word in call.keywords if word.arg == "name"]
     return any(re.fullmatch(_name_pattern(value), layer) for value in values)

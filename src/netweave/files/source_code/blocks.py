@@ -204,9 +204,9 @@ def _with_activations(atoms: list[Atom]) -> list[Atom]:
 
 
 def _is_worth(atom: Sequence[Step], outputs: set[str], around: set[str | None]) -> bool:
-    """Return whether a part is worth a class.
+    """Return whether a part of a net deserves a class of its own.
 
-    It has two modules or more, and gives out its last value alone.
+    It does with two modules or more, if only its last value is used outside.
     """
     return sum(step.module is not None for step in atom) >= 2 and _is_closed(atom, outputs, around)
 

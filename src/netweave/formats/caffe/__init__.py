@@ -24,7 +24,7 @@ _SUFFIXES = (".prototxt", ".caffemodel", ".caffemodel.h5", ".binaryproto", ".sol
 def match(source: Source) -> bool:
     """Return whether a file is one of Caffe's, by its content.
 
-    By its name only if the content says nothing.
+    The name decides only if the content does not.
     """
     from netweave.files.hdf5 import HDF5_MAGIC
     from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind

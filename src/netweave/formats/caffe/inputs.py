@@ -62,7 +62,7 @@ sizes_of = INPUTS.register
 def brings_data(spec: Message) -> bool:
     """Return whether a layer brings data into a net.
 
-    One of those known, or an unknown one that reads nothing.
+    It does if its type is a known data layer, or if it is unknown and has no bottoms.
     """
     type_ = type_of(spec)
     return type_ in INPUTS or (type_ not in LAYERS and bool(spec["top"]) and not spec["bottom"])

@@ -263,7 +263,7 @@ def _why_untraced(error: Exception) -> str:
 def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:
     """Return whether a plain recurrent layer has open steps.
 
-    The exporter writes out those of the example alone.
+    The exporter unrolls such a layer to the number of steps of the example.
     """
     aten = torch.ops.aten
     layers = {aten.rnn_tanh.input, aten.rnn_relu.input}

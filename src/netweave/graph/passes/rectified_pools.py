@@ -49,9 +49,9 @@ def _rectifier(pool: ir.Node, wanted: Collection[ir.Value]) -> ir.Node | None:
 
 
 def _reads_all(pool: ir.Node, value: ir.Value) -> bool:
-    """Return whether each window holds an element.
+    """Return whether each window holds an element of the image.
 
-    The lowest number, which an empty one gives, is not rectified.
+    An empty window gives the lowest number, which a rectifier before the pooling would not have changed.
     """
     attributes, shape = attributes_of(pool), known_shape(value)
     windows = PoolWindows.of(pool.domain, attributes)

@@ -50,9 +50,9 @@ def _is_basic(key: Any) -> bool:
 
 
 def _is_run(key: Any) -> bool:
-    """Return whether a key names elements that lie side by side.
+    """Return whether a key selects contiguous elements.
 
-    Integers, then at most one slice of step 1.
+    Such a key consists of integers, then at most one slice of step 1.
     """
     parts = [part for part in (key if isinstance(key, tuple) else (key,)) if part is not None]
     if parts and parts[-1] is ...:

@@ -36,7 +36,7 @@ def num_pixels(content: bytes | memoryview) -> int:
 def has_endless_chunk(content: bytes | memoryview) -> bool:
     """Return whether a PNG has a chunk that declares far more bytes than the file has.
 
-    OpenCV allocates them.
+    OpenCV would allocate all the bytes that are declared.
     """
     at = 8
     while bytes(content[:4]) == b"\x89PNG" and at + 8 <= len(content):

@@ -77,7 +77,7 @@ def behaviour_of(node: ir.Node) -> Behaviour:
 def _is_rearranged(node: ir.Node) -> bool:
     """Return whether a change of shape is a copy.
 
-    Images lie with their channels last, which no flat view has.
+    Images are stored with their channels last, so that no view of them is flat.
     """
     sizes = known_shape(node.inputs[0])
     return sizes is not None and len(sizes) == 4 and sizes[1] != 1 and sizes[2:] != (1, 1)

@@ -198,7 +198,7 @@ def _has_one_window(pool: ir.Node) -> bool:
 def _says_something(name: str, mode: Any) -> bool:
     """Return whether a setting of Resize has an effect in a mode.
 
-    Which axes it names, the sizes say as well.
+    The setting ``axes`` has none: the sizes say the same.
     """
     return name != "axes" and RESIZE_MODES.get(name, mode) == mode
 

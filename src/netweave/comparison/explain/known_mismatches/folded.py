@@ -210,7 +210,7 @@ def _is_idle(node: ir.Node) -> bool:
 def _is_free(b: _Chain, node: ir.Node) -> bool:
     """Return whether a scaling of B may have another factor without another shift.
 
-    What it scales has none.
+    It may if the value that it scales has no shift.
     """
     before = b.bias
     for link, factor, shift in b.links:

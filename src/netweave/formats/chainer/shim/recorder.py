@@ -353,9 +353,9 @@ class Recorder(LayerContext):
 
 
 def _follows(last: int, number: int) -> bool:
-    """Return whether one bound is taken from where the last one is.
+    """Return whether a bound follows the last one in the same shape.
 
-    The next size of one value, or no size.
+    It is the next size of the same value, or neither is a size.
     """
     if isinstance(last, ImageSize) and isinstance(number, ImageSize):
         return number.value is last.value and number.axis == last.axis + 1

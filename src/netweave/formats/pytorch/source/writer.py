@@ -336,7 +336,7 @@ def _groups(parts: Sequence[Step | Block]) -> list[Step | list[Block]]:
 def _continues(group: Sequence[Block], block: Block) -> bool:
     """Return whether a block belongs to the stage before it.
 
-    It repeats its last one, or is the first repetition.
+    It does if it repeats the last block of the stage, or is the first repetition.
     """
     last = group[-1]
     if last.kind is block.kind:

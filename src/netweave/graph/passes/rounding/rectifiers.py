@@ -79,9 +79,9 @@ def is_positive(value: ir.Value | None) -> bool:
 
 
 def _is_not_negative(operand: ir.Value | None) -> bool:
-    """Return whether an operand cannot be below zero.
+    """Return whether an operand cannot be negative.
 
-    Of a stored one that is seen, of an input it is not known.
+    The values of a stored operand are checked; an input may be negative.
     """
     array = array_of(operand)
     if array is not None:

@@ -35,7 +35,7 @@ def sized(graph: Graph, make: Callable[[Graph], Runner]) -> Runner:
 def _is_refused(node: ir.Node) -> bool:
     """Return whether ONNX Runtime refuses a SAME rule.
 
-    One that is dilated, or may need less than no padding.
+    It refuses a dilated window, and one that may need negative padding.
     """
     if node.op_type not in _WINDOWED or node.domain:
         return False

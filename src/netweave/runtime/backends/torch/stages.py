@@ -336,7 +336,7 @@ def _stage(
 def _is_read_in_place(module: fx.GraphModule, node: fx.Node) -> bool:
     """Return whether every stage reads an attribute of the net by itself.
 
-    All but parameters that are trained.
+    Every stage does, except for parameters that are trained.
     """
     if node.op != "get_attr":
         return bool(node.op == "output")
