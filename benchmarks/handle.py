@@ -29,10 +29,10 @@ import torch
 from netweave import api
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
-from netweave.training.nets import make_nets, trained
+from netweave.training.loading import make_nets, trained
 from netweave.training.optim import Updater
-from netweave.training.options import TrainOptions
 from netweave.training.trainer import Trainer
+from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
     from netweave.job import Job

@@ -44,7 +44,7 @@ from netweave import api
 from netweave.api.zoo import NETS
 from netweave.graph import attributes_of, known_shape
 from netweave.graph.passes import absorb, chain, fold, prune, to_inference
-from netweave.graph.passes.rewrite import Pass, Rewriter, has_one_reader
+from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

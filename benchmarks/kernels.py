@@ -9,7 +9,7 @@ and the quartiles of rounds in which all candidates have their turn, in an order
 else has gone through the caches. Shapes are those of ResNet-50 and VGG-16, batch 8, channels last in memory.
 
 - ``pointwise``: convolutions with a window of one, forward, to the images and to the weights, by oneDNN and
-  as products of matrices (``runtime/backends/torch/pointwise.py``)
+  as products of matrices (``runtime/backends/torch/elementwise.py``)
 - ``batch norm``: batch normalisation and rectifier by torch's kernels, one after another, and in blocks that
   stay in the cache, by two passes each way
 - ``relu``: convolution and rectifier by two kernels or by one of oneDNN's; the rectifier's gradient in a new
@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netweave.training.memory import keep_memory
+from netweave.training.process import keep_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -45,7 +45,7 @@ class Function:
     """A function of Netweave's source.
 
     Attributes:
-        module: Its module, ``netweave.api.nets``.
+        module: Its module, ``netweave.api.reading``.
         name: Its qualified name in the module; that of a closure holds ``<locals>``.
     """
 

@@ -8,7 +8,7 @@ import textwrap
 from functools import cache
 from typing import TYPE_CHECKING
 
-from netweave.formats.lowering.activations import ONNX_NAMES
+from netweave.formats.lowering.elementwise import ONNX_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,7 +143,7 @@ def _trees(source: str) -> list[ast.AST]:
 DEFINITIONS: dict[Callable[[ast.AST], Iterator[Definition]], str] = {
     overlaps_of_boxes: "graph/ops/box_geometry.py",
     windows_of_poolings: "graph/ops/pooling.py",
-    orders_of_gates: "formats/lowering/recurrent_weights.py",
-    names_of_functions: "formats/lowering/activations.py",
+    orders_of_gates: "formats/lowering/recurrent.py",
+    names_of_functions: "formats/lowering/elementwise.py",
 }
 """Where the one definition of each rule stands, under ``src/netweave``."""

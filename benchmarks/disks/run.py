@@ -3,7 +3,7 @@
 ``python -m benchmarks.disks.run --cases 100 [--command pack] [--result FILE]`` needs root, to mount disks.
 
 Every other kill is aimed at a write: it waits for one to begin, which the folder of unfinished files shows
-(``files/atomic.py``), and comes before that write has taken as long as it did in a whole run.
+(``files/output_files.py``), and comes before that write has taken as long as it did in a whole run.
 """
 
 from __future__ import annotations

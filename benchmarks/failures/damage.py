@@ -10,8 +10,8 @@ from netweave import api
 from netweave.errors import ReadError
 from netweave.runtime.engine import SerialEngine
 from netweave.training.checkpoint_file import latest
-from netweave.training.options import TrainOptions
 from netweave.training.trainer import Trainer
+from netweave.training.watchers import TrainOptions
 from tests.training.parallel import command
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from netweave import api
 from netweave.errors import NetweaveError
 from netweave.files import checksums
 from netweave.files.checksums import CHANGED
-from netweave.formats.caffe import snapshot
+from netweave.formats.caffe import parameters
 from netweave.formats.mxnet.params import encode_params
 from netweave.job import DataSource
 from netweave.training.checkpoint_file import read_checkpoint
@@ -177,11 +177,11 @@ def _of_a_run(folder: Path) -> list[Written]:
 
     def read_weights() -> Any:
         checksums.require_as_written(weights)
-        return _arrays(snapshot.fitting_arrays(weights, graph))
+        return _arrays(parameters.fitting_arrays(weights, graph))
 
     def read_state() -> Any:
         checksums.require_as_written(state)
-        found = snapshot.read_state(state)
+        found = parameters.read_state(state)
         return found.iteration, found.learned_net, found.current_step, [a.tobytes() for a in found.history]
 
     def read_all() -> Any:

@@ -11,7 +11,7 @@ import netweave
 from benchmarks.matrix.nets import ORDER, OTHERS
 from netweave import api
 from netweave.errors import NetweaveError
-from netweave.graph.passes.extract import extract
+from netweave.graph.passes.extraction import extract
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,9 +29,9 @@ from benchmarks.training.eager import MODULES
 from netweave import api
 from netweave.api.zoo import NETS
 from netweave.runtime.backends.torch import TorchNet
-from netweave.runtime.backends.torch.allocations import record_allocations
+from netweave.runtime.backends.torch.memory import record_allocations
 from netweave.runtime.memory_plan import cheapest, prepare, timeline
-from netweave.training.memory import keep_memory
+from netweave.training.process import keep_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

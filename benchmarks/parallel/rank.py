@@ -24,13 +24,13 @@ from benchmarks.parallel.torch_exchanges import TorchLoop, seconds_of_link
 from benchmarks.training.protocol import say
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training import Event, Updated
-from netweave.training.memory import keep_memory
-from netweave.training.options import TrainOptions
 from netweave.training.parallel.link_speed import slice_elements_for
 from netweave.training.parallel.plan import ExchangeSettings
 from netweave.training.parallel.world import World, join
+from netweave.training.process import keep_memory
 from netweave.training.ranks import stages_for
 from netweave.training.trainer import Trainer
+from netweave.training.watchers import TrainOptions
 
 THRESHOLDS = {"2bit": 0.5}
 """What one code stands for: it changes what is sent, not how much."""

@@ -11,7 +11,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.parallel import nets
-from netweave.training.nets import make_nets
+from netweave.training.loading import make_nets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

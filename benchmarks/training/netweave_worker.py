@@ -26,9 +26,9 @@ from benchmarks.training.nets import NETS, SIZE
 from netweave import api
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
-from netweave.training.memory import keep_memory
-from netweave.training.options import TrainOptions
+from netweave.training.process import keep_memory
 from netweave.training.trainer import Trainer
+from netweave.training.watchers import TrainOptions
 
 SOLVER = f"""base_lr: {protocol.RATE} lr_policy: "fixed" momentum: {protocol.MOMENTUM}
 weight_decay: {protocol.DECAY} max_iter: 1000000 random_seed: 1

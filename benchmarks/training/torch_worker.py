@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.input_dataloader import Folder
 from benchmarks.training import eager, protocol
-from netweave.training.memory import keep_memory
+from netweave.training.process import keep_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

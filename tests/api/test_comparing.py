@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.api import nets as api_nets
+from netweave.api import reading
 from netweave.errors import SourceError, UsageError
-from netweave.training.options import TrainOptions
+from netweave.training.watchers import TrainOptions
 from tests.cli.test_reading import CAFFE, MXNET, SHAPE
 
 SIZES = (1, 3, 12, 12)
@@ -31,13 +31,13 @@ def nets(tmp_path, monkeypatch):
 def loads(monkeypatch):
     """Counts how often each file is read."""
     counts = Counter()
-    read = api_nets.read
+    read = reading.read
 
     def counted(source):
         counts[source.net.name] += 1
         return read(source)
 
-    monkeypatch.setattr(api_nets, "read", counted)
+    monkeypatch.setattr(reading, "read", counted)
     return counts
 
 

@@ -129,7 +129,7 @@ def test_a_counter_is_called_each_time_and_never_merged():
     graph = (CountedCopy(x, name="one") + CountedCopy(x, name="two")).graph(data=(4, 5))
     for backend in ("onnxruntime", "torch"):
         CALLS.clear()
-        runner = netweave.api.nets.prepare(graph, taps=(), backend=backend)
+        runner = netweave.api.reading.prepare(graph, taps=(), backend=backend)
         for times in (1, 2, 3):
             (found,) = runner.run({"data": rows()}).values()
             assert CALLS["copy"] == 2 * times
@@ -144,7 +144,7 @@ def test_what_draws_is_not_computed_ahead():
     graph = (FreshNoise(sym.zeros((1, 5)), name="noise") + sym.Variable("data")).graph(data=(1, 5))
     folded = to_inference(graph, folded=True)
     assert not CALLS
-    runner = netweave.api.nets.prepare(folded, taps=(), backend="torch")
+    runner = netweave.api.reading.prepare(folded, taps=(), backend="torch")
     data = {"data": np.zeros((1, 5), np.float32)}
     (first,), (second,) = (runner.run(data).values() for _ in range(2))
     assert CALLS["noise"] == 2
@@ -258,7 +258,7 @@ def test_a_source_has_no_inputs_and_fetches_once_for_each_run(backend):
     graph = (fetched(name="one") + fetched(name="two") + sym.Variable("data")).graph(data=(4, 3))
     graph = to_inference(graph, folded=True)
     assert not CALLS
-    runner = netweave.api.nets.prepare(graph, taps=(), backend=backend)
+    runner = netweave.api.reading.prepare(graph, taps=(), backend=backend)
     for times in (1, 2, 3):
         (found,) = runner.run({"data": np.zeros((4, 3), np.float32)}).values()
         assert CALLS["fetched"] == 2 * times

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 from netweave import symbol as sym
 from netweave.api.models import BatchEnd, EpochEnd, Module
-from netweave.api.nets import load, run, to_inference
+from netweave.api.reading import load, run, to_inference
 from netweave.api.weights import save_weights
 from netweave.errors import RunError, UsageError
 from netweave.formats.mxnet.symbol.training import FitConfig, TrainingGraph, mxnet_solver

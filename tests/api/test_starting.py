@@ -16,7 +16,7 @@ import netweave
 from netweave.api import starting
 from netweave.api.starting import _deeply, _send, _told, pickle
 from netweave.errors import RunError, UsageError
-from netweave.formats.mxnet.symbol.infer import to_graph
+from netweave.formats.mxnet.symbol.shapes import to_graph
 from netweave.training import Ended, Monitor, Note, Updated, ValuesSeen
 from tests.training.parallel import nets
 

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from netweave.graph.wording import bytes_text
+from netweave.graph.summary import bytes_text
 
 NET = """name: "small"
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 dim: 16 dim: 16 } } }

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from netweave.api import save
-from netweave.cli.profile_view import show_profile
+from netweave.cli.run_view import show_profile
 from netweave.graph import GraphBuilder, Parameter
 
 

@@ -6,7 +6,7 @@ import functools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.options import CompareOptions
+from netweave.comparison.pipeline import CompareOptions
 from netweave.comparison.result.comparison import Comparison, Status
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from netweave.comparison.copied_weights import copy_weights
-from netweave.comparison.execution.input_mapping import pair_inputs
-from netweave.comparison.execution.value_store import ValueStore
-from netweave.comparison.side import Side
-from netweave.comparison.signals import comparable
+from netweave.comparison.execution.inputs import pair_inputs
+from netweave.comparison.execution.tapped_values import ValueStore
+from netweave.comparison.metric import comparable
+from netweave.comparison.prepare import Side
 from netweave.graph import GraphBuilder, Layer, Parameter
 from netweave.graph.parameters import source_keys
 from tests.comparison.nets import Form, build

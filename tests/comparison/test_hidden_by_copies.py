@@ -9,8 +9,8 @@ import netweave
 from netweave.comparison import Evidence, Verdict
 from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.structure import Extension
-from netweave.comparison.side import Side
-from netweave.comparison.signals import comparable
+from netweave.comparison.metric import comparable
+from netweave.comparison.prepare import Side
 from netweave.graph import GraphBuilder, Layer, Parameter
 from netweave.graph.parameters import drawn
 from tests.comparison.nets import Form, build

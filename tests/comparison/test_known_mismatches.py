@@ -250,7 +250,7 @@ def test_an_activation_is_named_as_pytorch_writes_it():
 
 
 def test_rounded_numbers_are_told_by_numpys_own_rounding():
-    from netweave.comparison.explain.known_mismatches.rounding import rounding_of
+    from netweave.comparison.explain.known_mismatches.windows import rounding_of
 
     x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     bfloat16 = torch.from_numpy(x).bfloat16().float().numpy()

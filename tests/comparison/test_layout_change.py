@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.layout.filters import match_filters
 from netweave.comparison.layout.orientation import ORIENTATIONS
-from netweave.comparison.layout.stored import match_stored
-from netweave.comparison.layout.tensors import solve_layout
+from netweave.comparison.layout.tensors import match_stored, solve_layout
 from netweave.comparison.layout.words import describe
 from netweave.comparison.result.comparison import TensorMapping
 

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 import netweave
 from netweave.comparison import assessment, compare, input_choice
-from netweave.comparison.execution import memory_budget, probes, tapped_values
-from netweave.comparison.execution.memory_budget import MemoryBudget
-from netweave.comparison.execution.net_slices import cut_net
-from netweave.comparison.execution.tapped_values import TappedValues
-from netweave.comparison.execution.value_store import ValueStore
-from netweave.comparison.signals import Signals, comparable
+from netweave.comparison.execution import memory_budget, tapped_values
+from netweave.comparison.execution.memory_budget import MemoryBudget, cut_net
+from netweave.comparison.execution.tapped_values import TappedValues, ValueStore
+from netweave.comparison.metric import Signals, comparable
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Layer, Parameter
 from netweave.runtime.backends import prepare
@@ -112,10 +110,10 @@ def limited(monkeypatch):
 @given(data=st.data(), limit=st.integers(1, 100_000), is_dense=st.booleans())
 def test_values_are_those_of_one_run_whatever_is_asked_for_in_whatever_order(data, limit, is_dense):
     graph = comparable(dense_net(5) if is_dense else build())
-    graph = probes.resized(graph, {"data": (3, 3, 9, 9) if is_dense else SIZES["data"]})
+    graph = memory_budget.resized(graph, {"data": (3, 3, 9, 9) if is_dense else SIZES["data"]})
     signals = Signals.of(graph)
-    probe = probes.draw(graph, {"data": (3, 3, 9, 9) if is_dense else SIZES["data"]}, seed=1)
-    whole = probes.run_tapped(graph, probe, signals.names)
+    probe = memory_budget.draw(graph, {"data": (3, 3, 9, 9) if is_dense else SIZES["data"]}, seed=1)
+    whole = memory_budget.run_tapped(graph, probe, signals.names)
     values = TappedValues(graph, probe, signals.names, store_of(limit))
     assert set(values) == set(whole)
     for name in data.draw(st.lists(st.sampled_from(sorted(whole)), max_size=25)):
@@ -124,8 +122,8 @@ def test_values_are_those_of_one_run_whatever_is_asked_for_in_whatever_order(dat
 
 
 def test_what_is_held_stays_within_the_limit(live):
-    graph = probes.resized(comparable(build()), SIZES)
-    signals, probe = Signals.of(graph), probes.draw(graph, SIZES, seed=1)
+    graph = memory_budget.resized(comparable(build()), SIZES)
+    signals, probe = Signals.of(graph), memory_budget.draw(graph, SIZES, seed=1)
     TappedValues(graph, probe, signals.names, ValueStore())
     assert len(live.runs) == 1
     total, live.peak, live.runs = live.peak, 0, []
@@ -142,11 +140,11 @@ def test_what_is_held_stays_within_the_limit(live):
 def test_two_nets_in_step_run_each_slice_once_a_pass(live):
     """What later slices read, which is much here, does not drive out the slices that are looked at."""
     sizes = {"data": (1, 8, 9, 9)}
-    graph = probes.resized(net_read_late(24), sizes)
+    graph = memory_budget.resized(net_read_late(24), sizes)
     names = [name for name in Signals.of(graph).names if "Concat" not in name]
     tensor = 8 * 9 * 9 * 4
     store = store_of(25 * tensor)
-    probe = probes.draw(graph, sizes, seed=1)
+    probe = memory_budget.draw(graph, sizes, seed=1)
     a, b = (TappedValues(graph, probe, names, store) for _ in range(2))
     for name in names:
         assert a[name].shape == (1, 8, 9, 9)
@@ -165,15 +163,15 @@ def test_a_net_of_more_slices_than_python_may_nest_calls():
     x = builder.input("data", (1, 8))
     for _ in range(1500):
         x = builder.add("Neg", [x])
-    graph = probes.resized(builder.finish([x]), {"data": (1, 8)})
-    probe = probes.draw(graph, {"data": (1, 8)}, seed=1)
+    graph = memory_budget.resized(builder.finish([x]), {"data": (1, 8)})
+    probe = memory_budget.draw(graph, {"data": (1, 8)}, seed=1)
     values = TappedValues(graph, probe, Signals.of(graph).names, store_of(4 * 32))
     np.testing.assert_array_equal(values[x.name], probe.inputs["data"])
 
 
 def test_what_a_run_holds_goes_with_it(live):
-    graph = probes.resized(comparable(build()), SIZES)
-    signals, probe = Signals.of(graph), probes.draw(graph, SIZES, seed=1)
+    graph = memory_budget.resized(comparable(build()), SIZES)
+    signals, probe = Signals.of(graph), memory_budget.draw(graph, SIZES, seed=1)
     store = ValueStore()
     values = TappedValues(graph, probe, signals.names, store)
     assert store.num_bytes == live.num_bytes > 0
@@ -182,11 +180,11 @@ def test_what_a_run_holds_goes_with_it(live):
 
 
 def test_a_slice_makes_no_more_than_it_may_and_all_slices_make_all():
-    graph = probes.resized(comparable(dense_net(6)), {"data": (2, 3, 9, 9)})
+    graph = memory_budget.resized(comparable(dense_net(6)), {"data": (2, 3, 9, 9)})
     signals = Signals.of(graph)
     wanted = {name: value for name, value in graph.values().items() if value.producer() is not None}
-    probe = probes.draw(graph, {"data": (2, 3, 9, 9)}, seed=0)
-    made = {name: x.nbytes for name, x in probes.run_tapped(graph, probe, signals.names).items()}
+    probe = memory_budget.draw(graph, {"data": (2, 3, 9, 9)}, seed=0)
+    made = {name: x.nbytes for name, x in memory_budget.run_tapped(graph, probe, signals.names).items()}
     slices = cut_net(graph, wanted, batch=2, max_bytes=20_000)
     assert len(slices) > 2
     known = {"data"}
@@ -206,7 +204,7 @@ def test_a_net_with_random_operators_is_computed_once():
     x = builder.input("data", (1, 8))
     for _ in range(4):
         x = builder.add("Add", [builder.add("Relu", [x]), builder.add("RandomNormalLike", [x])])
-    graph = probes.resized(builder.finish([x]), {"data": (1, 8)})
+    graph = memory_budget.resized(builder.finish([x]), {"data": (1, 8)})
     wanted = {name: value for name, value in graph.values().items() if value.producer() is not None}
     assert len(cut_net(graph, wanted, batch=1, max_bytes=8)) == 1
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 import netweave
 from netweave.comparison import Status, Verdict, size_search
-from netweave.comparison.execution import probes
+from netweave.comparison.execution import memory_budget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,11 @@ def test_more_inputs_are_drawn_before_a_difference_is_said_to_have_no_effect(tmp
     """One unit is alive on none of the first inputs, and on some of the further ones."""
 
     def largest(seed):
-        return float((probes.draw(graph, {"x": (probes.NUM_SAMPLES, 4)}, seed=seed).inputs["x"] @ unit).max())
+        return float(
+            (
+                memory_budget.draw(graph, {"x": (memory_budget.NUM_SAMPLES, 4)}, seed=seed).inputs["x"] @ unit
+            ).max()
+        )
 
     unit = np.array([-0.5, 1, -0.25, -1], np.float32)
     rows = [

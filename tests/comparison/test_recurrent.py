@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 import netweave
+from netweave.comparison.metric import comparable
 from netweave.comparison.recurrent import recurrent_layers
-from netweave.comparison.signals import comparable
 from netweave.comparison.weight_transfer import transfer_weights
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Layer, Parameter

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netweave.comparison.align.alignment import Alignment
-from netweave.comparison.execution import probes
-from netweave.comparison.execution.probes import has_rules, has_scaffolding, has_sizes, resize, resized
+from netweave.comparison.execution import memory_budget
+from netweave.comparison.execution.memory_budget import has_rules, has_scaffolding, has_sizes, resize, resized
 from netweave.comparison.execution.sizes import Resizer
+from netweave.comparison.metric import comparable
+from netweave.comparison.prepare import Side
 from netweave.comparison.result.comparison import Evidence
-from netweave.comparison.side import Side
-from netweave.comparison.signals import comparable
 from netweave.graph import GraphBuilder, known_shape
 from tests.graph.passes.random_nets import nets
 
@@ -40,7 +40,7 @@ def state(graph):
 def test_the_argument_stays_as_it_is(rule):
     graph = pooled(rule=rule)
     before = state(graph)
-    other = probes.resized(graph, {"data": (2, 3, 17, 24)})
+    other = memory_budget.resized(graph, {"data": (2, 3, 17, 24)})
     assert other is not None
     assert other is not graph
     assert known_shape(other.inputs[0])[1:] == (3, 17, 24)
@@ -51,14 +51,16 @@ def test_the_argument_stays_as_it_is(rule):
 def test_sizes_that_do_not_fit_change_nothing():
     graph = pooled(rule=False)
     before = state(graph)
-    assert probes.resized(graph, {"data": (1, 5, 12, 12)}) is None
+    assert memory_budget.resized(graph, {"data": (1, 5, 12, 12)}) is None
     assert state(graph) == before
 
 
 def test_a_net_is_resized_once_for_each_size(monkeypatch):
     calls = []
-    resized = probes.resized
-    monkeypatch.setattr(probes, "resized", lambda graph, sizes: calls.append(sizes) or resized(graph, sizes))
+    resized = memory_budget.resized
+    monkeypatch.setattr(
+        memory_budget, "resized", lambda graph, sizes: calls.append(sizes) or resized(graph, sizes)
+    )
     side, resizer = Side.of("A", pooled(rule=False), comparable), Resizer()
     first = resizer.resized(side, {"data": (1, 3, 12, 12)})
     assert resizer.resized(side, {"data": (1, 3, 12, 12)}) is first

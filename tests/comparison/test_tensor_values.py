@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import netweave
-from netweave.comparison.explain.values import BINS, MAP_SIDE, tensor_values
+from netweave.comparison.explain.isolated import BINS, MAP_SIDE, tensor_values
 from netweave.comparison.metric import relative_error
 from netweave.errors import UsageError
 from tests.comparison import test_grouped

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.comparison.align.copy_arrays import are_scaled_alike, is_of_width
+from netweave.comparison.align.weights import are_scaled_alike, is_of_width
 from netweave.comparison.weight_transfer import transfer_weights
 from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.oracles import recipe

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netweave.comparison.execution import probes
+from netweave.comparison.execution import memory_budget
+from netweave.comparison.execution.tapped_values import ValueStore
 from netweave.comparison.execution.unit_scale import LEAST_VARIANCE, SETTLED, keep_unit_scale
-from netweave.comparison.execution.value_store import ValueStore
-from netweave.comparison.signals import Signals, comparable
+from netweave.comparison.metric import Signals, comparable
 from netweave.graph import Graph, GraphBuilder, Parameter
 from netweave.graph.parameters import drawn
 
@@ -59,8 +59,8 @@ class Net:
 def scaled(graph: Graph) -> tuple[Signals, dict[str, np.ndarray]]:
     signals = Signals.of(comparable(graph))
     keep_unit_scale(signals, SIZES, frozenset(graph.parameters), ValueStore())
-    probe = probes.draw(signals.graph, SIZES, seed=0)
-    return signals, probes.run_tapped(signals.graph, probe, signals.names)
+    probe = memory_budget.draw(signals.graph, SIZES, seed=0)
+    return signals, memory_budget.run_tapped(signals.graph, probe, signals.names)
 
 
 def sizes_of_filtered(signals: Signals, tensors: dict[str, np.ndarray]) -> list[float]:

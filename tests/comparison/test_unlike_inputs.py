@@ -10,7 +10,7 @@ import pytest
 import netweave
 from netweave.comparison import Verdict, compare
 from netweave.comparison.execution.input_candidates import input_candidates
-from netweave.comparison.signals import Signals, comparable
+from netweave.comparison.metric import Signals, comparable
 from tests.formats.onnx.models import load, model, node
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from netweave.comparison.execution.variation import Variation
-from netweave.comparison.signals import Signals
+from netweave.comparison.execution.input_domains import Variation
+from netweave.comparison.metric import Signals
 from netweave.graph import GraphBuilder
 
 

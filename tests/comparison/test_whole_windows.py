@@ -8,8 +8,7 @@ import pytest
 import netweave
 from netweave.comparison import Verdict
 from netweave.graph import GraphBuilder, Layer, Parameter
-from netweave.graph.passes.specialise import same_pads
-from netweave.graph.passes.whole_windows import num_global_pools, pool_whole_images
+from netweave.graph.passes.windows import num_global_pools, pool_whole_images, same_pads
 from tests.oracles import recipe
 
 SIDE = 9

@@ -14,7 +14,7 @@ import netweave
 from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
 from netweave.comparison.explain.known_mismatches.mismatch import Case
 from netweave.comparison.explain.wording import in_order_of_a, operator, setting
-from netweave.comparison.signals import Signals
+from netweave.comparison.metric import Signals
 
 CAFFE = """name: "net"
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 3 dim: 11 dim: 11 }} }} }}

@@ -12,8 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from netweave.errors import CodeError
-from netweave.files.sandbox import run_guarded
-from netweave.files.sandbox_limits import Limits
+from netweave.files.sandbox import Limits, run_guarded
 
 HERE = Path(__file__).parent
 SECONDS = 5.0

@@ -13,7 +13,7 @@ import pytest
 
 from netweave.errors import ReadError, WriteError
 from netweave.files import read_bytes
-from netweave.files.atomic import Replacement, finish_all_moves, replacing_file, write_file, writing
+from netweave.files.output_files import Replacement, finish_all_moves, replacing_file, write_file, writing
 
 
 @contextlib.contextmanager

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from netweave.files import cgroup, sandbox
-from netweave.files.cgroup import limited_group, parent_folder
-from netweave.files.sandbox import run_guarded
-from netweave.files.sandbox_limits import Limits
+from netweave.files import sandbox
+from netweave.files.sandbox import Limits, limited_group, parent_folder, run_guarded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +32,8 @@ def mount(tmp_path, monkeypatch):
             (folder / "cgroup.subtree_control").write_text(controllers)
             (folder / "cgroup.procs").write_text("")
         (tmp_path / "own").write_text(f"1:name=systemd:/x\n0::{own}\n")
-        monkeypatch.setattr(cgroup, "MOUNT", tmp_path)
-        monkeypatch.setattr(cgroup, "OWN", tmp_path / "own")
+        monkeypatch.setattr(sandbox, "MOUNT", tmp_path)
+        monkeypatch.setattr(sandbox, "OWN", tmp_path / "own")
         return tmp_path
 
     return make

@@ -9,8 +9,8 @@ import resource
 import pytest
 
 from netweave.errors import MAX_MESSAGE, CodeError, NetweaveError, ReadError, UsageError
-from netweave.files.guard_answer import ERROR, as_error, failure
 from netweave.files.sandbox import MAX_ANSWER_BYTES, Outcome
+from netweave.files.seccomp import ERROR, as_error, failure
 
 
 def told(folder, content: bytes | str | object) -> NetweaveError:

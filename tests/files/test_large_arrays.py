@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from netweave.errors import NetweaveError, ReadError
-from netweave.files.onnx import large_arrays
-from netweave.files.onnx.model import parse, to_model
-from netweave.files.onnx.seal import is_as_sealed, write_sealed
+from netweave.files.onnx import tensors
+from netweave.files.onnx.model import is_as_sealed, parse, to_model, write_sealed
 from netweave.files.wire import BYTES, Span, field_spans, outer_fields
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ TYPES = [np.float32, np.float64, np.float16, np.int32, np.int64, np.int8, np.boo
 
 @pytest.fixture
 def everything_is_large(monkeypatch):
-    monkeypatch.setattr(large_arrays, "MIN_FILE_BYTES", 0)
-    monkeypatch.setattr(large_arrays, "MIN_ARRAY_BYTES", 16)
+    monkeypatch.setattr(tensors, "MIN_FILE_BYTES", 0)
+    monkeypatch.setattr(tensors, "MIN_ARRAY_BYTES", 16)
 
 
 def model_of(arrays) -> onnx.ModelProto:
@@ -69,8 +68,8 @@ def test_arrays_are_those_that_onnx_reads(arrays, tmp_path_factory):
     path = tmp_path_factory.mktemp("net") / "net.onnx"
     onnx.save(model_of(arrays), path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_arrays, "MIN_FILE_BYTES", 0)
-        patch.setattr(large_arrays, "MIN_ARRAY_BYTES", 16)
+        patch.setattr(tensors, "MIN_FILE_BYTES", 0)
+        patch.setattr(tensors, "MIN_ARRAY_BYTES", 16)
         found = arrays_read(path)
     for tensor in onnx.load(path).graph.initializer:
         expected = numpy_helper.to_array(tensor)
@@ -81,7 +80,7 @@ def test_arrays_are_those_that_onnx_reads(arrays, tmp_path_factory):
 def test_the_message_is_small_and_the_rest_is_kept(tmp_path, everything_is_large):
     path = tmp_path / "net.onnx"
     onnx.save(model_of([(np.ones((100, 100), np.float32), False), (np.ones(2, np.float32), False)]), path)
-    content = large_arrays.without_large_arrays(path)
+    content = tensors.without_large_arrays(path)
     assert content is not None
     assert len(content) < 1000 < path.stat().st_size
     slim, whole = onnx.ModelProto.FromString(content), onnx.load(path)
@@ -93,7 +92,7 @@ def test_the_message_is_small_and_the_rest_is_kept(tmp_path, everything_is_large
 def test_small_files_are_parsed_whole(tmp_path):
     path = tmp_path / "net.onnx"
     onnx.save(model_of([(np.ones(20_000, np.float32), False)]), path)
-    assert large_arrays.without_large_arrays(path) is None
+    assert tensors.without_large_arrays(path) is None
 
 
 def test_a_wrong_number_of_bytes_is_said_as_for_small_arrays(tmp_path, everything_is_large):
@@ -117,8 +116,8 @@ def test_damaged_files_end_as_they_do_when_parsed_whole(data, tmp_path_factory):
     ends = []
     for least in (1 << 40, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(large_arrays, "MIN_FILE_BYTES", least)
-            patch.setattr(large_arrays, "MIN_ARRAY_BYTES", 16)
+            patch.setattr(tensors, "MIN_FILE_BYTES", least)
+            patch.setattr(tensors, "MIN_ARRAY_BYTES", 16)
             try:
                 ends.append({name: array.tobytes() for name, array in arrays_read(path).items()})
             except NetweaveError as error:
@@ -147,15 +146,15 @@ def test_a_message_is_written_as_protobuf_writes_it(arrays):
     whole = ir.to_proto(ir.from_proto(message))
     model = ir.from_proto(message)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_arrays, "MIN_ARRAY_BYTES", 16)
-        held = large_arrays.leave_out_large_arrays(model)
-        parts = list(large_arrays.with_large_arrays(ir.to_proto(model).SerializeToString(), held))
+        patch.setattr(tensors, "MIN_ARRAY_BYTES", 16)
+        held = tensors.leave_out_large_arrays(model)
+        parts = list(tensors.with_large_arrays(ir.to_proto(model).SerializeToString(), held))
     plain = {np.dtype(kind) for kind in TYPES[:5]}
     assert len(held) == sum(x.dtype in plain and x.nbytes >= 16 for x, _ in arrays)
     assert sum(isinstance(part, memoryview) for part in parts) == len(held)
     written = onnx.ModelProto.FromString(b"".join(parts))
-    for tensors in (written.graph.initializer, whole.graph.initializer):
-        for tensor in tensors:  # whole numbers may be stored one by one
+    for stored in (written.graph.initializer, whole.graph.initializer):
+        for tensor in stored:  # whole numbers may be stored one by one
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
     assert written == whole
 

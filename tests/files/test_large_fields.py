@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netweave.errors import ReadError
-from netweave.files import large_fields, protobuf
-from netweave.files.large_fields import without_large_fields
-from netweave.files.protobuf import Schema
+from netweave.files import protobuf
+from netweave.files.protobuf import Schema, without_large_fields
 from netweave.files.wire import write_field
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.weights import read_weights
@@ -25,8 +24,8 @@ NET = caffe_schema().messages["NetParameter"]
 
 @pytest.fixture
 def everything_is_large(monkeypatch):
-    monkeypatch.setattr(large_fields, "MIN_FILE_BYTES", 0)
-    monkeypatch.setattr(large_fields, "MIN_ARRAY_BYTES", 16)
+    monkeypatch.setattr(protobuf, "MIN_FILE_BYTES", 0)
+    monkeypatch.setattr(protobuf, "MIN_ARRAY_BYTES", 16)
 
 
 def blob(array: np.ndarray, field: str = "data") -> dict:
@@ -53,8 +52,8 @@ def test_a_message_is_the_one_that_is_parsed_whole(sizes, kinds, is_old, tmp_pat
     path = written(tmp_path_factory.mktemp("net") / "net.caffemodel", layers, "layers" if is_old else "layer")
     whole = caffe_schema().decode("NetParameter", path.read_bytes(), place="net")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_fields, "MIN_FILE_BYTES", 0)
-        patch.setattr(large_fields, "MIN_ARRAY_BYTES", 16)
+        patch.setattr(protobuf, "MIN_FILE_BYTES", 0)
+        patch.setattr(protobuf, "MIN_ARRAY_BYTES", 16)
         found = caffe_schema().decode_file("NetParameter", path, place="net")
     assert str(found.to_json()) == str(whole.to_json())
 
@@ -89,7 +88,7 @@ def test_a_file_cannot_name_a_place(tmp_path, everything_is_large):
 
 
 def test_numbers_that_are_stored_one_by_one_are_parsed_whole(tmp_path, everything_is_large, monkeypatch):
-    monkeypatch.setattr(large_fields, "MAX_FIELDS", 10)
+    monkeypatch.setattr(protobuf, "MAX_FIELDS", 10)
     one_by_one = b"".join(bytes([5 << 3 | 5]) + np.float32(i).tobytes() for i in range(20))
     sizes = write_field(7, write_field(1, bytes([20])))
     layer = write_field(1, b"conv") + write_field(7, sizes + one_by_one)

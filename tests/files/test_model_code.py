@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from netweave.errors import UsageError
-from netweave.files.argument_values import Settings
-from netweave.files.model_code import Wanted, construct, imported, own_factories
+from netweave.files.model_imports import Wanted, construct, imported, own_factories
+from netweave.files.python_code import Settings
 
 
 class Base:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from netweave.errors import UsageError
-from netweave.files.array_arguments import ArrayArgument
-from netweave.files.net_names import find_module, literal_arguments, parse_net_name
+from netweave.files.python_code import ArrayArgument, find_module, literal_arguments, parse_net_name
 
 
 @pytest.mark.parametrize(

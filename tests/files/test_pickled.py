@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from netweave.errors import NetweaveError, ReadError, UnsupportedError
-from netweave.files.pickled import Name, OpaqueKey, Persistent, PickledCall, describe, read_pickled
+from netweave.files.pickles import Name, OpaqueKey, Persistent, PickledCall, describe, read_pickled
 
 if TYPE_CHECKING:
     from pathlib import Path

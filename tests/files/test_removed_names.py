@@ -7,7 +7,7 @@ import collections.abc
 
 import numpy as np
 
-from netweave.files.removed_names import removed_names
+from netweave.files.pickles import removed_names
 
 
 def test_names_are_there_for_a_while_and_mean_what_they_meant():

@@ -14,8 +14,7 @@ import pytest
 
 from netweave.errors import CodeError
 from netweave.files import sandbox
-from netweave.files.sandbox import has_guard, run_guarded
-from netweave.files.sandbox_limits import Limits
+from netweave.files.sandbox import Limits, has_guard, run_guarded
 
 if TYPE_CHECKING:
     from pathlib import Path

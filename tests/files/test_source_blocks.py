@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netweave.files.source_code.blocks import Block, parts_of
-from netweave.files.source_code.steps import Field, Module, Step
+from netweave.files.source_code.forward import Field, Module, Step
 
 
 class Net:

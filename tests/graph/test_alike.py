@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import GraphBuilder, infer_shapes, shapes
-from netweave.graph.alike import SETTLED, likeness
+from netweave.graph.graph import SETTLED, likeness
 
 
 def repeated(sizes=(4, None, None)):

@@ -9,8 +9,8 @@ import pytest
 
 from netweave.errors import RunError
 from netweave.graph import find_operator
-from netweave.graph.ops.ctc import spelt
-from netweave.graph.ops.outputs import softmax
+from netweave.graph.ops.losses import softmax
+from netweave.graph.ops.recurrent import spelt
 
 
 def drawn(steps: int, classes: int) -> np.ndarray:

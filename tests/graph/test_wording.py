@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.graph.wording import amount_text, settings_texts
+from netweave.graph.summary import amount_text, settings_texts
 
 
 @pytest.mark.parametrize(

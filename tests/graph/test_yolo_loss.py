@@ -9,7 +9,7 @@ import pytest
 
 from netweave.errors import RunError
 from netweave.graph import find_operator
-from netweave.graph.ops.yolo_loss import STATISTICS, region_delta, yolo_delta
+from netweave.graph.ops.regions import STATISTICS, region_delta, yolo_delta
 
 CLASSES, HEIGHT, WIDTH = 3, 4, 5
 YOLO = {

@@ -131,7 +131,7 @@ def test_damaged_answers_are_read_or_refused(drawn):
     ("compact", b"\x82\x41\0\0" + b"\x16" + b"\xff" * 11 + b"\0", "a number of more than 10 bytes"),
 ])  # fmt: skip
 def test_messages_that_would_hold_thriftpy2_are_refused(protocol, message, reason):
-    from netweave.training.data.sources.thrift_messages import PROTOCOLS as CHECKED
+    from netweave.training.data.sources.hbase import PROTOCOLS as CHECKED
 
     with pytest.raises(ValueError, match=reason):
         CHECKED[protocol].message(io.BytesIO(message).read).content()
@@ -143,7 +143,7 @@ def test_every_value_of_the_compact_protocol_is_checked_to_its_end():
     from thriftpy2.thrift import TPayload, TType
     from thriftpy2.transport import TMemoryBuffer
 
-    from netweave.training.data.sources.thrift_messages import CompactMessage
+    from netweave.training.data.sources.hbase import CompactMessage
 
     class Inner(TPayload):
         thrift_spec: ClassVar = {1: (TType.BOOL, "yes", False), 40: (TType.I64, "far", False)}

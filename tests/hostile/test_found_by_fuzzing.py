@@ -19,7 +19,7 @@ from netweave.job import DataSource, root_of_names
 from netweave.runtime.images.declared_size import num_pixels
 from netweave.training.data import open_source
 from netweave.training.data.source import EndOfDataError, Source
-from netweave.training.data.sources import recordio
+from netweave.training.data.sources import images
 from netweave.training.data.transforms.arithmetic import read_means
 from tests.hostile.stores import stores
 from tests.training.data.make import field, kvfile, singa_record
@@ -190,7 +190,7 @@ def test_weights_of_darknet_that_end_in_their_header(tmp_path):
 def test_an_offset_with_a_control_character(tmp_path):
     """Python's ``strip`` takes the unit separator off, and ``int`` does not."""
     (tmp_path / "x.idx").write_bytes(b"0\t8\x1f\n")
-    assert recordio._index(str(tmp_path / "x.idx")) == [("0", 8)]
+    assert images._index(str(tmp_path / "x.idx")) == [("0", 8)]
 
 
 @pytest.mark.parametrize("call", [{"args": [], "kwargs": [1]}, {"args": 3}, {"args": {"a": 1}}])

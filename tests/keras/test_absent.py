@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 from netweave import keras
 from netweave.errors import UsageError
 from netweave.keras import layers
-from netweave.keras.absent import REMEDIES
+from netweave.keras.objects import REMEDIES
 
 MODULES = (
     *("activations", "callbacks", "config", "constraints", "initializers", "layers", "losses", "metrics"),

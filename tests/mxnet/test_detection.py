@@ -87,9 +87,9 @@ def test_what_is_drawn_is_distributed_as_in_mxnet(name, drawn_records):
 
 def test_colors_are_shifted_in_bgr():
     """A noise along ImageNet's colours is MXNet's: red, green and blue times these axes."""
-    from netweave.mxnet.io.image_settings import image_transforms
+    from netweave.mxnet.io.images import image_transforms
     from netweave.training.data.transform import Pipeline
-    from netweave.training.data.transforms.color import PCA
+    from netweave.training.data.transforms.arithmetic import PCA
 
     pipeline = Pipeline(image_transforms((3, 4, 4), {"pca_noise": 0.5}))
     out = np.empty((4, 4, 3), np.float32)

@@ -15,9 +15,9 @@ import pytest
 import netweave
 from netweave.files import Source
 from netweave.formats.tensorflow import operators
+from netweave.formats.tensorflow.folding import simplify
 from netweave.formats.tensorflow.opening import open_net
 from netweave.formats.tensorflow.operators import READERS
-from netweave.formats.tensorflow.patterns import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

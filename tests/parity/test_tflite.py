@@ -13,7 +13,7 @@ import pytest
 
 import netweave
 from netweave.formats.tensorflow.lite.operators import LITE_READERS
-from netweave.formats.tensorflow.lite.schema import SCHEMA
+from netweave.formats.tensorflow.lite.program import SCHEMA
 
 FOLDER = Path(__file__).parent.parent / "golden" / "tflite"
 GOLDEN = dict(np.load(FOLDER / "outputs.npz"))

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.training import memory  # noqa: E402 - after the check for torch
+from netweave.training.process import keep_memory  # noqa: E402 - after the check for torch
 
 BUFFER = 40 << 20
 """Above 32 MiB, from where glibc by itself always maps a buffer of its own and gives it back."""
@@ -25,7 +25,7 @@ ROUNDS = 40
 
 def test_other_c_libraries_are_left_alone(monkeypatch):
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
-    assert memory.keep_memory() is False
+    assert keep_memory() is False
 
 
 def faults(keep, tell):
@@ -34,7 +34,7 @@ def faults(keep, tell):
     import threading
 
     if keep:
-        tell.send(memory.keep_memory())
+        tell.send(keep_memory())
 
     def fetched():
         return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
@@ -91,7 +91,7 @@ def test_otherwise_each_buffer_is_fetched_anew():
 
 def trimmed(tell):
     """Tell by how many bytes the heap shrinks when 3 GiB at its end, never written to, are freed."""
-    memory.keep_memory()
+    keep_memory()
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.free.argtypes = [ctypes.c_void_p]

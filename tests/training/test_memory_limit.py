@@ -16,8 +16,8 @@ from netweave.formats.caffe.solver import read_solver
 from netweave.runtime.engine import SerialEngine
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training import NormsSeen, ValuesSeen, Watched
+from netweave.training.metrics import NormWatch
 from netweave.training.monitor import ValueWatch
-from netweave.training.norms import NormWatch
 from tests.training.trainers import make_trainer
 
 BATCH, SIZE = 8, 16
@@ -81,7 +81,7 @@ def needed(message):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_with_as_little_memory_as_it_takes_every_bit_is_the_same(tmp_path, monkeypatch, precision):
-    monkeypatch.setattr("netweave.training.begin.check_bfloat16", lambda device: None)
+    monkeypatch.setattr("netweave.training.passes.check_bfloat16", lambda device: None)
     expected = trained(tmp_path, precision=precision)
     found = trained(tmp_path, precision=precision, memory=int(needed(least(tmp_path)) * 1.01))
     assert expected.keys() == found.keys()

@@ -86,7 +86,7 @@ class noted_masks:  # noqa: N801 - reads as a function
     """Note what is drawn, by stream, in the order of samples."""
 
     def __enter__(self):
-        from netweave.runtime.backends.torch.draws import Draws
+        from netweave.runtime.backends.torch.random import Draws
 
         drawn = defaultdict(list)
         self._plain = plain = Draws.uniform
@@ -100,7 +100,7 @@ class noted_masks:  # noqa: N801 - reads as a function
         return drawn
 
     def __exit__(self, *error):
-        from netweave.runtime.backends.torch.draws import Draws
+        from netweave.runtime.backends.torch.random import Draws
 
         Draws.uniform = self._plain
 

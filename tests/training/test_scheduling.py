@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from netweave.training.scheduling import SLICE_NS, let_others_interrupt
+from netweave.training.process import SLICE_NS, let_others_interrupt
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a scheduler of Linux")
 

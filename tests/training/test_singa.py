@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.api.testing import load_phases  # noqa: E402
+from netweave.api.runs import load_phases  # noqa: E402
 from netweave.errors import ReadError, UnsupportedError, UsageError  # noqa: E402 - after the check for torch
 from netweave.files import Source  # noqa: E402
 from netweave.formats.singa.reader import read  # noqa: E402

@@ -17,7 +17,7 @@ import netweave
 from examples.yolo import make_data
 from netweave import api
 from netweave.errors import ReadError, UnsupportedError, UsageError, WeightError
-from netweave.runtime.backends.torch.draws import Draws
+from netweave.runtime.backends.torch.random import Draws
 from netweave.runtime.engine import SerialEngine
 from netweave.training import Evaluated, Shown, Updated, latest
 from tests.training import yolo_nets

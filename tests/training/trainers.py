@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from netweave.training.options import TrainOptions
 from netweave.training.trainer import Trainer
+from netweave.training.watchers import TrainOptions
 
 OPTIONS = {field.name for field in fields(TrainOptions)} - {"device"}
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.viewer import notebook
+from netweave.viewer import page as page_module
 from tests.viewer import nets
 
 
 def test_without_the_front_end_and_for_large_nets_there_is_the_table(monkeypatch):
     net = nets.residual(1)
-    monkeypatch.setattr(notebook, "check_front_end", lambda: None)
-    monkeypatch.setattr(notebook, "embedded_page", lambda document: '<p id="page">"drawn"</p>')
+    monkeypatch.setattr(page_module, "check_front_end", lambda: None)
+    monkeypatch.setattr(page_module, "embedded_page", lambda document: '<p id="page">"drawn"</p>')
     shown = net._repr_html_()
     assert 'srcdoc="&lt;p id=&quot;page&quot;&gt;&quot;drawn&quot;' in shown
     assert "allow-same-origin" not in shown
     assert "<details><summary>As a table</summary>" in shown
-    monkeypatch.setattr(notebook, "MAX_LAYERS", 2)
+    monkeypatch.setattr(page_module, "MAX_LAYERS", 2)
     table = net._repr_html_()
     assert "iframe" not in table
     assert table in shown

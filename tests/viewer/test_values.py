@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import netweave
-from netweave.comparison.explain.values import tensor_values
+from netweave.comparison.explain.isolated import tensor_values
 from netweave.viewer import comparison_document, document_rows
 from netweave.viewer.values import MAX_CHANNELS, by_cell, channel_differences, values_json
 from tests.viewer import nets

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from netweave.cli import netweave
-from netweave.web.browser import DISPLAYS, has_desktop
+from netweave.web.serve import DISPLAYS, has_desktop
 
 
 @pytest.fixture

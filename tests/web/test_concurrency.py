@@ -18,7 +18,7 @@ from netweave.web import nets
 from netweave.web.models import File, Net, Workspace
 from netweave.web.safety import TooManyError
 from netweave.web.sqlite.base import DatabaseWrapper
-from netweave.web.work import leases, shares, storage, upload_quota
+from netweave.web.work import leases, shares, storage
 from tests.web.begin import TEST_DATABASE
 
 PAUSE_S = 0.02
@@ -70,7 +70,7 @@ def upload(net: Net, name: str, size: int) -> None:
 def test_uploads_at_once_fill_the_quota_and_no_more(committed, choose, monkeypatch, sizes):
     """What is refused fits no more: less is left than the smallest file takes."""
     choose(max_total_mb=1)
-    pause_after(monkeypatch, upload_quota, "taken_bytes")
+    pause_after(monkeypatch, storage, "taken_bytes")
     workspace = Workspace.objects.create()
     jobs = [(nets.make_net(workspace), sizes[number % len(sizes)]) for number in range(10)]
     results = at_once(*(lambda net=net, size=size: upload(net, "a.bin", size) for net, size in jobs))
@@ -99,7 +99,7 @@ def test_a_small_upload_waits_in_line_once(committed, monkeypatch):
     monkeypatch.setattr(DatabaseWrapper, "_join", lambda self: (turns.append(1), join(self)))
     upload(net, "a.bin", 1)
     assert len(turns) == 1
-    upload(net, "a.bin", upload_quota.SMALL_BYTES + 1)
+    upload(net, "a.bin", storage.SMALL_BYTES + 1)
     assert len(turns) > 2
 
 

@@ -14,8 +14,8 @@ from django_tasks_db.models import DBTaskResult
 
 from netweave.web.models import Comparison, Count, File, Net, OwnInput, State, Upload, Workspace
 from netweave.web.safety import limits
-from netweave.web.work import leftovers
-from netweave.web.work.expiry import delete_unused_nets
+from netweave.web.work import storage
+from netweave.web.work.storage import delete_unused_nets
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_folders_of_killed_workers_go_and_those_of_others_stay(tmp_path, monkeyp
 
 def test_what_killed_processes_stored_goes_and_what_rows_name_stays(pair):
     """An upload, a document and results, each of a process that was killed before the row that names them."""
-    leftovers.remove_unnamed_files(timedelta(0))  # of other tests, whose rows were taken back
+    storage.remove_unnamed_files(timedelta(0))  # of other tests, whose rows were taken back
     before = {file.stored for file in File.objects.all()}
     net, gone = pair.net_a_id, uuid.uuid4()
     upload = Upload.objects.create(workspace=pair.workspace, stored=f"nets/{net}/coming", num_bytes=1)
@@ -107,8 +107,8 @@ def test_what_killed_processes_stored_goes_and_what_rows_name_stays(pair):
     for name in (*lost, upload.stored, own.stored, f"documents/{net}/kept.gz"):
         default_storage.save(name, ContentFile(b"x"))
     Net.objects.filter(pk=net).update(document=f"documents/{net}/kept.gz")
-    assert leftovers.remove_unnamed_files() == 0  # they may belong to a step under way
-    assert leftovers.remove_unnamed_files(timedelta(0)) == len(lost)
+    assert storage.remove_unnamed_files() == 0  # they may belong to a step under way
+    assert storage.remove_unnamed_files(timedelta(0)) == len(lost)
     assert not any(map(default_storage.exists, [*lost, f"nets/{gone}", f"inputs/{gone}"]))
     assert all(map(default_storage.exists, [*before, upload.stored, own.stored, f"documents/{net}/kept.gz"]))
 
@@ -121,12 +121,12 @@ def test_a_year_of_visitors_leaves_no_rows(visitor):
     for _ in range(5):
         visitor().make_net()
     DBTaskResult.objects.update(status="SUCCESSFUL")
-    assert leftovers.forget() == 0
+    assert storage.forget() == 0
     then = timezone.now() - timedelta(days=2)
     for model, field in ((Net, "created"), (Workspace, "created"), (DBTaskResult, "enqueued_at")):
         model.objects.update(**{field: then})
-    assert leftovers.forget() > 10
-    assert leftovers.forget() == 0  # also the browsers whose nets have gone
+    assert storage.forget() > 10
+    assert storage.forget() == 0  # also the browsers whose nets have gone
     assert [Workspace.objects.get(), Net.objects.count()] == [kept_browser, 2]
     assert not DBTaskResult.objects.exists()
 
@@ -136,5 +136,5 @@ def test_counts_of_minutes_long_past_go(visitor, monkeypatch):
     assert Count.objects.count() == 2  # of browsers from its address, and of its nets
     assert limits.forget_counts() == 0
     monkeypatch.setattr(limits, "now", lambda: 1e9 + 3600)
-    assert leftovers.forget() == 2
+    assert storage.forget() == 2
     assert not Count.objects.exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from netweave.graph.wording import bytes_text
+from netweave.graph.summary import bytes_text
 from netweave.web.models import Comparison, Net, State
 
 

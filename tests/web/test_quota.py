@@ -15,7 +15,7 @@ from django.utils import timezone
 from netweave.web import nets
 from netweave.web.models import File, Net, Upload, Workspace
 from netweave.web.safety import TooManyError
-from netweave.web.work import upload_quota
+from netweave.web.work import storage
 
 
 class Interrupted(io.RawIOBase):
@@ -98,10 +98,10 @@ def test_an_upload_that_ends_early_leaves_nothing(net):
 
 @pytest.mark.parametrize(("minutes", "kept"), [(4, True), (6, False)])
 def test_the_room_of_a_killed_worker_comes_back(net, minutes, kept):
-    upload = upload_quota.reserve(net, "a.onnx", 100)
+    upload = storage.reserve(net, "a.onnx", 100)
     default_storage.save(upload.stored, ContentFile(b"x" * 50))
     Upload.objects.update(touched=timezone.now() - timedelta(minutes=minutes))
-    assert upload_quota.release_abandoned() == (not kept)
+    assert storage.release_abandoned() == (not kept)
     assert default_storage.exists(upload.stored) == kept
     assert Upload.objects.exists() == kept
 
@@ -120,7 +120,7 @@ def test_small_uploads_at_once_take_no_more_than_is_left(net, choose):
     assert stored_bytes() - before == len(small)
 
 
-@pytest.mark.parametrize("size", [upload_quota.SMALL_BYTES, upload_quota.SMALL_BYTES + 1])
+@pytest.mark.parametrize("size", [storage.SMALL_BYTES, storage.SMALL_BYTES + 1])
 def test_the_quota_holds_to_the_byte(net, choose, size):
     choose(max_total_mb=1)
     full = (1 << 20) - size
@@ -130,7 +130,7 @@ def test_the_quota_holds_to_the_byte(net, choose, size):
     nets.remove_file(net, "a.onnx")
     nets.add_file(net, "a.onnx", io.BytesIO(b"x" * full), num_bytes=full)
     nets.add_file(net, "b.onnx", io.BytesIO(b"x" * size), num_bytes=size)
-    assert upload_quota.taken_bytes(net.workspace_id) == 1 << 20
+    assert storage.taken_bytes(net.workspace_id) == 1 << 20
     with pytest.raises(nets.RefusedError, match="are left of your"):
         nets.add_file(net, "c.onnx", io.BytesIO(b"x"), num_bytes=1)
 
@@ -171,7 +171,7 @@ def test_whoever_uploads_too_often_is_refused_before_anything_is_stored(net, cho
     for content in (b"x", b"y"):
         nets.add_file(net, "a.onnx", io.BytesIO(content), num_bytes=1)
     monkeypatch.setattr(default_storage, "save", None)
-    for num_bytes in (1, upload_quota.SMALL_BYTES + 1, None):
+    for num_bytes in (1, storage.SMALL_BYTES + 1, None):
         with pytest.raises(TooManyError, match="more than 2 uploads in a minute"):
             nets.add_file(net, "a.onnx", io.BytesIO(b"z"), num_bytes=num_bytes)
 

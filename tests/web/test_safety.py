@@ -165,7 +165,7 @@ def test_every_format_that_runs_code_says_so():
     guarded = {
         row.name
         for row in FORMATS
-        if any("files.code_reader" in file.read_text() for file in (package / row.name).rglob("*.py"))
+        if any("files.python_code" in file.read_text() for file in (package / row.name).rglob("*.py"))
     }
     assert "pytorch" in guarded
     assert guarded <= {row.name for row in FORMATS if row.code}

@@ -13,10 +13,10 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from netweave.viewer import document_rows
-from netweave.web import choices, rerun
+from netweave.web import choices, comparisons
 from netweave.web.models import Comparison, OwnInput, State, Workspace
 from netweave.web.samples import samples
-from netweave.web.work import child, expiry, storage, upload_quota
+from netweave.web.work import child, storage
 from tests.web.test_safety import Pipe
 
 CHOSEN = {
@@ -136,15 +136,15 @@ def test_own_inputs_take_of_the_quota_and_one_that_nobody_uses_goes(visitor, cho
     owner = visitor()
     assert put_input(owner, "a.npz", b"x" * 900_000).status_code == 201
     workspace = OwnInput.objects.get().workspace_id
-    assert upload_quota.taken_bytes(workspace) == 900_000
+    assert storage.taken_bytes(workspace) == 900_000
     refused = put_input(owner, "b.npz", b"x" * 900_000)
     assert refused.status_code == 422
     assert "are left of your" in refused.json()["detail"]
     assert put_input(owner, "empty.npz", b"").status_code == 422
-    assert expiry.delete_unused_inputs() == 0
+    assert storage.delete_unused_inputs() == 0
     OwnInput.objects.update(created=timezone.now() - timedelta(days=2))
     stored = OwnInput.objects.get().stored
-    assert expiry.delete_unused_inputs() == 1
+    assert storage.delete_unused_inputs() == 1
     assert not default_storage.exists(stored)
 
 
@@ -234,16 +234,16 @@ def test_two_runs_differ_in_what_was_chosen_and_found(visitor, tmp_path):
             state=State.DONE, result=content, verdict=result["verdict"], sentence=result["sentence"]
         )
     old, new = (Comparison.objects.get(pk=key) for key in keys)
-    difference = rerun.run_difference(old, new, *results)
+    difference = comparisons.run_difference(old, new, *results)
     assert [(row.name, row.old, row.new) for row in difference.settings] == [("from layer", "", "conv2")]
     assert {row.name for row in difference.results} >= {"verdict"}
     assert [cause.split(":")[0] for cause in difference.gone] == ["pool1 / down1"]
     assert difference.new == ()
     assert any(row.name.startswith("pool1") and row.new == "" for row in difference.layers)
-    same = rerun.run_difference(old, old, results[0], results[0])
+    same = comparisons.run_difference(old, old, results[0], results[0])
     assert same.is_empty
     assert not same.settings
-    assert list(rerun.others(old)) == [new]
+    assert list(comparisons.others(old)) == [new]
     page = owner.open(f"/comparisons/{keys[0]}/against/{keys[1]}/").content.decode()
     assert "from layer" in page
     assert "pool1 / down1" in page
@@ -267,7 +267,7 @@ def test_errors_of_the_same_size_are_no_difference(old, new, is_same):
         {"verdict": "different", "groups": [names | {"status": "s", "error": error}]} for error in (old, new)
     ]
     runs = [Comparison(), Comparison()]
-    assert (rerun.run_difference(*runs, *results).layers == ()) is is_same
+    assert (comparisons.run_difference(*runs, *results).layers == ()) is is_same
 
 
 def test_the_form_begins_with_what_was_chosen():

@@ -27,7 +27,7 @@ from benchmarks.hostile.mutations.archives import read_members, write_members
 from benchmarks.hostile.readers.reader import Reader, Seed
 from netweave import api
 from netweave.files.zipped import unpack
-from netweave.formats.caffe import snapshot
+from netweave.formats.caffe import parameters
 from netweave.formats.chainer.weights import read_weights
 from netweave.formats.pytorch import read_state
 from netweave.training.checkpoint_file import MAGIC, Checkpoint, Origin, _digest, encode, read_checkpoint
@@ -201,20 +201,20 @@ def _solvers() -> list[Seed]:
     return [Seed(files, name, mutate_text, read) for name in ("solver.prototxt", "net.prototxt", "list.txt")]
 
 
-def _state() -> snapshot.SolverState:
-    return snapshot.SolverState(7, "net_iter_7.caffemodel", (np.ones((4, 3)), np.zeros(4)), 2)
+def _state() -> parameters.SolverState:
+    return parameters.SolverState(7, "net_iter_7.caffemodel", (np.ones((4, 3)), np.zeros(4)), 2)
 
 
 def _solver_states() -> list[Seed]:
     name = "x.solverstate"
-    content = snapshot.encode_state(_state())
-    return [Seed({name: content}, name, mutate_wire, lambda folder: snapshot.read_state(folder / name))]
+    content = parameters.encode_state(_state())
+    return [Seed({name: content}, name, mutate_wire, lambda folder: parameters.read_state(folder / name))]
 
 
 def _solver_states_hdf5() -> list[Seed]:
     name = "x.solverstate.h5"
-    content = snapshot.encode_state_hdf5(_state())
-    return [Seed({name: content}, name, mutate_hdf5, lambda folder: snapshot.read_state(folder / name))]
+    content = parameters.encode_state_hdf5(_state())
+    return [Seed({name: content}, name, mutate_hdf5, lambda folder: parameters.read_state(folder / name))]
 
 
 def _jobs() -> list[Seed]:

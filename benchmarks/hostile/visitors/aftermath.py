@@ -32,16 +32,16 @@ def main() -> None:
     django.setup()
     from django.utils import timezone
 
-    from netweave.web.work import leftovers, storage, upload_quota
+    from netweave.web.work import storage
 
     today, now = timezone.now(), storage.time.time()
     timezone.now = lambda: today + timedelta(days=2)
     storage.time.time = lambda: now + 2 * 24 * 3600
     swept = {
         "scratch folders": storage.remove_left_scratch(),
-        "uploads": upload_quota.release_abandoned(),
-        "files": leftovers.remove_unnamed_files(),
-        "rows": leftovers.forget(),
+        "uploads": storage.release_abandoned(),
+        "files": storage.remove_unnamed_files(),
+        "rows": storage.forget(),
     }
     data = Path(os.environ["NETWEAVE_DATA"])
     print(json.dumps({"swept": swept, "left": left(data, Path(tempfile.gettempdir()))}))

@@ -1,33 +1,38 @@
 """The public API: what ``import netweave`` provides."""
 
 from netweave.api import kvstore
-from netweave.api.anchors import AnchorResult, find_anchors
-from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
-from netweave.api.boxes import evaluate_boxes, find_boxes
-from netweave.api.comparing import bisect, compare, compare_all
+from netweave.api.arguments import draw_inputs, load_arrays, save_arrays
+from netweave.api.boxes import AnchorResult, evaluate_boxes, find_anchors, find_boxes, image_input
+from netweave.api.comparing import (
+    FixedPort,
+    bisect,
+    check_target,
+    compare,
+    compare_all,
+    fix_port,
+    gain_of,
+    mend,
+    pack,
+)
 from netweave.api.custom_operators import operator
-from netweave.api.fixing import FixedPort, check_target, fix_port, mend
-from netweave.api.gains import gain_of
-from netweave.api.images import image_input
-from netweave.api.inspecting import load_for_inspection
+from netweave.api.inspecting import (
+    CharacterModel,
+    PreparedNet,
+    load_for_inspection,
+    prepare,
+    sample,
+    save_page,
+    stream_sample,
+)
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.models import History, Module
-from netweave.api.nets import convert_and_verify, load, run, save, to_inference
-from netweave.api.packing import pack
-from netweave.api.pages import save_page
 from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
-from netweave.api.prepared import PreparedNet, prepare
-from netweave.api.pruning import PruneResult, prune
-from netweave.api.reading import load_all
-from netweave.api.replicating import replicate
-from netweave.api.runs import find_checkpoints, find_runs, read_curves
-from netweave.api.sampling import CharacterModel, sample, stream_sample
-from netweave.api.testing import evaluate, extract, load_phases
+from netweave.api.reading import convert_and_verify, load, load_all, run, save, to_inference
+from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
 from netweave.api.timing import load_for_timing, time_inference, time_layers
 from netweave.api.training import load_job, train
-from netweave.api.weights import save_weights, transfer_weights, writes_weights
-from netweave.api.zoo import ZooNet, zoo_costs
-from netweave.api.zoo_picture import save_zoo_picture
+from netweave.api.weights import PruneResult, prune, replicate, save_weights, transfer_weights, writes_weights
+from netweave.api.zoo import ZooNet, save_zoo_picture, zoo_costs
 from netweave.comparison import (
     OUTPUT_TOLERANCE,
     CompareOptions,
@@ -41,11 +46,11 @@ from netweave.files.protections import protections
 from netweave.formats import CODE_NOT_ALLOWED, format_text
 from netweave.formats.mxnet import symbol
 from netweave.graph import Graph
-from netweave.graph.wording import bytes_text
+from netweave.graph.summary import bytes_text
 from netweave.job import Job
 from netweave.runtime.images.preprocessing import Preprocessing
-from netweave.training.options import TrainOptions
 from netweave.training.parallel.devices import Context, cpu, device, gpu
+from netweave.training.watchers import TrainOptions
 
 __all__ = [
     "CODE_NOT_ALLOWED",

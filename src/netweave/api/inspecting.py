@@ -1,21 +1,41 @@
-"""Reading a net to look at it: sizes that its file does not give are open, and no reason to refuse it."""
+"""Inspection of nets."""
 
 from __future__ import annotations
 
-from itertools import product
+from dataclasses import replace
+from itertools import islice, product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.api.nets import load, to_inference
-from netweave.errors import SourceError
-from netweave.graph.passes.open_sizes import LETTERS, with_open_sizes
-from netweave.graph.wording import dims_text
+import numpy as np
+
+from netweave.api.arguments import check_arrays, check_file, draw_inputs
+from netweave.api.reading import load, load_for_inputs, run_settings, to_inference
+from netweave.errors import RunError, SourceError, UsageError
+from netweave.files.output_files import write_file
+from netweave.formats import find_job_format
+from netweave.formats.singa.energy import RecurrentJob
+from netweave.graph import Graph
+from netweave.graph.passes.views import LETTERS, with_open_sizes
+from netweave.graph.summary import dims_text
+from netweave.runtime.backends import AUTO, BACKENDS, Purpose
+from netweave.runtime.backends import prepare as prepare_on
+from netweave.runtime.backends.inputs import check_inputs
+from netweave.runtime.backends.selection import select
+from netweave.runtime.engine.threaded import num_cores
+from netweave.training.data.sources.composed import read_vocabulary
+from netweave.viewer import comparison_page, net_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from types import TracebackType
 
-    from netweave.graph import Graph
+    from netweave.comparison import Comparison
+    from netweave.runtime.backends import Runner, RunSettings
+    from netweave.runtime.backends.selection import BackendTrial
 
+
+if TYPE_CHECKING:
     Sizes = dict[str, tuple[int, ...]]
 
 GUESSES = {"C": ((3, 6), (60, 120), (1, 2)), "D": ((16, 32),), "H": ((224, 256),), "W": ((224, 256),)}
@@ -100,3 +120,276 @@ def _note(shapes: Mapping[str, tuple[int | None, ...] | None], sizes: Sizes) -> 
         f"the file does not give all sizes of {names}, which depend on its data: those and what follows from "
         f"them are shown as letters and question marks; {example}, for one, sets them"
     )
+
+
+class PreparedNet:
+    """A net that is ready to run, any number of times; ``netweave.prepare`` returns it.
+
+    Several threads may run it at once. Its weights are freed by ``close``, or at the end of a ``with`` block.
+
+    Attributes:
+        graph: The net in inference form; its inputs and outputs are those of ``run``.
+        backend: Name of the backend that runs it.
+        precision: What convolutions and matrix products are computed in.
+        threads: Threads that one run computes with.
+        trials: What came of trying each backend, the fastest first; empty if the caller chose the backend.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        settings: RunSettings,
+        backend: str,
+        runner: Runner,
+        trials: tuple[BackendTrial, ...] = (),
+    ) -> None:
+        self.graph = graph
+        self.backend = backend
+        self.precision = settings.precision
+        self.threads = settings.threads
+        self.trials = trials
+        self._runner: Runner | None = runner
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the outputs by name.
+
+        Args:
+            inputs: One array for each input, by name; any batch size, in turn as they come.
+
+        Raises:
+            RunError: An input is missing, unknown or of the wrong shape, or the run fails.
+            UsageError: The inputs are not arrays by name, or the net is closed.
+        """
+        runner = self._runner
+        if runner is None:
+            raise UsageError(f"{self.graph.name}: the prepared net is closed; prepare it again")
+        check_arrays(inputs, what="inputs", names=[str(value.name) for value in self.graph.inputs])
+        return runner.run(inputs)
+
+    def close(self) -> None:
+        """Free what the backend holds; runs that have begun in other threads still end."""
+        self._runner = None
+
+    def __enter__(self) -> PreparedNet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        settings = f"{self.backend}, {self.precision}, {self.threads} threads"
+        return f"PreparedNet({self.graph.name!r}, {settings}{'' if self._runner else ', closed'})"
+
+
+def prepare(
+    net: Any,
+    *,
+    backend: str = AUTO,
+    precision: str = "f32",
+    threads: int | None = None,
+    batch: int | None = None,
+    example: Mapping[str, np.ndarray] | None = None,
+) -> PreparedNet:
+    """Make a net ready to run many times, for its outputs alone.
+
+    The net is brought into inference form: without dropout, losses, metrics and labels, with BatchNorm
+    folded. Everything that can be done ahead is done now; ``run`` is for one run, and to read values inside.
+
+        with netweave.prepare("net.onnx", precision="bf16") as net:
+            for images in batches:
+                scores = net.run({"data": images})["prob"]
+
+    Args:
+        net: A Graph, or files as for ``load``.
+        backend: ``onnxruntime``, ``openvino``, ``opencv``, ``torch``, or ``auto``: those that are installed
+            are tried, and the fastest one is taken whose outputs are right.
+        precision: What convolutions and matrix products are computed in: ``f32``, ``bf16`` or ``f16``. Inputs
+            and outputs keep their types.
+        threads: Threads that one run computes with; by default one for each core.
+        batch: Batch size of most runs, at which the backends are tried; by default the one that the net's
+            files declare, or 1. Any other runs as well.
+        example: Inputs such as most runs have, to try the backends on; by default random ones.
+
+    Raises:
+        SourceError: The files cannot be read.
+        RunError: No backend can run the net; the message says why for each.
+        UsageError: There is no such backend or precision, the backend is not installed or does not have the
+            precision on this processor, or the size of an input is unknown and no example is given.
+    """
+    if backend not in (AUTO, *BACKENDS):
+        raise UsageError(f"unknown backend {backend!r}; expected one of {', '.join([AUTO, *BACKENDS])}")
+    settings = run_settings(Purpose.INFERENCE, precision, num_cores() if threads is None else threads)
+    graph = net if isinstance(net, Graph) else load_for_inputs(net, example or {})
+    form = to_inference(graph, folded=True)
+    inputs = _usual_inputs(form, batch, example, needed=backend == AUTO)
+    settings = replace(settings, usual_sizes={name: np.shape(array) for name, array in inputs.items()})
+    if backend != AUTO:
+        runner = prepare_on(form, backend=backend, settings=settings)
+        return PreparedNet(form, settings, backend=backend, runner=runner)
+    selection = select(form, settings, inputs)
+    return PreparedNet(
+        form, settings, backend=selection.backend, runner=selection.runner, trials=selection.trials
+    )
+
+
+def _usual_inputs(
+    graph: Graph, batch: int | None, example: Mapping[str, np.ndarray] | None, *, needed: bool
+) -> Mapping[str, np.ndarray]:
+    """Return inputs such as most runs have; none where their sizes are unknown and not needed."""
+    if example is not None:
+        return check_inputs(graph.inputs, check_arrays(example, what="example", names=list(graph.declared)))
+    try:
+        return draw_inputs(graph, seed=0, batch=batch)
+    except UsageError:
+        if needed:
+            raise
+        return {}
+
+
+def save_page(shown: Graph | Comparison, file: str | Path) -> None:
+    """Write a net or a comparison as a single HTML file that a browser opens offline.
+
+    Args:
+        shown: The net or comparison.
+        file: The file.
+
+    Raises:
+        UsageError: This is a source checkout whose front end is not built.
+        WriteError: The file cannot be written; the old one is untouched.
+    """
+    write_file(file, net_page(shown) if isinstance(shown, Graph) else comparison_page(shown))
+
+
+class CharacterModel:
+    """A trained net of characters in the state that what it has read so far has left.
+
+    Args:
+        job: A ``job.conf`` with a kCharRNN, or one for sampling such as SINGA's ``sample.conf``.
+        weights: A checkpoint of its training, ``step1000-worker0``.
+        backend: Name of the backend.
+
+    Attributes:
+        vocabulary: The characters in the order of their numbers.
+
+    Raises:
+        SourceError: The files cannot be read, or do not fit together.
+        UsageError: The job is not one of SINGA's.
+    """
+
+    def __init__(self, job: str | Path, weights: str | Path, *, backend: str = "onnxruntime") -> None:
+        row = find_job_format(check_file(job, what="job"))
+        if row is None or not row.runs.samples:
+            raise UsageError(f"{job}: is not a job.conf of SINGA, expected one with a net of characters")
+        net = RecurrentJob(Path(job))
+        self._job = str(job)
+        self.vocabulary = read_vocabulary(str(net.vocabulary))
+        self._numbers = {character: number for number, character in enumerate(self.vocabulary)}
+        self._step = net.step(check_file(weights, what="weights"), len(self.vocabulary))
+        self._runner = prepare(self._step.graph, backend=backend)
+        self._states: dict[str, np.ndarray] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was read: all states are zero, as at the beginning of each batch in training."""
+        self._states = {state.input: np.zeros((1, state.size), np.float32) for state in self._step.states}
+
+    def read(self, character: str) -> np.ndarray:
+        """Read a character and return the scores of the next: what a softmax turns into probabilities.
+
+        Raises:
+            UsageError: The character is not in the vocabulary.
+            RunError: A score is not finite.
+        """
+        if character not in self._numbers:
+            raise UsageError(f"{self._job}: the character {character!r} is not in the vocabulary")
+        number = np.array([self._numbers[character]], np.float32)
+        computed = self._runner.run({self._step.character: number, **self._states})
+        self._states = {state.input: computed[state.output] for state in self._step.states}
+        scores: np.ndarray = computed[self._step.scores][0].astype(np.float64)
+        if not np.isfinite(scores).all():
+            raise RunError(
+                f"{self._job}: scores are not finite after {character!r}; did its training diverge?"
+            )
+        return scores
+
+    def characters(self, start: str, *, temperature: float, seed: int) -> Iterator[str]:
+        """Yield characters that go on after a text, without end; see ``sample``."""
+        generator = np.random.default_rng(seed)
+        if not start:  # as kRNNDummy does in SINGA's sample.conf
+            start = self.vocabulary[generator.integers(len(self.vocabulary))]
+            yield start
+        self.reset()
+        for character in start[:-1]:
+            self.read(character)
+        scores = self.read(start[-1])
+        while True:
+            character = self.vocabulary[_draw(scores, temperature, generator)]
+            yield character
+            scores = self.read(character)
+
+
+def sample(
+    job: str | Path,
+    weights: str | Path,
+    *,
+    length: int = 200,
+    start: str = "",
+    temperature: float = 1.0,
+    seed: int = 0,
+    backend: str = "onnxruntime",
+) -> str:
+    """Return text that a trained net of characters writes.
+
+    The net reads ``start`` from a state of zeros, then each character that it draws; its state is carried.
+
+    Args:
+        job: A ``job.conf`` with a kCharRNN, or one for sampling such as SINGA's ``sample.conf``.
+        weights: A checkpoint of its training, ``step1000-worker0``.
+        length: How many characters.
+        start: What the text goes on from, which is not returned; without it the first character is drawn,
+            each as likely as any other.
+        temperature: What scores are divided by before they become probabilities: below 1 likely characters
+            become likelier; 0 takes the likeliest, as SINGA's kArgSort.
+        seed: Of the random numbers.
+        backend: Name of the backend.
+
+    Raises:
+        SourceError: The files cannot be read, or do not fit together.
+        UsageError: An option is wrong, or ``start`` has a character that is not in the vocabulary.
+        RunError: The net cannot be run.
+    """
+    characters = stream_sample(
+        job, weights, length=length, start=start, temperature=temperature, seed=seed, backend=backend
+    )
+    return "".join(characters)
+
+
+def stream_sample(
+    job: str | Path,
+    weights: str | Path,
+    *,
+    length: int,
+    start: str,
+    temperature: float,
+    seed: int,
+    backend: str = "onnxruntime",
+) -> Iterator[str]:
+    """Yield the characters of ``sample`` as they are drawn."""
+    if length < 0 or seed < 0:
+        raise UsageError(f"length is {length} and seed is {seed}, expected 0 or more")
+    if not 0 <= temperature < np.inf:
+        raise UsageError(f"temperature is {temperature}, expected a number of 0 or more")
+    model = CharacterModel(job, weights, backend=backend)
+    characters = model.characters(start, temperature=temperature, seed=seed)
+    return islice(characters, length)
+
+
+def _draw(scores: np.ndarray, temperature: float, generator: np.random.Generator) -> int:
+    if temperature == 0:
+        return int(scores.argmax())
+    # shifted first, so that a small temperature makes large negative numbers and never infinite ones
+    with np.errstate(over="ignore"):
+        shares = np.exp((scores - scores.max()) / temperature)
+    return int(generator.choice(len(shares), p=shares / shares.sum()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.api.running import need_torch
+from netweave.api.runs import need_torch
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:

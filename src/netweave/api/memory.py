@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.api.arrays import draw_inputs
-from netweave.api.nets import to_inference
-from netweave.api.running import need_torch
+from netweave.api.arguments import draw_inputs
+from netweave.api.reading import to_inference
+from netweave.api.runs import need_torch
 from netweave.api.timing import label_inputs, load_for_timing
 from netweave.errors import UsageError
-from netweave.files.atomic import replacing_file
+from netweave.files.output_files import replacing_file
 from netweave.graph import Graph
-from netweave.graph.wording import bytes_text
+from netweave.graph.summary import bytes_text
 from netweave.installation import install_command
 from netweave.runtime.memory_plan import parse_bytes, prepare, report, tile_to_fit
 
@@ -76,7 +76,7 @@ def measure_memory(
         RunError: A layer cannot be computed.
     """
     need_torch()
-    from netweave.runtime.backends.torch.allocations import measure_step
+    from netweave.runtime.backends.torch.memory import measure_step
 
     graph = _graph(net, training)
     batch = _batch_of(graph, batch)

@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.api.nets import load
+from netweave.api.reading import load
 from netweave.errors import CodeError, NetweaveError, ReadError, SourceError, UsageError
 from netweave.files.checksums import SUFFIX as CHECKSUM_SUFFIX
 from netweave.files.source import Source

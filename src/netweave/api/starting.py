@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.api.ranks import launch
-from netweave.api.running import train_here
+from netweave.api.jobs import launch
+from netweave.api.runs import train_here
 from netweave.errors import NetweaveError, PeerError, RunError, UsageError
 from netweave.training.events import Note, SentOutputs, Updated, ValuesSeen
 from netweave.training.parallel.environment import GROUP_LOST, leave_at_once, leave_error, rank_environment
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from netweave.job import Job
     from netweave.runtime.backends.torch import TorchNet
     from netweave.training.events import Event, Watch
-    from netweave.training.options import TrainOptions
+    from netweave.training.watchers import TrainOptions
 
 ORDER = "order.pickle"
 RESULT = "arrays.npz"
@@ -191,7 +191,7 @@ def _as_file(path: Path, array: Any) -> Any:
 def _net_of(job: Job, folder: Path) -> TorchNet:
     """Return the net that the ranks have trained, on the CPU."""
     from netweave.runtime.backends.torch.device import find_device
-    from netweave.training.nets import make_nets
+    from netweave.training.loading import make_nets
 
     phases = {"train": job.phases["train"]}
     net = make_nets(phases, initializer=job.initializer, seed=0, device=find_device("cpu"))["train"]

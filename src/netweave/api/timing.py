@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.api.arguments import check_count
-from netweave.api.arrays import draw_inputs
-from netweave.api.nets import load, to_inference
-from netweave.api.prepared import prepare
-from netweave.api.running import need_torch
-from netweave.api.testing import load_phases
+from netweave.api.arguments import check_count, draw_inputs
+from netweave.api.inspecting import prepare
+from netweave.api.reading import load, to_inference
+from netweave.api.runs import load_phases, need_torch
 from netweave.graph import Graph, layer_keys
 from netweave.runtime.backends import AUTO
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.arguments import check_file, data_paths
-from netweave.api.ranks import announcing_early_failure, device_of_rank
-from netweave.api.running import need_torch, train_here
+from netweave.api.jobs import announcing_early_failure, device_of_rank
+from netweave.api.runs import need_torch, train_here
 from netweave.errors import UsageError
 from netweave.formats import read_job
 from netweave.job import Job, JobOptions
 from netweave.training.data.probe import probe
-from netweave.training.options import TrainOptions
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import rank_environment
+from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

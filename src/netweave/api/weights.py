@@ -1,19 +1,33 @@
-"""Weights without their net: written for its framework, or transferred to a port."""
+"""Weights: pruning and replication."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave import comparison
-from netweave.api.nets import load
+from netweave.api.arguments import check_file
+from netweave.api.reading import load
+from netweave.api.runs import evaluate, load_phases, need_torch
+from netweave.api.training import load_job
 from netweave.errors import UsageError
-from netweave.files.atomic import write_file
+from netweave.files import Source
+from netweave.files.output_files import replacing_files, write_file
+from netweave.formats import find_format
+from netweave.formats.darknet.pruning import prune_channels
 from netweave.formats.table import FORMATS
-from netweave.graph import Graph
+from netweave.graph import Graph, total_cost
+from netweave.job import Job, Phase, Policy, Schedule, Solver
+from netweave.training.parallel.devices import as_contexts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from netweave.formats.table import Format
+    from netweave.training.parallel.devices import Context
+    from netweave.training.replicated import ReplicatedNet
 
 
 def writes_weights(path: str | Path) -> bool:
@@ -73,3 +87,206 @@ def _format_of(file: Path) -> tuple[Format, str] | None:
             if file.name.endswith(f".{suffix}"):
                 return row, suffix
     return None
+
+
+if TYPE_CHECKING:
+    Told = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NetFigures:
+    """Cost and accuracy of a net.
+
+    Attributes:
+        parameters: Stored elements.
+        multiply_adds: Of one image.
+        metrics: Outputs of its test by name; empty without data.
+    """
+
+    parameters: int
+    multiply_adds: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneResult:
+    """The result of pruning.
+
+    Attributes:
+        net: The ``.cfg`` that was written.
+        weights: The ``.weights`` that were written.
+        before: The whole net.
+        after: The net with fewer channels, before any fine-tuning.
+        filters: Of each convolution, filters before and after.
+        threshold: Scale of batch normalisation above which channels have stayed.
+    """
+
+    net: Path
+    weights: Path
+    before: NetFigures
+    after: NetFigures
+    filters: Mapping[str, tuple[int, int]]
+    threshold: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        return {**asdict(self), "net": str(self.net), "weights": str(self.weights)}
+
+
+def prune(
+    net: str | Path,
+    weights: str | Path,
+    out: str | Path,
+    *,
+    keep: float = 0.5,
+    least: float = 0.1,
+    data: Mapping[str, str | Path] | str | Path | None = None,
+    told: Told = lambda done, of: None,
+) -> PruneResult:
+    """Remove the channels of a Darknet net whose scales of batch normalisation are smallest.
+
+    One threshold holds for all layers. Layers that a shortcut adds lose the same channels. Train the net with
+    an L1 penalty on the scales before (``load_job(scale_l1=...)``), and once more afterwards.
+
+    Args:
+        net: The ``.cfg``.
+        weights: Its ``.weights``.
+        out: The ``.cfg`` to write; its ``.weights`` are written beside it.
+        keep: Largest share of the multiply-adds to keep, above 0 and at most 1.
+        least: Smallest share of the channels of each layer to keep.
+        data: Where images are, as for ``load_job``, to test both nets on.
+        told: Called with the number of batches of a test done and the total.
+
+    Raises:
+        SourceError: A file cannot be read, or files do not fit together.
+        UsageError: The net is not Darknet's, nothing can be pruned, or not as much.
+        WriteError: ``out`` cannot be written.
+    """
+    path, out = check_file(net, what="net"), check_file(out, what="out")
+    weights = check_file(weights, what="weights")
+    for name, value in (("keep", keep), ("least", least)):
+        if not 0 < value <= 1:
+            raise UsageError(f"{name} is {value:g}, expected a number above 0 and at most 1")
+    if out.suffix != ".cfg":
+        raise UsageError(f"cannot write {str(out)!r}: expected a name that ends in .cfg")
+    if out.resolve() == path.resolve():
+        raise UsageError(f"{out}: is the net itself; give another file to write")
+    if not (row := find_format(Source(path))).runs.prunes:
+        raise UsageError(f"{path}: is a net of {row.title}; channels of Darknet's nets can be pruned")
+    pruned = prune_channels(path, Path(weights), keep=keep, least=least)
+    target = out.with_suffix(".weights")
+    with replacing_files(out) as folder:
+        (folder / out.name).write_text(pruned.config)
+        (folder / target.name).write_bytes(pruned.weights)
+    return PruneResult(
+        net=out,
+        weights=target,
+        before=_figures(path, Path(weights), data, told),
+        after=_figures(out, target, data, told),
+        filters=pruned.filters,
+        threshold=pruned.threshold,
+    )
+
+
+def _figures(
+    net: Path, weights: Path, data: Mapping[str, str | Path] | str | Path | None, told: Told
+) -> NetFigures:
+    cost = total_cost(load(net, weights))
+    metrics: dict[str, float] = {}
+    if data:
+        (tested, *_) = evaluate(load_phases(net, data=data), weights, told=told)
+        metrics = {name: values[0] for name, values in tested.outputs.items() if len(values) == 1}
+    return NetFigures(cost.parameters, cost.multiply_adds, metrics)
+
+
+def replicate(
+    net: Graph | Job | str | Path,
+    devices: Sequence[Context | str],
+    *,
+    losses: Mapping[str, float] | Sequence[str] = (),
+    optimizer: str | None = None,
+    optimizer_params: Mapping[str, Any] | None = None,
+    num_stages: int | None = None,
+    seed: int | None = None,
+    trace: str | Path | None = None,
+) -> ReplicatedNet:
+    """Return a net with a copy on each of several devices of this process, for a loop of your own.
+
+    >>> devices = [netweave.cpu(0), netweave.cpu(1)]                                # doctest: +SKIP
+    >>> with netweave.replicate("solver.prototxt", devices, optimizer="sgd") as net:  # doctest: +SKIP
+    ...     for parts in batches:
+    ...         for device, part in zip(devices, parts):
+    ...             with netweave.device(device):
+    ...                 net.forward(**part)
+    ...                 net.backward()
+    ...         net.update()
+
+    Calls return at once; the devices compute side by side, and gradients are *summed*, each on the device
+    that owns its layer. Each part's loss is that of a batch of its own.
+
+    Args:
+        net: A Job or a solver, for its training net; or a Graph, with ``losses``.
+        devices: The devices, such as ``[netweave.cpu(0), netweave.cpu(1)]``.
+        losses: Of a Graph, the values whose sum is to be made small, by name, with weights if not 1.
+        optimizer: What ``update`` does: MXNet's name, ``sgd``, ``adam``, ...; None for a loop that changes
+            ``net.params`` by ``net.grads`` itself.
+        optimizer_params: Its settings by MXNet's names (``learning_rate``, ``rescale_grad``, ...).
+        num_stages: Stages that the net is split into; gradients of one are summed while backward of the
+            earlier ones is computed. 16 by default.
+        seed: Random seed, instead of the Job's; a fresh one if there is neither.
+        trace: File for a timeline in Chrome's trace format.
+
+    Raises:
+        SourceError: A file cannot be read.
+        UsageError: There is no such device, loss or optimizer, or torch is not installed.
+    """
+    need_torch()
+    from netweave.formats.mxnet.symbol.training import mxnet_solver
+    from netweave.runtime.backends.torch.device import find_device
+    from netweave.training.loading import make_nets
+    from netweave.training.passes import choose_seed
+    from netweave.training.ranks import STAGES
+    from netweave.training.replicated import ReplicatedNet
+
+    contexts = as_contexts(devices)
+    places = [find_device(context.torch_name) for context in contexts]
+    job = _job(net, losses)
+    drawn = choose_seed(job, seed, None)
+    first = make_nets(
+        {"train": job.phases["train"]},
+        weights=job.checkpoints.weights,
+        initializer=job.initializer,
+        seed=drawn,
+        device=places[0],
+    )["train"]
+    solver = None
+    if optimizer is not None:
+        solver = mxnet_solver(optimizer, optimizer_params or {}, rescale_grad=1.0)
+    return ReplicatedNet(
+        job.phases["train"],
+        first,
+        contexts,
+        solver=solver,
+        num_stages=num_stages or STAGES,
+        seed=drawn,
+        trace=Path(trace) if trace else None,
+    )
+
+
+def _job(net: Graph | Job | str | Path, losses: Mapping[str, float] | Sequence[str]) -> Job:
+    """Return a Job with the net and its losses.
+
+    Raises:
+        UsageError: The net has no losses, or there is no such value.
+    """
+    if isinstance(net, Job):
+        return net
+    if not isinstance(net, Graph):
+        return load_job(net)
+    weights = dict(losses) if isinstance(losses, Mapping) else dict.fromkeys(losses, 1.0)
+    if not weights:
+        outputs = ", ".join(value.name or "" for value in net.outputs)
+        raise UsageError(f"{net.name}: name the losses of the net; its outputs are: {outputs}")
+    net.find(weights)
+    phases = {"train": Phase(net, losses=weights)}
+    return Job(net.name, phases, Solver("mxnet.sgd", Policy("mxnet.fixed", 0.0)), Schedule(0))

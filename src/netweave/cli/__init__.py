@@ -17,29 +17,19 @@ from typing import TYPE_CHECKING
 import click
 
 from netweave import __version__
-from netweave.cli.anchors import anchors
-from netweave.cli.bisect import bisect
-from netweave.cli.compare import compare
-from netweave.cli.convert import convert
+from netweave.cli.boxes import anchors, evaluate_boxes
+from netweave.cli.compare import bisect, compare
+from netweave.cli.convert import convert, fix, pack
 from netweave.cli.doctor import doctor
-from netweave.cli.evaluate_boxes import evaluate_boxes
-from netweave.cli.extract import extract
-from netweave.cli.fix import fix
-from netweave.cli.inspect import inspect
-from netweave.cli.jobs import jobs
-from netweave.cli.memory import memory
-from netweave.cli.pack import pack
+from netweave.cli.inspect import inspect, memory, show
 from netweave.cli.prune import prune
-from netweave.cli.run import run
+from netweave.cli.run import extract, run, time
 from netweave.cli.sample import sample
 from netweave.cli.serve import serve
-from netweave.cli.show import show
-from netweave.cli.test import test
-from netweave.cli.time import time
-from netweave.cli.train import train
+from netweave.cli.train import jobs, test, train
 from netweave.cli.zoo import zoo
 from netweave.errors import NetweaveError, PeerError
-from netweave.files.atomic import writing
+from netweave.files.output_files import writing
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at_once, leave_error
 
@@ -117,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: The arguments after ``netweave``; by default those of the process.
     """
     if COMPLETE in os.environ:
-        from netweave.cli.completion import complete
+        from netweave.cli.console import complete
 
         sys.exit(complete(netweave, COMPLETE))
     given = list(sys.argv[1:] if arguments is None else arguments)

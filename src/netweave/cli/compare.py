@@ -1,4 +1,4 @@
-"""``netweave compare``: two nets side by side."""
+"""Commands compare and bisect."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from netweave.cli.options import (
+    NET,
     Command,
     everything_option,
     html_option,
@@ -101,7 +102,7 @@ def compare(
     from netweave.cli.compare_view import show_comparison, show_matrix
     from netweave.cli.console import PlainConsole, output_console, working, write_json
     from netweave.cli.fix_view import show_fixed
-    from netweave.cli.profile_view import show_profile
+    from netweave.cli.run_view import show_profile
 
     _check_call(nets, fix_file, html_file, overwrite=overwrite)
     with working("comparing") as status:
@@ -147,3 +148,33 @@ def _check_call(
         api.check_target(fix_file, overwrite=overwrite)
     elif overwrite:
         raise UsageError("--overwrite is about the file of --fix, which is not given: --fix FILE")
+
+
+@click.command(
+    cls=Command,
+    examples=["netweave bisect a.prototxt b.onnx", "netweave bisect a.prototxt b.onnx --probe photo.npz"],
+)
+@NET("a", metavar="A")
+@NET("b", metavar="B")
+@click.option(
+    "--probe",
+    "probe_file",
+    metavar="FILE",
+    help="Inputs of A to run on: .npz by name, or .npy for a single input.",
+)
+@functools.partial(reads_nets, several=True)
+def bisect(a: str, b: str, probe_file: str | None, reading: dict[str, Any]) -> int:
+    """Binary-search for the first layer at which nets A and B diverge on one input.
+
+    Use it for nets too large for 'netweave compare', which keeps every tensor of both nets in memory: bisect
+    runs both nets several times and keeps one tensor at a time.
+
+    Exit status: 0 the nets do not diverge; 1 they diverge; 2 a file could not be read.
+    """
+    from netweave import api
+    from netweave.cli.console import output_console, working
+
+    with working("searching") as status:
+        divergence = api.bisect(a, b, probe=probe_file, progress=status.update, **reading)
+    output_console().print(divergence.sentence, highlight=False)
+    return 1 if divergence.layer_a else 0

@@ -1,4 +1,4 @@
-"""Consoles of the commands: output for people, output for programs, and progress."""
+"""Console: colours, completion, words."""
 
 from __future__ import annotations
 
@@ -10,19 +10,31 @@ import sys
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    shell_complete,
+)
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
+from rich.text import Text
 
-from netweave.files.atomic import write_file
+from netweave.files.output_files import write_file
 from netweave.graph.printable import printable
+from netweave.graph.summary import settings_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import click
     from rich.console import ConsoleOptions, RenderableType
     from rich.segment import Segment
     from rich.status import Status
-    from rich.text import Text
+
 
 PIPE_WIDTH = 100
 """Columns where no terminal sets them: logs, mails and pages of CI show as many."""
@@ -141,3 +153,36 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return value
+
+
+class _FilesOtherwise(ShellComplete):
+    """Completes the names of files where click has nothing to offer: nets are given as plain text."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        """Return what can stand in the place of the incomplete word."""
+        return super().get_completions(args, incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+class _Bash(_FilesOtherwise, BashComplete):
+    pass
+
+
+class _Fish(_FilesOtherwise, FishComplete):
+    pass
+
+
+class _Zsh(_FilesOtherwise, ZshComplete):
+    pass
+
+
+def complete(command: click.Command, variable: str) -> int:
+    """Answer the shell that set an environment variable, and return the exit status."""
+    for shell in (_Bash, _Fish, _Zsh):
+        add_completion_class(shell)
+    return shell_complete(command, {}, "netweave", variable, os.environ[variable])
+
+
+def settings_text(settings: Mapping[str, Any]) -> Text:
+    """Return the settings that matter as ``name=value``, as written."""
+    pairs = (Text.assemble((f"{name}=", "dim"), value) for name, value in settings_texts(settings))
+    return Text(" ").join(pairs)

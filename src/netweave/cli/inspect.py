@@ -1,13 +1,17 @@
-"""``netweave inspect``: a net as a table."""
+"""Commands inspect, show and memory."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from netweave.cli.options import NET, Command, html_option, json_option, reads_nets
+from netweave.cli.caffe import in_state
+from netweave.cli.options import NET, Command, everything_option, html_option, json_option, reads_nets
+
+if TYPE_CHECKING:
+    from netweave.cli.options import InputShapes
 
 
 @click.command(cls=Command, examples=["netweave inspect deploy.prototxt --input-shape data=1x3x227x227"])
@@ -56,3 +60,101 @@ def inspect(
         from netweave.cli.net_view import show_net
 
         show_net(output_console(), graph, nodes=nodes, batch=batch)
+
+
+@click.command(cls=Command, examples=["netweave show ab.json --all"])
+@click.argument("file", metavar="FILE")
+@everything_option
+@json_option
+@html_option
+def show(file: str, everything: bool, json_file: str | None, html_file: str | None) -> int:
+    """Show a comparison saved by 'netweave compare A B --json FILE', and exit with its status."""
+    from netweave import api
+    from netweave.cli.compare_view import show_comparison
+    from netweave.cli.console import output_console, write_json
+
+    found = api.open_comparison(file)
+    if html_file:
+        api.save_page(found, html_file)
+    if json_file:
+        write_json(found.to_json(), json_file)
+    if json_file != "-":
+        show_comparison(output_console(), found, everything=everything)
+    return found.exit_status
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "netweave memory deploy.prototxt --batch 32",
+        "netweave memory train_val.prototxt --batch 32 --train --plot memory.svg",
+        "netweave memory net.onnx --train --limit 1GB --measure",
+    ],
+)
+@NET("net")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Records in a batch; by default those of the net, or 1 if it takes any number.",
+)
+@click.option("--train", "training", is_flag=True, help="Plan a training step instead of a run forward.")
+@click.option(
+    "--limit",
+    metavar="SIZE",
+    help="What the last plan is to stay within (500MB): values of a step are computed again, layers of a run "
+    "forward tiled.",
+)
+@click.option("--measure", is_flag=True, help="Run the net as well, and count what the allocator gives out.")
+@click.option(
+    "--plot",
+    "picture",
+    metavar="FILE",
+    help="Draw the bytes alive at each step into FILE (.png, .svg, .pdf) as well.",
+)
+@click.option("--trust", is_flag=True, help="Run code in the files without the guarded process around it.")
+@json_option
+@in_state
+def memory(
+    net: str,
+    batch: int | None,
+    training: bool,
+    limit: str | None,
+    measure: bool,
+    picture: str | None,
+    trust: bool,
+    json_file: str | None,
+    stages: tuple[str, ...],
+    level: int,
+    input_shapes: InputShapes,
+) -> None:
+    """Show how much memory NET needs: in place, co-shared, with values computed again.
+
+    NET is FILE or FILE,WEIGHTS. Torch carries out the plan "both", within what the liveness bound says, and
+    the last one where 'netweave train --memory' asks for it.
+    """
+    from netweave import api
+    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.run_view import memory_json, show_memory
+
+    with working(f"reading {net}"):
+        graph = api.load_for_timing(
+            net,
+            "TRAIN" if training else "TEST",
+            input_shapes=input_shapes,
+            stages=stages,
+            level=level,
+            trust=trust,
+        )
+    with working("planning"):
+        found = api.plan_memory(graph, batch=batch, training=training, limit=limit)
+    measured = None
+    if measure:
+        with working("measuring"):
+            measured = api.measure_memory(graph, batch=batch, training=training)
+    if picture:
+        api.save_memory_picture(found, picture)
+    if json_file:
+        write_json(memory_json(found, measured), json_file)
+    if json_file != "-":
+        show_memory(output_console(), found, measured)

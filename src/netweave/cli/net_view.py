@@ -1,7 +1,4 @@
-"""A net on a terminal: its layers or nodes as a table, what goes in and out, totals.
-
-The table takes the widest form that fits: all in columns, or, on a narrow terminal, two lines a row.
-"""
+"""Nets as text."""
 
 from __future__ import annotations
 
@@ -13,12 +10,11 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from netweave.cli.console import LINE_BELOW_HEAD
-from netweave.cli.words import settings_text
+from netweave.cli.console import LINE_BELOW_HEAD, settings_text
 from netweave.formats import FORMATS
 from netweave.graph import BATCH, layer_summaries, node_summaries, total_cost, value_summary
-from netweave.graph.passes.fitting import likely_size, open_shapes
-from netweave.graph.wording import amount_text, bytes_text, dims_text
+from netweave.graph.passes.rewriting import likely_size, open_shapes
+from netweave.graph.summary import amount_text, bytes_text, dims_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +22,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from netweave.api.gains import Gain
+    from netweave.api.comparing import Gain
+    from netweave.api.zoo import ZooNet
     from netweave.comparison import NetRecord
     from netweave.graph import Cost, Graph, LayerSummary, NodeSummary, ValueSummary
+
+
+# The table takes the widest form that fits: all in columns, or, on a narrow terminal, two lines a row.
 
 UNBOUNDED = 2000
 """Columns in which every table has room, to measure it."""
@@ -275,3 +275,28 @@ def _weights(graph: Graph) -> Text:
         return Text(size)
     missing = sum(not parameter.loaded for parameter in graph.parameters.values())
     return Text(f"{size}; {missing:,} of them not found, drawn instead", style="yellow")
+
+
+NUMBERS = ("year", "image", "depth", "parameters", "multiply-adds", "activations", "top-1")
+
+
+def show_zoo(console: Console, nets: Sequence[ZooNet]) -> None:
+    """Print a table of nets, and below it where the accuracies are from."""
+    table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
+    table.add_column("net", no_wrap=True)
+    for name in NUMBERS:
+        table.add_column(name, justify="right", no_wrap=True)
+    for net in nets:
+        table.add_row(
+            Text(net.title),
+            str(net.year),
+            "x".join(map(str, net.image)),
+            str(net.depth),
+            f"{net.parameters / 1e6:.2f} M",
+            f"{net.multiply_adds / 1e6:,.0f} M",
+            f"{net.activation_bytes / 1e6:.1f} MB",
+            "" if net.top1 is None else f"{net.top1:.1f} %",
+        )
+    console.print(table)
+    for net in nets:
+        console.print(Text(f"{net.title}: {net.source}", style="dim"), soft_wrap=True)

@@ -9,7 +9,7 @@ import click
 from netweave.cli.options import Command, json_option, parse_paths
 
 if TYPE_CHECKING:
-    from netweave.api.pruning import PruneResult
+    from netweave.api.weights import PruneResult
 
 
 @click.command(

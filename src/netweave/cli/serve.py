@@ -64,8 +64,8 @@ def serve(
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:
         raise UsageError(f"the workbench needs {', '.join(missing)}: {install_command('web')}")
-    from netweave.web.browser import has_desktop, open_page
     from netweave.web.options import default_data
+    from netweave.web.serve import has_desktop, open_page
     from netweave.web.serve import serve as serve_workbench
 
     def ready(address: str, folder: Path) -> None:

@@ -85,8 +85,8 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def launch_again(devices: Sequence[str], restarts: int) -> int:
     """Run this command once for each device, as ranks of one run; return the exit status."""
-    from netweave.api.ranks import launch
-    from netweave.api.running import need_torch
+    from netweave.api.jobs import launch
+    from netweave.api.runs import need_torch
 
     need_torch()
     arguments = click.get_current_context().find_root().obj

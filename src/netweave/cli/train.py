@@ -1,18 +1,32 @@
-"""``netweave train``: train the nets of a solver; also accepts the options of the ``caffe`` command."""
+"""Commands train, test and jobs."""
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from netweave.cli.caffe import CaffeCommand, allow_url_option, files_of, in_state, one_of, threads_option
-from netweave.cli.options import parse_paths
+from netweave.cli.caffe import (
+    CaffeCommand,
+    allow_url_option,
+    device_of,
+    files_of,
+    gpu_option,
+    in_state,
+    one_of,
+    threads_option,
+)
+from netweave.cli.options import Command, CommandGroup, json_option, parse_paths
 from netweave.cli.several import is_silent_rank, launch_again, several_options
 from netweave.errors import UsageError
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import rank_environment
+
+if TYPE_CHECKING:
+    from netweave.cli.options import InputShapes
+
 
 OF_JOB = ("input_shapes", "data", "stages", "level", "scale_l1", "allow_urls")
 """Options of ``load_job``; the others are those of ``TrainOptions``."""
@@ -129,7 +143,7 @@ def train(
     from netweave import api
     from netweave.api.jobs import registered
     from netweave.cli.console import working
-    from netweave.cli.train_view import TrainView
+    from netweave.cli.run_view import TrainView
 
     with working(f"reading {file}"):
         job = api.load_job(file, **{name: settings.pop(name) for name in OF_JOB})
@@ -138,3 +152,159 @@ def train(
         settings |= {"resume": snapshot or settings["resume"], "devices": devices}
         api.train(job, api.TrainOptions(weights=files_of(weights), **settings), watch=view.show)
     return STOPPED if view.stopped else None
+
+
+@click.command(
+    cls=CaffeCommand,
+    examples=[
+        "netweave test examples/lenet/solver.prototxt examples/lenet/snapshots/lenet_iter_600.caffemodel",
+        "netweave test --model train_test.prototxt --weights net.caffemodel --iterations 100",
+        "netweave test train_test.prototxt net.caffemodel --views",
+        "netweave test yolo.cfg yolo_1000.weights --data voc.data",
+    ],
+)
+@click.argument("net", metavar="NET", required=False)
+@click.argument("weights", metavar="WEIGHTS", required=False)
+@click.option("--model", metavar="NET", help="The net, as in the caffe command.")
+@click.option("--weights", "named", metavar="WEIGHTS", help="The weights, as in the caffe command.")
+@click.option(
+    "--iterations",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of batches; by default every record once.",
+)
+@click.option(
+    "--views",
+    is_flag=True,
+    help="Average over ten crops: the corners and the centre, and their mirror images.",
+)
+@click.option(
+    "--data",
+    metavar="[PHASE=]PATH",
+    multiple=True,
+    callback=parse_paths,
+    help="Where the images are, for a Darknet .cfg: a .data file, a folder like Pascal VOC's, or test=LIST.",
+)
+@gpu_option
+@threads_option
+@json_option
+@allow_url_option
+@in_state
+def test(
+    net: str | None,
+    weights: str | None,
+    model: str | None,
+    named: str | None,
+    iterations: int | None,
+    views: bool,
+    data: dict[str, str],
+    gpu: str | None,
+    threads: int | None,
+    json_file: str | None,
+    allow_urls: tuple[str, ...],
+    stages: tuple[str, ...],
+    level: int,
+    input_shapes: InputShapes,
+) -> None:
+    """Run NET with WEIGHTS on its test data, and show the means of its outputs.
+
+    NET is a solver.prototxt, whose test nets run for the number of batches it gives, a net with data
+    layers, or a Darknet .cfg, whose mean average precision is shown. WEIGHTS is a .caffemodel, .weights
+    or .checkpoint; separate several with commas.
+    """
+    file = one_of(net, model, what="net: netweave test NET WEIGHTS")
+    found = one_of(weights, named, what="file of weights: netweave test NET WEIGHTS")
+    from netweave import api
+    from netweave.cli.batches import counting
+    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.run_log import output_lines
+
+    with working(f"reading {file}"):
+        phases = api.load_phases(
+            file,
+            input_shapes=input_shapes,
+            data=data,
+            stages=stages,
+            level=level,
+            allow_urls=allow_urls,
+        )
+    with counting("testing") as told:
+        results = api.evaluate(
+            phases,
+            files_of(found),
+            num_batches=iterations,
+            views=views,
+            device=device_of(gpu),
+            threads=threads,
+            told=told,
+        )
+    if json_file:
+        write_json({result.phase: dict(result.outputs) for result in results}, json_file)
+    if json_file == "-":
+        return
+    console = output_console()
+    for result in results:
+        if len(results) > 1:
+            console.print(result.phase)
+        for line in output_lines(result.outputs, result.weights):
+            console.print(line, soft_wrap=True)
+
+
+@click.group(cls=CommandGroup, examples=["netweave jobs list", "netweave jobs kill 0"])
+def jobs() -> None:
+    """List, view and stop the jobs that are being trained.
+
+    Every netweave train is in a register on this machine, in ~/.local/state/netweave/jobs, or in the folder
+    that the environment variable NETWEAVE_JOBS names.
+    """
+
+
+@jobs.command("list", cls=Command, examples=["netweave jobs list"])
+def list_() -> None:
+    """List the jobs that are running."""
+    from netweave.api.jobs import list_jobs
+    from netweave.cli.console import output_console
+
+    console = output_console()
+    rows = list_jobs()
+    if rows:
+        console.print("JOB ID  NAME                  WHERE                     RUNNING FOR")
+    for job in rows:
+        where = f"{job.host}|{job.pid}"
+        console.print(
+            f"{job.id:<7} {job.name:<21} {where:<25} {time.time() - job.started:,.0f} s", soft_wrap=True
+        )
+    if not rows:
+        console.print("no jobs are running")
+
+
+@jobs.command(cls=Command, examples=["netweave jobs view 0"])
+@click.argument("number", metavar="ID", type=int)
+def view(number: int) -> None:
+    """Show where job ID runs, and what it trains."""
+    from netweave.api.jobs import find_job
+    from netweave.cli.console import output_console
+
+    job = find_job(number)
+    console = output_console()
+    for name, value in (
+        ("job", f"{job.id} ({job.name})"),
+        ("process", f"{job.host}|{job.pid}"),
+        ("file", job.file),
+        ("folder", job.folder),
+        ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.started))),
+    ):
+        console.print(f"{name:<8} {value}", soft_wrap=True)
+
+
+@jobs.command(cls=Command, examples=["netweave jobs kill 0", "netweave jobs kill 0 --now"])
+@click.argument("number", metavar="ID", type=int)
+@click.option("--now", is_flag=True, help="Kill it without a checkpoint, as singa-console.sh does.")
+def kill(number: int, now: bool) -> None:
+    """Stop job ID; it writes a checkpoint first."""
+    from netweave.api.jobs import kill_job
+    from netweave.cli.console import output_console
+
+    job = kill_job(number, at_once=now)
+    done = "killed" if now else "asked to write a checkpoint and stop"
+    output_console().print(f"job {job.id} ({job.name}, process {job.pid}): {done}", soft_wrap=True)

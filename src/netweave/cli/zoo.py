@@ -29,7 +29,7 @@ def zoo(names: tuple[str, ...], picture: str | None, json_file: str | None) -> N
 
     from netweave import api
     from netweave.cli.console import output_console, working, write_json
-    from netweave.cli.zoo_view import show_zoo
+    from netweave.cli.net_view import show_zoo
 
     with working("building the nets"):
         nets = api.zoo_costs(names)

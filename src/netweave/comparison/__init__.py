@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from netweave.comparison.assessment import Matrix
 from netweave.comparison.bisect import Divergence, bisect
-from netweave.comparison.matrix import Matrix
 from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
-from netweave.comparison.options import CompareOptions
-from netweave.comparison.pipeline import compare
+from netweave.comparison.pipeline import CompareOptions, compare
 from netweave.comparison.result.comparison import (
     INPUT_ORDER,
     OPERATOR,

@@ -1,21 +1,21 @@
-"""The assessment of one run: groups judged and explained, outputs compared, and the verdict."""
+"""Assessment of many comparisons."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import permutations
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.explain.agreement import review
 from netweave.comparison.explain.coverage import measure_coverage
-from netweave.comparison.explain.judge import Judge
+from netweave.comparison.explain.isolated import with_values
+from netweave.comparison.explain.judging import Judge
 from netweave.comparison.explain.latent import all_folded
-from netweave.comparison.explain.values import with_values
 from netweave.comparison.input_choice import extend
 from netweave.comparison.missing_weights import by_structure
-from netweave.comparison.result.comparison import EQUAL_VERDICTS, Comparison
-from netweave.comparison.result.coverage import Coverage
+from netweave.comparison.result.comparison import EQUAL_VERDICTS, Comparison, Coverage
 from netweave.comparison.result.verdict import decide
 from netweave.comparison.result.verdicts import Verdict
 
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.execution.pair_run import PairRun
     from netweave.comparison.explain.agreement import Agreement
+    from netweave.comparison.pipeline import StageLog
     from netweave.comparison.prepare import PreparedPair
-    from netweave.comparison.result.comparison import Group, TensorMapping
-    from netweave.comparison.result.coverage import Unexercised
-    from netweave.comparison.result.output_pair import OutputPair
-    from netweave.comparison.stage_log import StageLog
+    from netweave.comparison.result.comparison import Group, OutputPair, TensorMapping, Unexercised
+
 
 FAR_APART = 0.01
 """Outputs that differ by more, relative to their rms, do so by more than roundings that accumulate."""
@@ -225,3 +224,48 @@ def _worse(pair: OutputPair, other: OutputPair | None) -> OutputPair:
     if other is None or other.error is None or (pair.error is not None and pair.error >= other.error):
         return pair
     return replace(pair, error=other.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """All pairs of several nets.
+
+    Attributes:
+        names: The nets, as the caller names them.
+        pairs: The comparison of net ``i`` with net ``j``, for ``i < j``.
+    """
+
+    names: tuple[str, ...]
+    pairs: dict[tuple[int, int], Comparison]
+
+    @property
+    def contradictions(self) -> tuple[tuple[int, int, int], ...]:
+        """Nets ``(i, j, k)``: ``i`` equals ``j`` and ``j`` equals ``k``, but ``i`` differs from ``k``."""
+        triples = []
+        for i, j, k in permutations(range(len(self.names)), 3):
+            joined = i < k and self._of(i, j).equal and self._of(j, k).equal
+            if joined and self._of(i, k).verdict is Verdict.DIFFERENT:
+                triples.append((i, j, k))
+        return tuple(triples)
+
+    @property
+    def exit_status(self) -> int:
+        """0 if all are equal, 1 if any two differ, else 3 if any is not decidable, else 4."""
+        return max((c.exit_status for c in self.pairs.values()), key=(0, 4, 3, 1).index, default=0)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time of each stage over all pairs, by name."""
+        seconds: dict[str, float] = {}
+        for pair in self.pairs.values():
+            for stage, taken in pair.seconds.items():
+                seconds[stage] = seconds.get(stage, 0.0) + taken
+        return seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return names and pairs as JSON values."""
+        pairs = [{"a": i, "b": j, **comparison.to_json()} for (i, j), comparison in self.pairs.items()]
+        return {"names": list(self.names), "pairs": pairs, "exit_status": self.exit_status}
+
+    def _of(self, i: int, j: int) -> Comparison:
+        return self.pairs[min(i, j), max(i, j)]

@@ -16,19 +16,17 @@ from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.chains import find_segments
 from netweave.comparison.align.structure import Extension
 from netweave.comparison.align.weights import match_weights
-from netweave.comparison.execution import probes
+from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.input_candidates import InputCandidate, input_candidates
 from netweave.comparison.execution.input_domains import pair_domains
-from netweave.comparison.execution.input_mapping import InputMapping, pair_inputs
+from netweave.comparison.execution.inputs import InputMapping, pair_inputs
 from netweave.comparison.execution.sizes import Sizes, declared_sizes, sizes_text
 from netweave.comparison.explain.findings import where
 from netweave.comparison.layout.tensors import solve_layout
-from netweave.comparison.metric import LOCAL_TOLERANCE
+from netweave.comparison.metric import LOCAL_TOLERANCE, HeldValues, comparable
+from netweave.comparison.prepare import Side
 from netweave.comparison.result.comparison import Evidence
-from netweave.comparison.side import Side
-from netweave.comparison.signals import comparable
 from netweave.comparison.size_search import check_probe
-from netweave.comparison.values import HeldValues
 from netweave.errors import UsageError
 from netweave.graph import known_shape
 
@@ -104,8 +102,8 @@ def bisect(
 @dataclass(slots=True)
 class _Search:
     alignment: Alignment
-    probe_a: probes.Probe
-    probe_b: probes.Probe
+    probe_a: memory_budget.Probe
+    probe_b: memory_budget.Probe
     tolerance: float
     progress: Progress
     _known: dict[str, bool] = field(default_factory=dict)
@@ -135,7 +133,7 @@ class _Search:
             extension.seed(node_a, node_b, Evidence.WEIGHTS)
         extension.run()
         inputs_b = {tensor.b: tensor.apply(given.inputs[tensor.a]) for tensor in inputs}
-        return cls(alignment, given, probes.given(inputs_b), tolerance, progress)
+        return cls(alignment, given, memory_budget.given(inputs_b), tolerance, progress)
 
     def run(self) -> Divergence:
         """Search by halves, then walk back to a pair whose inputs agree."""
@@ -182,8 +180,8 @@ class _Search:
     def _agrees(self, pair: SignalPair) -> bool:
         if pair.a not in self._known:
             self.progress(f"running both nets up to {pair.a}")
-            x = probes.run_tapped(self.alignment.a.graph, self.probe_a, [pair.a])[pair.a]
-            y = probes.run_tapped(self.alignment.b.graph, self.probe_b, [pair.b])[pair.b]
+            x = memory_budget.run_tapped(self.alignment.a.graph, self.probe_a, [pair.a])[pair.a]
+            y = memory_budget.run_tapped(self.alignment.b.graph, self.probe_b, [pair.b])[pair.b]
             solved = solve_layout(x, y, tolerance=self.tolerance, orientation=self.alignment.orientation)
             self._known[pair.a] = solved is not None
         return self._known[pair.a]
@@ -199,17 +197,17 @@ def _likeliest(a: Side, b: Side) -> InputCandidate:
 
 def _probe(
     a: Side, b: Side, mappings: Sequence[InputMapping], probe: Mapping[str, np.ndarray] | None
-) -> probes.Probe:
+) -> memory_budget.Probe:
     if probe is None:
         sizes = declared_sizes(a.graph, b.graph, mappings)
-        return probes.draw(a.graph, sizes, seed=0, domains=pair_domains(a.graph, b.graph, mappings))
+        return memory_budget.draw(a.graph, sizes, seed=0, domains=pair_domains(a.graph, b.graph, mappings))
     check_probe(probe, [mapping.a for mapping in mappings])
-    return probes.given(probe)
+    return memory_budget.given(probe)
 
 
 def _resized(side: Side, sizes: Sizes) -> Side:
     """Return a net at other sizes, with stand-ins of the right sizes for tensors, which take no memory."""
-    graph = probes.resized(side.graph, sizes)
+    graph = memory_budget.resized(side.graph, sizes)
     if graph is None:
         raise UsageError(f"net {side.source.name!r} cannot be run on inputs of the size {sizes_text(sizes)}")
     standins = {}

@@ -9,15 +9,14 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.align.alignment import Alignment
-from netweave.comparison.align.copy_arrays import Copied, copy_arrays
 from netweave.comparison.align.structure import Extension
-from netweave.comparison.completion import Completion, SideCompletion
+from netweave.comparison.align.weights import Copied, copy_arrays
 from netweave.comparison.execution.input_candidates import input_candidates
 from netweave.comparison.execution.pair_run import PairRunner
 from netweave.comparison.execution.sizes import Resizer, declared_sizes
 from netweave.comparison.execution.unit_scale import keep_unit_scale
 from netweave.comparison.explain.column_orders import column_orders
-from netweave.comparison.missing_weights import copied_in_words, nodes_with
+from netweave.comparison.missing_weights import Completion, SideCompletion, copied_in_words, nodes_with
 from netweave.comparison.names import list_names
 from netweave.comparison.result.comparison import Evidence
 from netweave.errors import RunError
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from netweave.comparison.execution.pair_run import PairRun
-    from netweave.comparison.execution.value_store import ValueStore
+    from netweave.comparison.execution.tapped_values import ValueStore
     from netweave.comparison.missing_weights import Weights
-    from netweave.comparison.side import Side
+    from netweave.comparison.prepare import Side
     from netweave.graph import Graph
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from netweave.comparison.align.chains import FILTERS
 from netweave.comparison.align.structure import Extension
 from netweave.comparison.align.value_matching import match_values
-from netweave.comparison.explain.judge import Judge
+from netweave.comparison.explain.judging import Judge
+from netweave.comparison.metric import family_of
 from netweave.comparison.result.comparison import Evidence
-from netweave.comparison.signals import family_of
 from netweave.errors import RunError
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.execution.pair_run import PairRun, PairRunner
-    from netweave.comparison.side import Side
-    from netweave.comparison.stage_log import StageLog
+    from netweave.comparison.pipeline import StageLog
+    from netweave.comparison.prepare import Side
 
 NodePairs = Sequence[tuple["ir.Node", "ir.Node"]]
 

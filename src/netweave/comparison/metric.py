@@ -1,10 +1,28 @@
-"""The distance of two tensors, and the bounds that tell rounding from difference."""
+"""Metrics of difference."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import onnx_ir as ir
+
+from netweave.graph import infer_shapes, known_shape
+from netweave.graph.graph import captured
+from netweave.graph.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
+from netweave.graph.passes.branches import two_term_sums
+from netweave.graph.passes.rotary import join_rotations
+from netweave.graph.passes.scaffolding import has_scaffolding, see_through
+from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from netweave.graph import Graph
+
 
 LOCAL_TOLERANCE = 1e-4
 """Largest error of one group, run on the same inputs, that counts as rounding.
@@ -126,3 +144,351 @@ def _error_of_finite(a: np.ndarray, b: np.ndarray) -> float:
     rms = float(np.sqrt(np.mean(a * a)))
     worst = float(np.abs(a - b).max())
     return worst / rms if rms else (0.0 if worst == 0 else float("inf"))
+
+
+# Views (Reshape, Transpose, Identity, ...) change no value, only its layout, and frameworks put them in
+# different places. All values that are views of one another are one signal, named by the value it starts
+# from. Sizes, and what is computed from sizes alone, are no signals either: frameworks write that in many
+# ways, and a wrong size shows where it is used.
+
+VIEWS = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout"})
+"""Operators whose first output holds the values of their first input."""
+
+SIZE_ARITHMETIC = frozenset(
+    {
+        "Add", "Cast", "Concat", "Div", "Equal", "Gather", "Identity", "Max", "Min", "Mod", "Mul", "Reshape",
+        "Slice", "Split", "Squeeze", "Sub", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+"""Operators that make a size of others, if all that they read are sizes and constants."""
+
+FAMILIES = {
+    "Gemm": "dense",
+    "MatMul": "dense",
+    "BatchNormalization": "affine",
+    "Relu": "rectifier",
+    "LeakyRelu": "rectifier",
+    "PRelu": "rectifier",
+    "Clip": "rectifier",
+    "ThresholdedRelu": "rectifier",
+    "GlobalAveragePool": "average pool",
+    "AveragePool": "average pool",
+    "ReduceMean": "average pool",
+    "GlobalMaxPool": "max pool",
+    "MaxPool": "max pool",
+    "ReduceMax": "max pool",
+    "ChannelLRN": "LRN",
+}
+"""Operators that stand for one another in ports; an operator that is not here is its own family."""
+
+ELEMENTWISE = frozenset(
+    {
+        "Abs", "Add", "Celu", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish",
+        "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg", "PRelu", "Pow", "Relu", "Selu", "Sigmoid",
+        "Softplus", "Softsign", "Sqrt", "Sub", "Tanh", "ThresholdedRelu",
+    }
+)  # fmt: skip
+"""Operators of which activations are made, one of them or several."""
+
+
+def joined(graph: Graph) -> Graph:
+    """Return a copy of a graph as it predicts, with one node for branches that compute one layer.
+
+    What that stores is joined by nodes, so that it can be followed to the stored arrays.
+    """
+    return chain(to_inference, join_branches)(graph)
+
+
+@dataclass(slots=True)
+class ComparableForm:
+    """Makes copies of graphs as they predict, without what an exporter made around their operators.
+
+    Attributes:
+        branchings: Branches of the graphs before they are joined, which are looked at once more if the
+            graphs differ: to bring a large net into inference form again takes a while.
+    """
+
+    branchings: Branchings = field(default_factory=dict)
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return the form of a graph in which it is compared."""
+        copy = to_inference(graph)
+        for count, op_types in find_branchings(copy).items():
+            self.branchings[count] = self.branchings.get(count, set()) | op_types
+        join_branches.edit(copy)
+        return _settled(copy)
+
+
+def comparable(graph: Graph) -> Graph:
+    """Return a copy of a graph as it predicts, without what an exporter made around its operators."""
+    return ComparableForm()(graph)
+
+
+def branched(graph: Graph, branchings: Branchings) -> Graph:
+    """Return the form of a graph in which single groups of grouped convolutions can be told.
+
+    Args:
+        graph: The graph.
+        branchings: What branches the nets that are compared have.
+    """
+    return _settled(spread_groups(to_inference(graph), branchings))
+
+
+def _settled(graph: Graph) -> Graph:
+    if has_scaffolding(graph):
+        _open_images(graph)
+        see_through.edit(graph)
+    else:
+        fold.edit(graph)
+    compose.edit(graph)
+    join_rotations.edit(graph)
+    flatten_concats.edit(graph)
+    two_term_sums.edit(graph)
+    return graph
+
+
+def _open_images(graph: Graph) -> None:
+    """Make height and width of the inputs open, since nets are compared at sizes other than the declared one.
+
+    Otherwise what asks for a size would be folded to the declared one, and cut every image to that.
+    """
+    shapes: dict[str, list[str | None]] = {}
+    for value in graph.inputs:
+        sizes = known_shape(value)
+        if sizes is not None and len(sizes) == 4:
+            graph.declared.setdefault(str(value.name), tuple(sizes))
+            shapes[str(value.name)] = [None, None, f"{value.name}/height", f"{value.name}/width"]
+    infer_shapes(graph, shapes)
+
+
+@dataclass(slots=True)
+class Signals:
+    """The signals of a graph.
+
+    Attributes:
+        graph: The graph.
+        nodes: The nodes that are no views and compute more than sizes, in topological order.
+        root: Signal of each value, by value name.
+        producer: Node that computes a signal; an input of the net has none.
+        consumers: Nodes that read a signal, in topological order.
+        position: Place of each node in ``nodes``, by ``id(node)``.
+        reads: Signals that each node reads, by ``id(node)``: its inputs, then what its inner graphs read.
+        sizes: Names of the values that hold sizes, or whole numbers computed from sizes alone.
+    """
+
+    graph: Graph
+    nodes: list[ir.Node] = field(default_factory=list)
+    root: dict[str, str] = field(default_factory=dict)
+    producer: dict[str, ir.Node] = field(default_factory=dict)
+    consumers: dict[str, list[ir.Node]] = field(default_factory=lambda: defaultdict(list))
+    position: dict[int, int] = field(default_factory=dict)
+    reads: dict[int, list[str]] = field(default_factory=dict)
+    sizes: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, graph: Graph) -> Signals:
+        """Find the signals of a graph."""
+        signals = cls(graph)
+        for value in graph.inputs:
+            signals.root[str(value.name)] = str(value.name)
+        for node in graph.nodes:
+            if signals._computes_sizes(node):
+                signals.sizes.update(str(value.name) for value in node.outputs)
+                continue
+            if is_view(node) and node.inputs[0] is not None:
+                source = str(node.inputs[0].name)
+                if source in signals.root:
+                    signals.root[str(node.outputs[0].name)] = signals.root[source]
+                continue
+            signals._add(node)
+        return signals
+
+    def _computes_sizes(self, node: ir.Node) -> bool:
+        """Return whether all that a node makes are a few whole numbers, computed from sizes alone."""
+        if node.domain or any(not _may_be_size(value) for value in node.outputs):
+            return False
+        if node.op_type in {"Shape", "Size"}:
+            return True
+        read = [str(value.name) for value in node.inputs if value is not None and not is_constant(value)]
+        return node.op_type in SIZE_ARITHMETIC and bool(read) and self.sizes.issuperset(read)
+
+    def _add(self, node: ir.Node) -> None:
+        self.position[id(node)] = len(self.nodes)
+        self.nodes.append(node)
+        values = [*node.inputs, *captured(node)]
+        read = [self.root[name] for v in values if v is not None and (name := str(v.name)) in self.root]
+        self.reads[id(node)] = read
+        for signal in dict.fromkeys(read):
+            self.consumers[signal].append(node)
+        for value in node.outputs:
+            self.root[str(value.name)] = str(value.name)
+            self.producer[str(value.name)] = node
+
+    def place_of(self, node: ir.Node) -> int:
+        """Return the place of a node in topological order."""
+        return self.position[id(node)]
+
+    def inputs_of(self, node: ir.Node) -> list[str]:
+        """Return the signals that a node reads, in the order of its inputs; constants are left out.
+
+        What the inner graphs of an If or a Loop read of the graph around them stands last.
+        """
+        return self.reads[id(node)]
+
+    def outputs_of(self, node: ir.Node) -> list[str]:
+        """Return the signals that a node makes and somebody can read."""
+        return [str(value.name) for value in node.outputs if value.name]
+
+    def readers_of(self, node: ir.Node) -> list[ir.Node]:
+        """Return the nodes that read what a node makes."""
+        return [reader for name in self.outputs_of(node) for reader in self.consumers.get(name, ())]
+
+    def reads_from_outside(self, nodes: Iterable[ir.Node]) -> list[str]:
+        """Return the signals that some nodes read and none of them makes, each once."""
+        nodes = list(nodes)
+        inside = {name for node in nodes for name in self.outputs_of(node)}
+        read = (name for node in nodes for name in self.inputs_of(node) if name not in inside)
+        return list(dict.fromkeys(read))
+
+    def leaving(self, nodes: Iterable[ir.Node]) -> list[str]:
+        """Return the signals of some nodes that other nodes read, or that are outputs of the net."""
+        nodes = list(nodes)
+        inside = {id(node) for node in nodes}
+        ends = set(self.outputs)
+        return [
+            name
+            for node in nodes
+            for name in self.outputs_of(node)
+            if name in ends or any(id(reader) not in inside for reader in self.consumers.get(name, ()))
+        ]
+
+    @property
+    def names(self) -> list[str]:
+        """All signals: the net's inputs, then the others in topological order."""
+        inputs = [str(value.name) for value in self.graph.inputs]
+        return inputs + [name for node in self.nodes for name in self.outputs_of(node)]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The signals of the net's outputs; an output that no input reaches has none."""
+        names = [str(value.name) for value in self.graph.outputs]
+        return [self.root[name] for name in names if name in self.root]
+
+
+def _may_be_size(value: ir.Value) -> bool:
+    """Return whether a value is a whole number, or a row of them, that the net does not return."""
+    is_row = value.shape is not None and len(value.shape) < 2
+    is_whole = value.dtype in {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}
+    return is_row and is_whole and not value.is_graph_output()
+
+
+def is_view(node: ir.Node) -> bool:
+    """Return whether a node only changes the layout of its first input."""
+    return node.op_type in VIEWS and node.domain in {"", "ai.onnx"} and bool(node.outputs)
+
+
+def family_of(node: ir.Node) -> str:
+    """Return what kind of thing a node is, across frameworks."""
+    if node.op_type in {"Add", "Mul", "Sub", "Div"} and num_signals(node) == 1:
+        return "affine"
+    return FAMILIES.get(node.op_type, node.op_type)
+
+
+def num_signals(node: ir.Node) -> int:
+    """Number of a node's inputs that are not constants."""
+    return sum(value is not None and not is_constant(value) for value in node.inputs)
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Return whether a value is stored in the model."""
+    return value.is_initializer() or value.const_value is not None
+
+
+def constants_of(node: ir.Node) -> dict[int, ir.Value]:
+    """Return a node's constant inputs by position."""
+    return {
+        index: value for index, value in enumerate(node.inputs) if value is not None and is_constant(value)
+    }
+
+
+if TYPE_CHECKING:
+    Shape = tuple[int, ...]
+
+
+class SignalValues(Protocol):
+    """Tensors by signal; whether they are held or computed when they are asked for, nobody needs to know."""
+
+    def __getitem__(self, name: str) -> np.ndarray: ...
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def get(self, name: str) -> np.ndarray | None:
+        """Return a tensor; None if there is none of the name."""
+        ...
+
+    def ahead(self, name: str) -> np.ndarray:
+        """Return a tensor that is looked at ahead of others, which are looked at again before it is."""
+        ...
+
+    def shape_of(self, name: str) -> Shape | None:
+        """Return the shape of a tensor, which costs less than the tensor; None if there is none."""
+        ...
+
+    @property
+    def is_held(self) -> bool:
+        """True if a tensor is as near the second time as the first, and none is computed again."""
+        ...
+
+    @property
+    def working_bytes(self) -> int | None:
+        """Bytes that a caller may hold besides, for tensors made of these; None for any number."""
+        ...
+
+
+class HeldValues(Mapping[str, "np.ndarray"]):
+    """Tensors that are held, all of them.
+
+    Args:
+        arrays: The tensors, by signal.
+        behind: Where those that are not among them are looked up.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], behind: SignalValues | None = None) -> None:
+        self._arrays = dict(arrays)
+        self._behind = behind
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name in self._arrays or self._behind is None:
+            return self._arrays[name]
+        return self._behind[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays or (self._behind is not None and name in self._behind)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def ahead(self, name: str) -> np.ndarray:
+        """Return a tensor."""
+        return self[name]
+
+    def shape_of(self, name: str) -> Shape | None:
+        """Return the shape of a tensor; None if there is none of the name."""
+        if name in self._arrays:
+            return self._arrays[name].shape
+        return None if self._behind is None else self._behind.shape_of(name)
+
+    @property
+    def is_held(self) -> bool:
+        """True if no tensor is computed again."""
+        return self._behind is None or self._behind.is_held
+
+    @property
+    def working_bytes(self) -> int | None:
+        """Bytes that a caller may hold besides; None for any number."""
+        return None if self._behind is None else self._behind.working_bytes

@@ -1,15 +1,15 @@
-"""Weights that two nets came without: some are copied from the other net."""
+"""Weights that a net lacks, and their completion."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.comparison.align.weights import match_weights
+from netweave.comparison.metric import constants_of
 from netweave.comparison.result.comparison import Status
-from netweave.comparison.signals import constants_of
 from netweave.graph.parameters import source_keys
 from netweave.graph.passes import to_inference
 from netweave.graph.stored import stored_values, values_of
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.comparison.completion import Completion
+    from netweave.comparison.metric import Signals
+    from netweave.comparison.prepare import Side
     from netweave.comparison.result.comparison import Group
-    from netweave.comparison.side import Side
-    from netweave.comparison.signals import Signals
     from netweave.graph import Graph
 
 
@@ -219,3 +218,45 @@ STATISTICS = frozenset({"mean", "variance"})
 def _digest(array: np.ndarray) -> tuple[int, int, int]:
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     return array.size, int(bits.sum(dtype=np.uint64)), int(np.bitwise_xor.reduce(bits, axis=None))
+
+
+@dataclass(frozen=True, slots=True)
+class SideCompletion:
+    """The weights that completed one net.
+
+    Attributes:
+        unfilled: Keys of its parameters that have no values of their own and were given none of the other's.
+        borrowing: Names of its nodes that ran with weights which are not its own.
+    """
+
+    unfilled: frozenset[str] = frozenset()
+    borrowing: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The weights that completed both nets; by default none, since both came with weights.
+
+    Attributes:
+        a: What A was given.
+        b: What B was given.
+        weights_copied: Whether one ran with copies of the other's weights, so that agreement says something
+            of the structure only (decision 0126).
+        reordered: Names of the dense nodes whose weights were copied with their columns in another order.
+        notes: What the reader should know, one sentence each.
+    """
+
+    a: SideCompletion = field(default_factory=SideCompletion)
+    b: SideCompletion = field(default_factory=SideCompletion)
+    weights_copied: bool = False
+    reordered: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+    def of(self, side: Side) -> SideCompletion:
+        """Return what one net was given."""
+        return self.a if side.is_a else self.b
+
+    @property
+    def num_unfilled(self) -> int:
+        """Number of arrays that have no values of their own and were given none."""
+        return len(self.a.unfilled) + len(self.b.unfilled)

@@ -13,7 +13,7 @@ import numpy as np
 
 from netweave.errors import NetweaveError
 from netweave.graph import parameter_key, with_arrays
-from netweave.graph.passes.extract import extract
+from netweave.graph.passes.extraction import extract
 from netweave.graph.stored import stored_arrays
 from netweave.runtime.backends import prepare
 

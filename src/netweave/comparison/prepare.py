@@ -1,40 +1,99 @@
-"""Preparation of a pair: its form, its weights, and the candidates for mapping its inputs."""
+"""Preparation of both sides."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.weights import match_weights
-from netweave.comparison.completion import Completion
 from netweave.comparison.copied_weights import complete_weights, redrawn
 from netweave.comparison.execution.input_candidates import input_candidates
-from netweave.comparison.execution.input_mapping import pair_inputs
-from netweave.comparison.joined_outputs import find_joined_outputs, part_outputs
-from netweave.comparison.missing_weights import find_weights, looks_untrained
-from netweave.comparison.side import Side
-from netweave.comparison.signals import Signals
+from netweave.comparison.execution.inputs import pair_inputs
+from netweave.comparison.execution.layer_range import find_joined_outputs, part_outputs
+from netweave.comparison.metric import HeldValues, Signals
+from netweave.comparison.missing_weights import Completion, find_weights, looks_untrained
 from netweave.graph.passes.attention import attention_forms, fuse_heads
-from netweave.graph.passes.cut_splits import cut_splits, num_splits
-from netweave.graph.passes.rewrite import chain
-from netweave.graph.passes.spread_activations import (
-    num_before_concats,
-    num_behind_concats,
-    spread_activations,
-)
-from netweave.graph.passes.whole_windows import num_global_pools, pool_whole_images
+from netweave.graph.passes.branches import cut_splits, num_splits
+from netweave.graph.passes.rewriting import chain
+from netweave.graph.passes.spread import num_before_concats, num_behind_concats, spread_activations
+from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import onnx_ir as ir
+
+    from netweave.comparison.align.alignment import SignalPair
     from netweave.comparison.execution.input_candidates import InputCandidate
-    from netweave.comparison.execution.value_store import ValueStore
+    from netweave.comparison.execution.layer_range import JoinedOutput
+    from netweave.comparison.execution.tapped_values import ValueStore
     from netweave.comparison.input_choice import NodePairs
-    from netweave.comparison.joined_outputs import JoinedOutput
+    from netweave.comparison.metric import SignalValues
     from netweave.comparison.missing_weights import Weights
-    from netweave.comparison.stage_log import StageLog
+    from netweave.comparison.pipeline import StageLog
     from netweave.graph import Graph
-    from netweave.graph.passes.rewrite import Pass
+    from netweave.graph.passes.rewriting import Pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One net of a pair: as it was read, as it is compared, what it computed, and what it is paired with.
+
+    Attributes:
+        name: ``A`` for the net that is taken for right, ``B`` for its port.
+        source: The net as it was read.
+        signals: Its signals, in the form and at the sizes that are compared.
+        tensors: What it computes on the probe, by signal: nothing before it is run, and its inputs alone if
+            it cannot be run. A large one may be computed when it is looked up, so ask for its shape alone
+            where that is enough, and for tensors in the order of the net.
+        own_values: Returns what it computes on inputs of its own, if it cannot be run on the other net's.
+        pairs: Pairs of an alignment by this side's signal; the alignment adds to it.
+        partners: The other side's node by ``id`` of this side's; likewise.
+    """
+
+    name: str
+    source: Graph
+    signals: Signals
+    tensors: SignalValues = field(default_factory=lambda: HeldValues({}))
+    own_values: Callable[[], SignalValues] | None = None
+    pairs: dict[str, SignalPair] = field(default_factory=dict)
+    partners: dict[int, ir.Node] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, source: Graph, form: Callable[[Graph], Graph]) -> Side:
+        """Return a net in the form in which it is compared."""
+        return cls(name, source, Signals.of(form(source)))
+
+    @property
+    def graph(self) -> Graph:
+        """The net in the form and at the sizes that are compared."""
+        return self.signals.graph
+
+    @property
+    def is_a(self) -> bool:
+        """True if it is the net that is taken for right."""
+        return self.name == "A"
+
+    @property
+    def other_name(self) -> str:
+        """The name of the other side."""
+        return "B" if self.is_a else "A"
+
+    def with_graph(self, graph: Graph) -> Side:
+        """Return the side with another form of its net, at other sizes for instance."""
+        return self if graph is self.graph else replace(self, signals=Signals.of(graph))
+
+    def with_tensors(self, tensors: SignalValues) -> Side:
+        """Return the side with what its net computes; what it is paired with stays shared."""
+        return replace(self, tensors=tensors)
+
+    def unpaired(self) -> Side:
+        """Return the side as no alignment has seen it yet."""
+        return replace(self, pairs={}, partners={})
+
+    def is_paired(self, node: ir.Node) -> bool:
+        """Return whether the other side has a counterpart of a node."""
+        return id(node) in self.partners
 
 
 class NotComparableError(Exception):

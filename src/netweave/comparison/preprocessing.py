@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from netweave.comparison.execution import probes
+from netweave.comparison.execution import memory_budget
 from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
 from netweave.comparison.result.comparison import Comparison, Evidence, Finding, Group, Status
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import RunError
-from netweave.graph.wording import ratio_text
+from netweave.graph.summary import ratio_text
 from netweave.runtime.images.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
@@ -167,12 +167,12 @@ class _Trial:
         preprocessing = steps.preprocessing()
         x = preprocessing.apply(self._pixels(preprocessing.color), *self._size)
         if self._fitted is None:
-            self._fitted = probes.resized(self._net, {self._name: x.shape})
+            self._fitted = memory_budget.resized(self._net, {self._name: x.shape})
         if self._fitted is None:
             raise RunError(
                 f"net {self._net.name!r} does not take an image of {self._size[0]} x {self._size[1]}"
             )
-        return probes.run_tapped(self._fitted, probes.Probe({self._name: x}, ""), [])
+        return memory_budget.run_tapped(self._fitted, memory_budget.Probe({self._name: x}, ""), [])
 
     def error(self, wanted: dict[str, np.ndarray], steps: Steps) -> float:
         """Return how far the outputs after some steps are from those wanted."""

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from netweave.comparison.packed import BIASES, MAX_ELEMENTS, in_first_half, numbered
 from netweave.errors import NetweaveError
 from netweave.graph import attributes_of, with_arrays
-from netweave.graph.passes.extract import extract
+from netweave.graph.passes.extraction import extract
 from netweave.graph.stored import stored_arrays
 from netweave.runtime.backends import prepare
 

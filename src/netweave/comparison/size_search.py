@@ -11,8 +11,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.comparison.assessment import Assessment, assess
-from netweave.comparison.execution import probes
+from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.input_domains import pair_domains
+from netweave.comparison.execution.layer_range import taken_out
 from netweave.comparison.execution.pair_run import PairRunner
 from netweave.comparison.execution.sizes import (
     LARGEST_INPUT,
@@ -29,8 +30,7 @@ from netweave.comparison.execution.sizes import (
 )
 from netweave.comparison.input_choice import run_best
 from netweave.comparison.prepare import NotComparableError
-from netweave.comparison.result.coverage import Unexercised
-from netweave.comparison.taken_out import taken_out
+from netweave.comparison.result.comparison import Unexercised
 from netweave.errors import RunError, UsageError
 from netweave.graph.costs import node_costs
 from netweave.graph.summary import value_summary
@@ -43,10 +43,9 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.execution.input_domains import Domain
     from netweave.comparison.execution.pair_run import PairRun
-    from netweave.comparison.execution.value_store import ValueStore
-    from netweave.comparison.options import CompareOptions
+    from netweave.comparison.execution.tapped_values import ValueStore
+    from netweave.comparison.pipeline import CompareOptions, StageLog
     from netweave.comparison.prepare import PreparedPair
-    from netweave.comparison.stage_log import StageLog
     from netweave.graph import Graph
 
 FURTHER_SEEDS = range(1, 5)
@@ -67,10 +66,10 @@ def usual_samples(graph: Graph) -> int:
     Args:
         graph: The net, with the shapes that are known; what is not known costs nothing.
     """
-    if not any(probes.has_open_batch(value) for value in graph.inputs):
-        return probes.NUM_SAMPLES  # the batch is as declared
+    if not any(memory_budget.has_open_batch(value) for value in graph.inputs):
+        return memory_budget.NUM_SAMPLES  # the batch is as declared
     cost = sum(node_costs(graph).multiply_adds)
-    return 2 if cost * probes.NUM_SAMPLES > COSTLY_MULTIPLY_ADDS else probes.NUM_SAMPLES
+    return 2 if cost * memory_budget.NUM_SAMPLES > COSTLY_MULTIPLY_ADDS else memory_budget.NUM_SAMPLES
 
 
 def assess_sizes(pair: PreparedPair, options: CompareOptions, log: StageLog, store: ValueStore) -> Assessment:
@@ -100,7 +99,7 @@ def check_probe(probe: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
     if missing:
         given = ", ".join(map(repr, probe))
         raise UsageError(f"the probe has no {', '.join(map(repr, missing))}, an input of A; it has {given}")
-    probes.check_finite(probe)
+    memory_budget.check_finite(probe)
 
 
 @dataclass(slots=True)

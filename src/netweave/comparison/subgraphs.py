@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.comparison.signals import Signals, is_view
+from netweave.comparison.metric import Signals, is_view
 from netweave.graph import DOMAIN, OPSET, Graph
-from netweave.graph.uses import captured, subgraphs
+from netweave.graph.graph import captured, subgraphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.unique_arrays import copy_unique_arrays
+from netweave.comparison.align.weights import copy_unique_arrays
 from netweave.comparison.copied_weights import copy_weights
-from netweave.comparison.execution.input_mapping import pair_inputs
+from netweave.comparison.execution.inputs import pair_inputs
 from netweave.comparison.execution.memory_budget import MemoryBudget
-from netweave.comparison.execution.value_store import ValueStore
+from netweave.comparison.execution.tapped_values import ValueStore
+from netweave.comparison.metric import comparable, joined
 from netweave.comparison.names import list_names
 from netweave.comparison.packed import unpacked
 from netweave.comparison.pipeline import compare
+from netweave.comparison.prepare import Side
 from netweave.comparison.recurrent import copy_recurrent, recurrent_layers
 from netweave.comparison.result.comparison import Status
 from netweave.comparison.result.verdict import place_in_words
-from netweave.comparison.side import Side
-from netweave.comparison.signals import comparable, joined
 from netweave.errors import UsageError
 from netweave.graph import as_loaded, complete_arrays, parameter_key, with_arrays
 from netweave.graph.stored import source_array, stored_values

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from netweave.graph.wording import names_text
+from netweave.graph.summary import names_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence

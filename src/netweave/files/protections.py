@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netweave.errors import CodeError
-from netweave.files.cgroup import parent_folder
-from netweave.files.sandbox import has_guard, run_guarded
-from netweave.files.sandbox_limits import Limits
+from netweave.files.sandbox import Limits, has_guard, parent_folder, run_guarded
 from netweave.files.seccomp import seccomp_filter
 
 PROBE = Path(__file__).with_name("probe_child.py")

@@ -16,7 +16,7 @@ import numpy as np
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.json_text import parse_json
 from netweave.files.source import read_bytes
-from netweave.graph.budget import num_elements
+from netweave.graph.costs import num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

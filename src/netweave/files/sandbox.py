@@ -1,17 +1,10 @@
-"""The guarded child process: running a program over files that hold code.
-
-The guard is bubblewrap (``bwrap``): the child sees no network, no other processes, read-only the
-interpreter, its packages and the given files, and one empty folder that it may write to. Time, memory,
-processes and what it writes are limited, and a filter keeps it from system calls that no model needs
-(``seccomp``); a child of root becomes an unprivileged user of its own, since the limit on processes does not
-bind root and counts all processes of a user. Without the guard nothing runs, unless the caller trusts the
-files.
-"""
+"""Sandbox: the child process that reads files nobody vouches for."""
 
 from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import signal
 import site
@@ -20,19 +13,233 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError
-from netweave.files.cgroup import Cgroup, limited_group
 from netweave.files.readable_copies import readable_copies
-from netweave.files.sandbox_limits import Limits, check_files_in_memory, check_written
 from netweave.files.seccomp import seccomp_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+
+MAX_DEPTH = 50
+"""Folders in each other that a child may make."""
+
+IN_MEMORY = ("/tmp", "/dev/shm")
+"""File systems in memory that a child sees; their size is limited, but not the number of their files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The resources that a child process may use.
+
+    Attributes:
+        seconds: Time, > 0.
+        memory_bytes: Memory of its data, of each process; of all together, where cgroups can be had.
+        processes: Processes and threads, where the guard is; its user's together.
+        file_bytes: Size of each file that it writes, and of all together.
+        files: Number of files and folders that it writes.
+        shared_bytes: Size of each file system in memory that it sees (``/tmp``, ``/dev/shm``).
+    """
+
+    seconds: float = 300.0
+    memory_bytes: int = 16 << 30
+    processes: int = 256
+    file_bytes: int = 8 << 30
+    files: int = 10_000
+    shared_bytes: int = 64 << 20
+
+    def inherited(self) -> Limits:
+        """Return these limits, or the memory that this process itself may use where that is less.
+
+        Whoever limits a process that reads nets limits what it starts to read them: the workbench sets
+        ``max_memory_mb`` so.
+        """
+        soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+        own = soft if soft != resource.RLIM_INFINITY else self.memory_bytes
+        return replace(self, memory_bytes=min(self.memory_bytes, own))
+
+
+def check_written(folder: Path, limits: Limits, place: str) -> None:
+    """Check how much a child has written, which no limit of a process bounds.
+
+    Args:
+        folder: The folder that it may write to.
+        limits: What it may use.
+        place: The file that holds its code, for messages.
+
+    Raises:
+        CodeError: It has written too much.
+    """
+    num_files, num_bytes, waiting = 0, 0, [(str(folder), 0)]
+    while waiting:
+        path, depth = waiting.pop()
+        with suppress(OSError), os.scandir(path) as entries:  # what it removes meanwhile
+            for entry in entries:
+                num_files += 1
+                status = entry.stat(follow_symlinks=False)
+                num_bytes += 512 * status.st_blocks
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append((entry.path, depth + 1))
+                if num_files > limits.files or depth > MAX_DEPTH or num_bytes > limits.file_bytes:
+                    raise _too_much(limits, place)
+
+
+def check_files_in_memory(sandbox: int, limits: Limits, place: str) -> None:
+    """Check how many files a child has made in its file systems in memory: each takes memory of the kernel.
+
+    Args:
+        sandbox: The process of bubblewrap; its child sees what the sandboxed process does.
+        limits: What it may use.
+        place: The file that holds its code, for messages.
+
+    Raises:
+        CodeError: It has made too many.
+    """
+    with suppress(OSError):  # it ends meanwhile
+        with open(f"/proc/{sandbox}/task/{sandbox}/children") as file:  # noqa: PTH123
+            inner = file.read().split()
+        for process, folder in ((process, folder) for process in inner for folder in IN_MEMORY):
+            status = os.statvfs(f"/proc/{process}/root{folder}")
+            if status.f_files - status.f_ffree > limits.files:
+                raise _too_much(limits, place)
+
+
+def _too_much(limits: Limits, place: str) -> CodeError:
+    return CodeError(
+        f"its code writes more than {limits.files:,} files, {limits.file_bytes:,} bytes or "
+        f"{MAX_DEPTH} folders in each other",
+        place=place,
+    )
+
+
+# Limits of a process (``prlimit``) hold for each one that it starts anew, and do not count what lies in
+# file systems in memory. A control group counts everything once. It needs a place where this process may
+# make groups (a container that may write to its cgroups, the session of a desktop, a service of systemd
+# with ``Delegate=memory pids`` and ``DelegateSubgroup=main``). Where there is none, the other limits hold
+# alone (docs/decisions/0170).
+
+MOUNT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+CONTROLLERS = frozenset({"memory", "pids"})
+
+REMOVE_S = 2.0
+"""So long it is tried to remove a group whose processes were killed, which takes the kernel a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """A control group of one sandboxed process.
+
+    Attributes:
+        folder: Its folder under the mount of cgroups v2.
+    """
+
+    folder: Path
+
+    def enter(self, command: Sequence[str]) -> list[str]:
+        """Return a command that joins the group, and then becomes another.
+
+        A process joins before it runs anything of a stranger's; the shell is replaced by the command.
+
+        Args:
+            command: What is run in the group.
+        """
+        return ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', str(self.folder / "cgroup.procs"), *command]
+
+    def ran_out_of_memory(self) -> bool:
+        """Return whether a process of the group was ended for want of memory."""
+        counts = dict(line.split() for line in _lines(self.folder / "memory.events"))
+        return int(counts.get("oom_kill", "0")) > 0
+
+
+@contextmanager
+def limited_group(*, memory_bytes: int, processes: int) -> Iterator[Cgroup | None]:
+    """Make a control group, and remove it with all that runs in it; None where none can be made.
+
+    Args:
+        memory_bytes: Memory of all its processes, with their files in memory.
+        processes: Number of its processes and threads.
+    """
+    group = _make(memory_bytes, processes)
+    try:
+        yield group
+    finally:
+        if group is not None:
+            _remove(group.folder)
+
+
+def parent_folder() -> Path | None:
+    """Return the group in which this process may make others that have limits; None if there is none.
+
+    Groups with limits cannot be made in one that has processes (the root apart), and so mostly not in this
+    process's own, but beside it.
+    """
+    own = next((line.partition("::")[2] for line in _lines(OWN) if line.startswith("0::")), None)
+    if own is None or not (MOUNT / "cgroup.controllers").is_file():
+        return None
+    folder = MOUNT / own.strip().lstrip("/")
+    for parent in (folder, folder.parent):
+        if not parent.is_relative_to(MOUNT):
+            continue
+        enabled = " ".join(_lines(parent / "cgroup.subtree_control")).split()
+        is_ours = all(os.access(path, os.W_OK) for path in (parent, parent / "cgroup.procs"))
+        if set(enabled) >= CONTROLLERS and is_ours:
+            return parent
+    return None
+
+
+def _make(memory_bytes: int, processes: int) -> Cgroup | None:
+    parent = parent_folder()
+    if parent is None:
+        return None
+    folder = parent / f"netweave-{uuid.uuid4().hex}"
+    try:
+        folder.mkdir()
+        (folder / "memory.max").write_text(str(memory_bytes))
+        (folder / "memory.oom.group").write_text("1")
+        (folder / "pids.max").write_text(str(processes))
+        with suppress(FileNotFoundError):  # a kernel without swap
+            (folder / "memory.swap.max").write_text("0")
+    except OSError:  # read-only, or more groups than are allowed
+        _remove(folder)
+        return None
+    return Cgroup(folder)
+
+
+def _remove(folder: Path) -> None:
+    """End what runs in a group, and remove it."""
+    with suppress(OSError):
+        (folder / "cgroup.kill").write_text("1")  # since Linux 5.14; before, the sandbox's own end must do
+    until = time.monotonic() + REMOVE_S
+    while folder.is_dir():
+        try:
+            folder.rmdir()
+        except OSError:
+            if time.monotonic() > until:
+                return
+            time.sleep(0.01)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+# The guard is bubblewrap (``bwrap``): the child sees no network, no other processes, read-only the
+# interpreter, its packages and the given files, and one empty folder that it may write to. Time, memory,
+# processes and what it writes are limited, and a filter keeps it from system calls that no model needs
+# (``seccomp``); a child of root becomes an unprivileged user of its own, since the limit on processes does
+# not bind root and counts all processes of a user. Without the guard nothing runs, unless the caller trusts
+# the files.
 
 USERS = range(61184, 65520)
 """Users and groups that a child of root runs as, one of them each; those of systemd's DynamicUser, which

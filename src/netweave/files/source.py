@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
-from netweave.files.atomic import finish_moves
 from netweave.files.border import reason_of
+from netweave.files.output_files import finish_moves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

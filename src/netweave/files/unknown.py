@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
-from netweave.graph.wording import names_text
+from netweave.graph.summary import names_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

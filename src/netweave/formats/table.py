@@ -12,7 +12,7 @@ from netweave.files.border import reading
 from netweave.files.checksums import CHANGED, is_as_written
 from netweave.files.no_net import refusal
 from netweave.files.source import Source, is_file, is_folder, refuse_pointer
-from netweave.graph.collection import collector_at_rest
+from netweave.graph.checks import collector_at_rest
 from netweave.job import checked_job, checked_probe
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from netweave.graph.attributes import attributes_of, default_attributes, make_at
 from netweave.graph.builder import GraphBuilder
 from netweave.graph.checks import known_shape
 from netweave.graph.costs import Cost, layer_costs, node_cost, node_costs, total_cost
-from netweave.graph.gradients import gradient_factors, scale_gradients
 from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys, set_layer_keys
 from netweave.graph.operators import (
@@ -19,10 +18,19 @@ from netweave.graph.operators import (
     register_operator,
 )
 from netweave.graph.opset import BATCH, DOMAIN, OPSET
-from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
+from netweave.graph.parameters import (
+    Parameter,
+    Statistics,
+    gradient_factors,
+    parameter_key,
+    parameter_layout,
+    scale_gradients,
+    set_statistics,
+    statistics_of,
+)
 from netweave.graph.shapes import infer_shapes
-from netweave.graph.statistics import Statistics, set_statistics, statistics_of
 from netweave.graph.stored import (
+    StoredFormat,
     as_loaded,
     complete_arrays,
     drawn_arrays,
@@ -30,7 +38,6 @@ from netweave.graph.stored import (
     unread_arrays,
     with_arrays,
 )
-from netweave.graph.stored_format import StoredFormat
 from netweave.graph.summary import (
     LayerSummary,
     NodeSummary,

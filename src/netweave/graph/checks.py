@@ -1,18 +1,24 @@
-"""Checks of the sizes that a standard operator is given.
-
-``onnx-shape-inference`` takes the output's sizes from one input and leaves the others unread: a
-convolution whose weights want other channels, an addition that cannot be broadcast or a reshape that
-loses elements pass in silence. One function per family here says what does not fit; a size that is not
-known fits everything.
-"""
+"""Checks of graphs."""
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from math import prod
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+# ``onnx-shape-inference`` takes the output's sizes from one input and leaves the others unread: a
+# convolution whose weights want other channels, an addition that cannot be broadcast or a reshape that
+# loses elements pass in silence. One function per family here says what does not fit; a size that is not
+# known fits everything.
 
 Sizes = tuple[int | None, ...]
 """Sizes of a tensor, None for a symbolic one."""
@@ -253,3 +259,19 @@ _OUTPUT_CHECKS: dict[str, Callable[[ir.Node], None]] = {
     "ConvTranspose": _leaves_something,
     "Reshape": _keeps_elements,
 }
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Keep Python's search for cycles off for a while.
+
+    Reading or comparing a graph makes hundreds of thousands of objects that all live on; looking for
+    cycles among them again and again takes a quarter of the time. What became garbage is found afterwards.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,18 +1,19 @@
-"""The Graph: what to compute, in ONNX operators, with the source's layers and stored arrays beside it."""
+"""Graphs and the uses of their values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.errors import UsageError
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
-    import onnx_ir as ir
 
     from netweave.graph.parameters import Parameter
 
@@ -166,3 +167,124 @@ class Graph:
         from netweave.graph.html import drawn, graph_html
 
         return drawn(self, graph_html(self))
+
+
+# A large net repeats the same few blocks hundreds of times. What is known of a node then holds for all
+# nodes like it.
+
+SETTLED = frozenset(
+    {
+        "Abs", "Add", "AveragePool", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Div", "Elu",
+        "Exp", "Flatten", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "HardSwish",
+        "LRN", "LayerNormalization", "LeakyRelu", "Log", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg",
+        "PRelu", "Pow", "Relu", "Selu", "Sigmoid", "Softmax", "Softplus", "Sqrt", "Sub", "Sum", "Tanh",
+        "Transpose",
+    }
+)  # fmt: skip
+"""Operators whose output sizes follow from attributes and from the sizes, not the values, of inputs."""
+
+_FLOATS = frozenset(
+    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
+)  # of whole numbers the values are followed as well: they may become somebody's sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Known properties of a node's only output."""
+
+    shape: ir.Shape
+    dtype: ir.DataType | None
+
+
+def likeness(node: ir.Node) -> Hashable:
+    """Return what a node has in common with those like it; None if its sizes follow from more than that."""
+    if node.domain or node.op_type not in SETTLED or len(node.outputs) != 1:
+        return None
+    inputs: list[Hashable] = []
+    for value in node.inputs:
+        if value is None:
+            inputs.append(None)
+        elif value.shape is None or value.dtype not in _FLOATS:
+            return None
+        else:
+            inputs.append((value.dtype, dims_of(value.shape)))
+    settings = tuple([(name, attribute.value) for name, attribute in node.attributes.items()])
+    return node.op_type, tuple(inputs), settings
+
+
+def dims_of(shape: ir.Shape) -> tuple[int | str | None, ...]:
+    """Return the sizes of a shape, with the symbol of each that is open."""
+    return tuple([dim if isinstance(dim, int) else dim.value for dim in shape])
+
+
+def output_of(node: ir.Node) -> Output | None:
+    """Return what is known of a node's output; None if that is not the same for all nodes like it.
+
+    A symbol that no input has may have been made for this node alone.
+    """
+    shape = node.outputs[0].shape
+    if shape is None:
+        return None
+    given = {
+        dim for value in node.inputs if value is not None and value.shape for dim in dims_of(value.shape)
+    }
+    if None in given or not all(isinstance(dim, int) or dim in given for dim in dims_of(shape)):
+        return None
+    return Output(shape.copy(frozen=True), node.outputs[0].dtype)
+
+
+def reads(node: ir.Node) -> list[ir.Value]:
+    """Return the values that a node reads, each once: its inputs and what its subgraphs capture."""
+    found = dict.fromkeys(value for value in node.inputs if value is not None)
+    if node.attributes and any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
+        for graph in subgraphs(node):
+            found.update(dict.fromkeys(_captured(graph)))
+    return list(found)
+
+
+def captured(node: ir.Node) -> list[ir.Value]:
+    """Return the values that a node's subgraphs read of the graph around it, but for its inputs."""
+    found = dict.fromkeys(value for graph in subgraphs(node) for value in _captured(graph))
+    return [value for value in found if value not in node.inputs] if found else []
+
+
+def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
+    """Yield the graphs that are attributes of a node (the branches of an If, the body of a Loop)."""
+    if not node.attributes:
+        return
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            yield from attribute.as_graphs()
+
+
+def needed_nodes(outputs: Iterable[ir.Value], *, given: Iterable[ir.Value] = ()) -> set[ir.Node]:
+    """Return the nodes that must run for some values to be known.
+
+    Args:
+        outputs: The values.
+        given: Values that are known already.
+    """
+    known = set(given)
+    found: set[ir.Node] = set()
+    todo = [value for value in outputs if value not in known]
+    while todo:
+        maker = todo.pop().producer()
+        if maker is not None and maker not in found:
+            found.add(maker)
+            todo.extend(value for value in reads(maker) if value not in known)
+    return found
+
+
+_GRAPHS = {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS}
+
+
+def _captured(graph: ir.Graph) -> list[ir.Value]:
+    own = {*graph.inputs, *graph.initializers.values()}
+    found: dict[ir.Value, None] = {}
+    for node in graph:
+        found.update(dict.fromkeys(reads(node)))
+        own.update(node.outputs)
+    found.update(dict.fromkeys(graph.outputs))
+    return [value for value in found if value not in own]

@@ -6,8 +6,14 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from netweave.graph.costs import total_cost
-from netweave.graph.summary import LayerSummary, layer_summaries, value_summary
-from netweave.graph.wording import amount_text, bytes_text, settings_texts
+from netweave.graph.summary import (
+    LayerSummary,
+    amount_text,
+    bytes_text,
+    layer_summaries,
+    settings_texts,
+    value_summary,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

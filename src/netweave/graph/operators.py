@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import RunError
-from netweave.graph.uses import subgraphs
+from netweave.graph.graph import subgraphs
 
 Attributes = Mapping[str, Any]
 """Attributes of a node as Python values."""

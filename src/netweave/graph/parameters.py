@@ -1,10 +1,10 @@
-"""The stored arrays of a net, as its source knows them, and how initializers were made from them."""
+"""Parameters: values, statistics, gradients."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from netweave.graph.stored_format import StoredFormat
+    from netweave.graph.stored import StoredFormat
+
 
 PARAMETER_PROP = "netweave.parameter"
 """Metadata key under which an initializer names the stored array that it was made from."""
@@ -207,3 +208,57 @@ def parameter_layout(value: ir.Value) -> list[Step]:
     """Return the steps from the stored array to this initializer."""
     steps = json.loads(value.metadata_props.get(LAYOUT_PROP, "[]"))
     return [(kind, tuple(numbers)) for kind, numbers in steps]
+
+
+# ONNX's rule, ``stored = momentum * stored + (1 - momentum) * batch`` with the biased variance, is that of
+# MXNet and Keras. Caffe and PyTorch take the unbiased variance. Caffe also stores sums, ``sum = momentum *
+# sum + batch``, and their number, counted alike: the node's statistics are the sums divided by it.
+
+STATISTICS_PROP = "netweave.statistics"
+"""Metadata key of the rule on a BatchNormalization, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The rule of one BatchNormalization; by default ONNX's.
+
+    Attributes:
+        unbiased: The variance of a batch of m elements counts times m / (m - 1).
+        fixed: The stored statistics are used in training too, and stay.
+        count: Key of the stored number of sums, for Caffe; its initializer has no node.
+    """
+
+    unbiased: bool = False
+    fixed: bool = False
+    count: str | None = None
+
+
+def set_statistics(normalised: ir.Value, statistics: Statistics) -> None:
+    """Note the rule on the BatchNormalization that makes a value."""
+    node = normalised.producer()
+    assert node is not None, f"no node makes {normalised.name!r}"
+    node.metadata_props[STATISTICS_PROP] = json.dumps(asdict(statistics))
+
+
+def statistics_of(node: ir.Node) -> Statistics:
+    """Return the rule of a BatchNormalization."""
+    return Statistics(**json.loads(node.metadata_props.get(STATISTICS_PROP, "{}")))
+
+
+# 0 is no gradient at all: MXNet's BlockGrad, Caffe's ``propagate_down: false``.
+
+GRADIENTS_PROP = "netweave.gradients"
+"""Metadata key under which a node keeps its factors by the number of the input, as JSON."""
+
+
+def scale_gradients(made: ir.Value, factors: Mapping[int, float]) -> None:
+    """Note the factors on the node that makes a value, by the number of the input."""
+    node = made.producer()
+    assert node is not None, f"no node makes {made.name!r}"
+    node.metadata_props[GRADIENTS_PROP] = json.dumps({str(key): factors[key] for key in factors})
+
+
+def gradient_factors(node: ir.Node) -> dict[int, float]:
+    """Return a node's factors by the number of the input; where there is none it is 1."""
+    found = json.loads(node.metadata_props.get(GRADIENTS_PROP, "{}"))
+    return {int(index): float(factor) for index, factor in found.items()}

@@ -14,10 +14,10 @@ import onnx_ir as ir
 import onnx_shape_inference as osi
 
 from netweave.errors import ShapeError, UsageError
-from netweave.graph.alike import Output, likeness, output_of
 from netweave.graph.attributes import attributes_of
-from netweave.graph.budget import MAX_AXES, MAX_ELEMENTS, MAX_FOLLOWED, num_elements
 from netweave.graph.checks import check_inputs, check_outputs, known_shape
+from netweave.graph.costs import MAX_AXES, MAX_ELEMENTS, MAX_FOLLOWED, num_elements
+from netweave.graph.graph import Output, likeness, output_of
 from netweave.graph.operators import Dim, all_operators, find_operator
 from netweave.graph.opset import DOMAIN, OPSET
 

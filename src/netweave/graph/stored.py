@@ -1,9 +1,9 @@
-"""The stored arrays of a graph in the layouts of its source: taken out, and put in."""
+"""Stored graphs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,3 +108,22 @@ def as_loaded(graph: Graph) -> Graph:
         key: replace(parameter, loaded=True, initial=False) for key, parameter in graph.parameters.items()
     }
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFormat:
+    """The numbers of an array as its file has them: floats of 16 bits, or integers with a scale.
+
+    ``real = (integer - zero_point) * scale``, as in ONNX DequantizeLinear.
+
+    Attributes:
+        dtype: NumPy's name of the type: ``float16``, ``bfloat16``, ``int4``, ``int8``, ``uint8``, ...
+        scale: One number, or one for each index of ``axis``; none for floats.
+        zero_point: As many integers, or one; none for floats.
+        axis: The axis of the array, as the source lays it out, that several scales run along.
+    """
+
+    dtype: str
+    scale: tuple[float, ...] = ()
+    zero_point: tuple[int, ...] = ()
+    axis: int = 0

@@ -24,12 +24,12 @@ from netweave.keras import (
     utils,
 )
 from netweave.keras import config as backend
-from netweave.keras.absent import missing
 from netweave.keras.callbacks import Callback, EarlyStopping
 from netweave.keras.layers import Input, InputLayer, Layer
 from netweave.keras.losses import Loss
 from netweave.keras.metrics import Metric
 from netweave.keras.models import Model, Sequential, load_model
+from netweave.keras.objects import missing
 from netweave.keras.operation import KerasTensor
 from netweave.keras.optimizers import Optimizer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from netweave.keras import ops
-from netweave.keras.absent import missing
 from netweave.keras.layer import LAYERS
+from netweave.keras.objects import missing
 
 NAMES = (
     "celu", "elu", "exponential", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh",

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from netweave.keras.absent import missing
-from netweave.keras.state import (
+from netweave.keras.objects import missing
+from netweave.keras.operation import (
     EPSILON,
     clear_session,
     image_data_format,

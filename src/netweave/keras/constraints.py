@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from netweave.keras.absent import missing
-from netweave.keras.objects import Configured, Family
-from netweave.keras.state import EPSILON
+from netweave.keras.objects import Configured, Family, missing
+from netweave.keras.operation import EPSILON
 
 CONSTRAINTS: Family[Any] = Family("constraint", "keras.constraints")
 

@@ -8,7 +8,7 @@ from netweave.keras.objective import lower_model
 
 if TYPE_CHECKING:
     from netweave.graph import Graph
-    from netweave.keras.network import Network
+    from netweave.keras.layer import Network
 
 
 def to_graph(network: Network) -> Graph:

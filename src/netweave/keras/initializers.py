@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.keras.absent import missing
-from netweave.keras.objects import Configured, Family
-from netweave.keras.state import next_seed
+from netweave.keras.objects import Configured, Family, missing
+from netweave.keras.operation import next_seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +50,7 @@ class Initializer(Configured):
             dtype: Type of the elements.
             key: Name of the array: each has a series of numbers of its own.
         """
-        from netweave.training.optim.filler import fill
+        from netweave.training.optim.first_values import fill
 
         settings = self.get_config()
         seed = settings.get("seed")

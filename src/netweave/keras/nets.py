@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.graph import Graph
+    from netweave.keras.layer import Network
     from netweave.keras.losses import Loss
-    from netweave.keras.network import Network
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.backends.torch.parameters import ParameterStore
 

@@ -13,12 +13,10 @@ from netweave.errors import UsageError
 from netweave.formats.keras.layers.objectives import MASK, WEIGHT
 from netweave.formats.keras.reader import lower, masked_outputs
 from netweave.keras import ops, regularizers
-from netweave.keras.graphs import CallGraph
-from netweave.keras.layer import object_for
-from netweave.keras.layers.input import Input
+from netweave.keras.layer import CallGraph, object_for
+from netweave.keras.layers.signatures import Input
 from netweave.keras.losses.functions import apply_mask
-from netweave.keras.operation import KerasTensor, Operation
-from netweave.keras.state import names_of_training, unique_name
+from netweave.keras.operation import KerasTensor, Operation, names_of_training, unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.graph import Graph
+    from netweave.keras.layer import Network
     from netweave.keras.losses import Loss
-    from netweave.keras.network import Network
 
 Shape = tuple[int, ...]
 

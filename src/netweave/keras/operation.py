@@ -1,27 +1,179 @@
-"""Symbolic tensors, and the operations that make them: layers, and functions of ``ops``.
-
-What an operation means stands in the reader of Keras' files: its rule is run on an input of the tensor's
-sizes, which gives the sizes of the results and the arrays that the operation has (decision 0175).
-"""
+"""Operations of Keras."""
 
 from __future__ import annotations
 
+import secrets
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import SourceError, UsageError
 from netweave.formats.keras.config import LayerConfig
-from netweave.formats.keras.context import KerasLayer, KerasNet
+from netweave.formats.keras.context import KerasLayer, KerasNet, read_layer
 from netweave.formats.keras.layers import READERS
-from netweave.formats.keras.registry import read_layer
 from netweave.formats.keras.weights import LayerArrays, snake_case
 from netweave.formats.lowering.channels_last import Tensor
 from netweave.graph import BATCH, GraphBuilder, Layer
-from netweave.keras.state import unique_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Variable:
+    """One array of a layer; every model that has the layer shares it.
+
+    Args:
+        spec: What the reader's rule says of it.
+        layer: Name of the layer.
+        first: Draws its first values.
+
+    Attributes:
+        spec: What the reader's rule says of it.
+        stored: The tensor of a net that holds it; None until there is one.
+        wait: Called before each access: waits for updates that are still computed.
+    """
+
+    def __init__(self, spec: WeightSpec, layer: str, first: Callable[[], np.ndarray]) -> None:
+        self.spec = spec
+        self.path = f"{layer}/{spec.key}"
+        self.stored: Any = None
+        self.wait: Callable[[], None] | None = None
+        self._first: Callable[[], np.ndarray] | None = first
+        self._value: np.ndarray | None = None
+
+    @property
+    def name(self) -> str:
+        """Keras' name for it."""
+        return self.spec.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes."""
+        return self.spec.shape
+
+    @property
+    def is_statistic(self) -> bool:
+        """True if no gradient changes it: a moving mean or variance."""
+        return self.spec.role in {"mean", "variance"}
+
+    def numpy(self) -> np.ndarray:
+        """Return its values."""
+        if self.stored is not None:
+            if self.wait is not None:
+                self.wait()
+            tensor = self.stored.as_source(self.stored.tensor.detach())
+            return np.array(tensor.cpu().numpy())
+        if self._value is None:
+            assert self._first is not None
+            self._value = self._first()
+        return self._value.copy()
+
+    def assign(self, value: Any) -> None:
+        """Replace its values.
+
+        Raises:
+            UsageError: They have other sizes.
+        """
+        array = np.asarray(value, np.float32)
+        if array.shape != self.shape:
+            raise UsageError(f"array {self.path!r} has the shape {array.shape}, expected {self.shape}")
+        if self.stored is None:
+            self._value = array.copy()
+            return
+        if self.wait is not None:
+            self.wait()
+        own = self.stored.as_source(self.stored.tensor.detach())
+        own.copy_(own.new_tensor(array))
+
+    def hold(self, stored: Any) -> None:
+        """Take the tensor of a net, with the values that it has by now."""
+        value = self.numpy()
+        self.stored = stored
+        self.assign(value)
+        self._value = None
+
+    def __repr__(self) -> str:
+        return f"<Variable path={self.path}, shape={self.shape}>"
+
+
+FORMATS = ("channels_last", "channels_first")
+
+EPSILON = 1e-7
+"""What Keras adds where a number might be zero (``keras.config.epsilon``)."""
+
+
+class _State:
+    def __init__(self) -> None:
+        self.image_data_format = FORMATS[0]
+        self.seed: int | None = None
+        self.drawn = 0
+        self.names: Counter[str] = Counter()
+        self.prefix = ""
+
+
+_state = _State()
+
+
+def image_data_format() -> str:
+    """Return which axis of images has the channels where a layer does not say."""
+    return _state.image_data_format
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Say where images have their channels if a layer does not: ``channels_last`` or ``channels_first``.
+
+    Raises:
+        UsageError: There is no such format.
+    """
+    if data_format not in FORMATS:
+        raise UsageError(f"data_format is {data_format!r}, expected {' or '.join(FORMATS)}")
+    _state.image_data_format = data_format
+
+
+def set_random_seed(seed: int) -> None:
+    """Seed all that is drawn from here on: first values, orders of records, dropout."""
+    _state.seed, _state.drawn = seed, 0
+
+
+def next_seed() -> int:
+    """Return a seed: the next of the series that ``set_random_seed`` began, or a fresh one."""
+    if _state.seed is None:
+        return secrets.randbits(31)
+    _state.drawn += 1
+    return (_state.seed * 1_000_003 + _state.drawn) % (1 << 31)
+
+
+def unique_name(stem: str) -> str:
+    """Return a name for an object: ``dense``, then ``dense_1``."""
+    stem = _state.prefix + snake_case(stem)
+    number = _state.names[stem]
+    _state.names[stem] += 1
+    return f"{stem}_{number}" if number else stem
+
+
+@contextmanager
+def names_of_training() -> Iterator[None]:
+    """Number names by themselves inside: what a loss is made of takes no names from a user's layers."""
+    before = _state.names, _state.prefix
+    _state.names, _state.prefix = Counter(), "training_"
+    try:
+        yield
+    finally:
+        _state.names, _state.prefix = before
+
+
+def clear_session() -> None:
+    """Begin to number names anew."""
+    _state.names.clear()
+
+
+# What an operation means stands in the reader of Keras' files: its rule is run on an input of the tensor's
+# sizes, which gives the sizes of the results and the arrays that the operation has (decision 0175).
 
 Shape = tuple[int | None, ...]
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.keras.absent import missing
-from netweave.keras.operation import KerasTensor, call, tensors_in
-from netweave.keras.state import EPSILON
+from netweave.keras.objects import missing
+from netweave.keras.operation import EPSILON, KerasTensor, call, tensors_in
 
 NUMPY, NN, MATH, CORE = (f"keras.src.ops.{name}" for name in ("numpy", "nn", "math", "core"))
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
     from netweave.job import Solver
-    from netweave.keras.network import Network
+    from netweave.keras.layer import Network
+    from netweave.keras.operation import Variable
     from netweave.keras.optimizers import Optimizer
-    from netweave.keras.variable import Variable
     from netweave.runtime.backends.torch import TorchNet
 
 PLACE = "optimizer/vars"
@@ -98,7 +98,7 @@ def updater_state(
         graph: Its Graph.
         solver: How gradients change parameters.
     """
-    from netweave.training.nets import trained
+    from netweave.training.loading import trained
     from netweave.training.optim import Updater
 
     kind = type(optimizer).__name__

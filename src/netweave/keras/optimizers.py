@@ -8,8 +8,7 @@ from typing import Any
 
 from netweave.errors import UsageError
 from netweave.job import Policy, Solver
-from netweave.keras.absent import missing
-from netweave.keras.objects import Configured, Family, to_json
+from netweave.keras.objects import Configured, Family, missing, to_json
 
 OPTIMIZERS: Family[Any] = Family("optimizer", "keras.optimizers")
 SCHEDULES: Family[Any] = Family("learning-rate schedule", "keras.optimizers.schedules")
@@ -82,7 +81,7 @@ class LearningRateSchedule(Configured):
 
     def __call__(self, step: int) -> float:
         """Return the rate of the update of a number, from 0."""
-        from netweave.training.optim.policy import make_policy
+        from netweave.training.optim.rule import make_policy
 
         return make_policy(self.policy()).rate(int(step))
 

@@ -12,10 +12,10 @@ from netweave.api.models.records import Borrowed
 from netweave.errors import UsageError
 from netweave.training.data import Source
 from netweave.training.data.sources.arrays import Arrays
-from netweave.training.data.sources.iterable import Iterated
+from netweave.training.data.sources.composed import Iterated
 
 if TYPE_CHECKING:
-    from netweave.keras.network import Network
+    from netweave.keras.layer import Network
 
 
 @dataclass(frozen=True, slots=True)

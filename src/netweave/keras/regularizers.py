@@ -9,8 +9,7 @@ import numpy as np
 
 from netweave.errors import UsageError
 from netweave.keras import ops
-from netweave.keras.absent import missing
-from netweave.keras.objects import Configured, Family
+from netweave.keras.objects import Configured, Family, missing
 
 REGULARIZERS: Family[Any] = Family("regularizer", "keras.regularizers")
 

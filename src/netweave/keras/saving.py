@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.files.atomic import replacing_file, write_file
+from netweave.files.output_files import replacing_file, write_file
 from netweave.files.source import Source
 from netweave.formats.keras.config import parse_model
 from netweave.formats.keras.opening import ARRAYS, CONFIG, open_model, open_weights
 from netweave.formats.keras.weights import snake_case
 from netweave.installation import install_command
-from netweave.keras.absent import missing
-from netweave.keras.layer import Layer
-from netweave.keras.network import Network
-from netweave.keras.objects import to_json
+from netweave.keras.layer import Layer, Network
+from netweave.keras.objects import missing, to_json
 from netweave.keras.optimizer_files import PLACE
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ class Stepper:
         state: Mapping[str, Any] | None,
         seed: int,
     ) -> None:
-        from netweave.training.nets import trained
+        from netweave.training.loading import trained
         from netweave.training.optim import Updater
 
         self.net, self.loss, self._seed, self.solver = net, loss, seed, solver
@@ -52,7 +52,7 @@ class Stepper:
         """Update once, and return the outputs of the net on the batch, with ``array(name)``."""
         import torch
 
-        from netweave.training.output_metrics import OutputElements
+        from netweave.training.metrics import OutputElements
 
         net = self.net.train()
         device = next(iter(self.updater.parameters.values())).device

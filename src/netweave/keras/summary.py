@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from netweave.keras.network import Network
+    from netweave.keras.layer import Network
 
 COLUMNS = ("Layer (type)", "Output Shape", "Param #", "Connected to")
 

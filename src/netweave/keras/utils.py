@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from netweave.keras.absent import missing
-from netweave.keras.state import clear_session, set_random_seed
+from netweave.keras.objects import missing
+from netweave.keras.operation import clear_session, set_random_seed
 
 __all__ = ["PyDataset", "Sequence", "clear_session", "set_random_seed", "to_categorical"]
 

@@ -57,7 +57,7 @@ def require_torch() -> None:
     Raises:
         UsageError: torch is not installed.
     """
-    from netweave.api.running import need_torch
+    from netweave.api.runs import need_torch
 
     need_torch()
 

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.files.atomic import Replacement
+from netweave.files.output_files import Replacement
 from netweave.formats.mxnet.symbol import load as load_symbol
 from netweave.mxnet import ndarray as nd
 

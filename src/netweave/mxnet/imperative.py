@@ -14,8 +14,7 @@ import torch
 
 from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol import NameManager
-from netweave.formats.mxnet.symbol.apply import apply, setting_text
-from netweave.formats.mxnet.symbol.build import build
+from netweave.formats.mxnet.symbol.build import apply, build, setting_text
 from netweave.formats.mxnet.symbol.registry import AUXILIARY
 from netweave.formats.mxnet.symbol.symbol import Symbol, variable
 from netweave.mxnet import recording

@@ -16,8 +16,7 @@ import numpy as np
 from netweave.errors import UsageError
 from netweave.mxnet.ndarray import random
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.training.optim.filler import FILLERS
-from netweave.training.optim.first_values import MXNET_NAMES
+from netweave.training.optim.first_values import FILLERS, MXNET_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.kvstore import create as create_store
-from netweave.api.models.stores import store_for
+from netweave.api.models.model import store_for
 from netweave.mxnet import optimizer as opt
 from netweave.mxnet.ndarray.array import NDArray
 

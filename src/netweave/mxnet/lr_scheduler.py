@@ -9,7 +9,7 @@ import logging
 from typing import Any, ClassVar
 
 from netweave import job
-from netweave.training.optim.policy import Policy, make_policy
+from netweave.training.optim.rule import Policy, make_policy
 
 
 class LRScheduler:

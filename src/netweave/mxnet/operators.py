@@ -1,9 +1,4 @@
-"""Operators of ``mx.sym`` and ``mx.nd``: one table, and MXNet's way to call them.
-
-Both have the operators of ``netweave.symbol``: one table, one reader, one lowering each. Here stand only
-MXNet's generated signatures: the order of the settings that scripts give without a name, other names of
-operators, and prefixes of namespaces.
-"""
+"""Operators of MXNet in their namespaces."""
 
 from __future__ import annotations
 
@@ -12,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol.operators import READERS
+from netweave.mxnet.base import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+
+# Both have the operators of ``netweave.symbol``: one table, one reader, one lowering each. Here stand only
+# MXNet's generated signatures: the order of the settings that scripts give without a name, other names of
+# operators, and prefixes of namespaces.
 
 POSITIONAL: dict[str, tuple[str, ...]] = {
     "BlockGrad": (),
@@ -168,3 +169,35 @@ def names_in(namespace: str = "") -> list[str]:
         return sorted(READERS)
     prefixes = PREFIXES.get(namespace, ())
     return sorted(op.removeprefix(p) for p in prefixes for op in READERS if p and op.startswith(p))
+
+
+class Namespace:
+    """The operators whose names begin with a prefix, without it.
+
+    Args:
+        path: Its name for messages.
+        prefix: Which of ``operators.PREFIXES``.
+        function: Returns the function of an operator.
+        own: Further functions by name.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        prefix: str,
+        function: Callable[[str], Callable[..., Any]],
+        own: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        self._path, self._prefix, self._function = path, prefix, function
+        self._own = dict(own or {})
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in self._own:
+            return self._own[name]
+        op = find_operator(name, namespace=self._prefix)
+        if op is None:
+            raise missing(self._path, name, [*self._own, *names_in(self._prefix)])
+        return self._function(op)
+
+    def __dir__(self) -> list[str]:
+        return sorted([*self._own, *names_in(self._prefix)])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.files.atomic import write_file
+from netweave.files.output_files import write_file
 from netweave.formats.mxnet.states import encode_states, read_states
 
 if TYPE_CHECKING:

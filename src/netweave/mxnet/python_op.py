@@ -38,7 +38,7 @@ class PythonOp:
 
     def get_symbol(self, *args: Any, **kwargs: Any) -> Symbol:
         """Return the symbol of a call; a second one shares what the operator keeps, as in MXNet."""
-        from netweave.formats.mxnet.symbol.naming import fresh_name
+        from netweave.formats.mxnet.symbol.vertex import fresh_name
         from netweave.mxnet import symbol
 
         if not hasattr(self, "_op_type"):

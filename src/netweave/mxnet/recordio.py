@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 import numpy as np
 
 from netweave.errors import ReadError, UsageError, WriteError
-from netweave.files.atomic import replacing_file, write_file, writing
+from netweave.files.output_files import replacing_file, write_file, writing
 from netweave.runtime.images.decode import decode, opencv
 from netweave.training.data.recordio import HEADER, Packed, frame, head, padded, unframe
 from netweave.training.data.recordio import pack as pack_image

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ShapeError, UsageError
 from netweave.formats.mxnet.symbol.build import build
-from netweave.formats.mxnet.symbol.compose import cut
+from netweave.formats.mxnet.symbol.symbol import cut
 from netweave.formats.mxnet.symbol.vertex import Output, sorted_vertices
 from netweave.graph import known_shape
 

@@ -28,8 +28,7 @@ from netweave.formats.mxnet.symbol import operator_function as symbol_function
 from netweave.formats.mxnet.symbol.symbol import METHODS
 from netweave.mxnet.base import missing
 from netweave.mxnet.executor import bind, simple_bind
-from netweave.mxnet.namespace import Namespace
-from netweave.mxnet.operators import PREFIXES, find_operator, names_in, take_apart
+from netweave.mxnet.operators import PREFIXES, Namespace, find_operator, names_in, take_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ import numpy as np
 from netweave.errors import UsageError
 from netweave.mxnet.context import current_context
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.training.data.sources.idx import read_idx
+from netweave.training.data.sources.arrays import read_idx
 
 FILES = {
     "train_data": "train-images-idx3-ubyte",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.files.atomic import write_file
+from netweave.files.output_files import write_file
 from netweave.formats.mxnet.symbol.symbol import Symbol
 from netweave.formats.mxnet.symbol.vertex import sorted_vertices
 from netweave.mxnet.sizes import shapes_of, sized

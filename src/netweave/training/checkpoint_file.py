@@ -1,11 +1,4 @@
-"""Checkpoint files: one file, complete or not there, that knows when it is damaged.
-
-A line that says what it is, a line that says which run wrote it, a line with the SHA-256 of that and of all
-that follows, then a zip of ``state.json`` and ``.npy`` arrays.
-
-A folder may hold checkpoints of several runs under one prefix. Which is the latest is said by the generation
-of its run, not by its iteration (docs/decisions/0150).
-"""
+"""Checkpoint files."""
 
 from __future__ import annotations
 
@@ -15,23 +8,35 @@ import json
 import re
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.errors import ReadError, WeightError
-from netweave.files.atomic import finish_all_moves, write_file, writing
 from netweave.files.expansion import check_expansion
 from netweave.files.json_text import checked, parse_json
 from netweave.files.npy import parse_npy
+from netweave.files.output_files import finish_all_moves, write_file, writing
 from netweave.files.zipped import read_member, zip_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from netweave.graph import Graph
+    from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.training.optim import Updater
+    from netweave.training.parallel.plan import ExchangeSettings
+
+
+# A line that says what it is, a line that says which run wrote it, a line with the SHA-256 of that and of
+# all that follows, then a zip of ``state.json`` and ``.npy`` arrays.
+#
+# A folder may hold checkpoints of several runs under one prefix. Which is the latest is said by the
+# generation of its run, not by its iteration (docs/decisions/0150).
 
 MAGIC = b"netweave checkpoint 2\n"
 MAGIC_WITHOUT_ORIGIN = b"netweave checkpoint 1\n"
@@ -276,3 +281,223 @@ def nested(arrays: Mapping[str, np.ndarray], group: str) -> Iterator[tuple[str, 
         head, _, rest = name.partition(":")
         if head == group:
             yield rest, array
+
+
+# A checksum says that a file is as it was written, not that Netweave wrote it: whoever makes a checkpoint
+# can give it a right checksum. Sizes of parameters and of the solver's state are compared with the net's
+# where they are restored (``TrainState.restore``); here are types, signs and ranges.
+
+MAX_COUNT = 1 << 53
+"""More iterations, batches and points than any run has; JSON of other programs is exact up to here."""
+
+MAX_SEED = 1 << 64
+
+_KINDS = "fiub"
+
+
+def read_run(path: Path) -> Checkpoint:
+    """Read a checkpoint that a run resumes from.
+
+    Raises:
+        ReadError: It is missing, damaged, or holds what no run writes.
+    """
+    checkpoint = read_checkpoint(path)
+    require_values(checkpoint, place=str(path))
+    return checkpoint
+
+
+def require_values(checkpoint: Checkpoint, *, place: str) -> None:
+    """Check the values of a checkpoint of a run.
+
+    Args:
+        checkpoint: As it was read.
+        place: Its file, for messages.
+
+    Raises:
+        ReadError: A value is missing, of another type, or out of its range.
+    """
+    state = _Values(checkpoint.state, place)
+    seed = state.whole("seed", limit=MAX_SEED)
+    if seed <= -MAX_SEED:
+        raise state.error("seed", seed, "a number of 64 bits")
+    state.numbers("losses")
+    if "displayed batches" in checkpoint.state:
+        state.count("displayed batches")
+    solver = state.inside("solver")
+    solver.count("iteration")
+    for name in ("policy", "memory"):
+        inner = solver.inside(name)
+        for key in inner.values:
+            inner.number(key)
+    feeds = state.inside("feeds")
+    for name in feeds.values:
+        for row in feeds.rows(name):
+            row.count("batch")
+    _require_history(state.inside("history"))
+    if checkpoint.state.get("layout"):
+        state.inside("layout").count("slice_elements", least=1)
+    for name, array in checkpoint.arrays.items():
+        _require_numbers(array, name, place)
+
+
+def _require_history(history: _Values) -> None:
+    for name in history.of("losses", list):
+        if not isinstance(name, str):
+            raise history.error("losses", name, "names of curves")
+    curves = history.inside("curves")
+    for name in curves.values:
+        curve = curves.inside(name)
+        points = curve.of("points", list)
+        last = curve.values.get("last")
+        for point in points if last is None else [*points, last]:
+            if not _is_point(point):
+                raise curve.error("points", point, "an iteration and a value")
+        curve.count("stride", least=1)
+        curve.count("count")
+        if last is not None and not points:
+            raise curve.error("points", points, "the first point of a curve that has a last")
+
+
+def _require_numbers(array: np.ndarray, name: str, place: str) -> None:
+    dtype = array.dtype
+    if dtype.kind not in _KINDS or not dtype.isnative or dtype.itemsize > 8:
+        raise ReadError(f"{name!r:.200} is an array of {dtype!s:.60}, expected numbers", place=place)
+
+
+class _Values:
+    """The values of an object by key, and where it stands in the checkpoint.
+
+    Args:
+        values: The object.
+        place: The checkpoint.
+        path: Keys that lead to the object.
+    """
+
+    def __init__(self, values: Mapping[str, Any], place: str, path: str = "") -> None:
+        self.values = values
+        self._place, self._path = place, path
+
+    def error(self, key: str, value: Any, expected: str) -> ReadError:
+        """Return the error for a value."""
+        return ReadError(
+            f"is no checkpoint of Netweave, or damaged: {self._path + key!r:.200} is {value!r:.60}, "
+            f"expected {expected}",
+            place=self._place,
+        )
+
+    def of(self, key: str, kind: type[Any]) -> Any:
+        """Return a value of a type."""
+        if key not in self.values:
+            missing = f"{self._path + key!r:.200}"
+            raise ReadError(f"is no checkpoint of Netweave: has no {missing}", place=self._place)
+        return checked(self.values[key], kind, what=f"{self._path + key!r:.200}", place=self._place)
+
+    def inside(self, key: str) -> _Values:
+        """Return the values of an object."""
+        return _Values(self.of(key, dict), self._place, f"{self._path}{key}.")
+
+    def rows(self, key: str) -> list[_Values]:
+        """Return the objects of a list."""
+        found = self.of(key, list)
+        for row in found:
+            if not isinstance(row, Mapping):
+                raise self.error(key, row, "an object")
+        return [_Values(row, self._place, f"{self._path}{key}.") for row in found]
+
+    def whole(self, key: str, *, limit: int = MAX_COUNT) -> int:
+        """Return a whole number below a limit."""
+        number: int = self.of(key, int)
+        if number >= limit:
+            raise self.error(key, number, f"less than {limit:,}")
+        return number
+
+    def count(self, key: str, *, least: int = 0) -> int:
+        """Return a number of things."""
+        number = self.whole(key)
+        if number < least:
+            raise self.error(key, number, f"at least {least}")
+        return number
+
+    def number(self, key: str) -> float:
+        """Return a number."""
+        if not _is_number(self.values[key]):
+            raise self.error(key, self.values[key], "a number")
+        return float(self.values[key])
+
+    def numbers(self, key: str) -> None:
+        """Check a list of numbers."""
+        for number in self.of(key, list):
+            if not _is_number(number):
+                raise self.error(key, number, "a number")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (
+        isinstance(value, int) and abs(value) < MAX_SEED and not isinstance(value, bool)
+    )
+
+
+def _is_point(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and _is_count(value[0]) and _is_number(value[1])
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT
+
+
+# Ranks with other settings would begin other collectives: they would wait for each other until the timeout,
+# or sum what does not belong together.
+
+
+def exchange_in_common(settings: ExchangeSettings) -> dict[str, Any]:
+    """Return how gradients are exchanged: groups are made by it, so it is compared before there are any."""
+    return {f"the exchange's {name}": value for name, value in asdict(settings).items()}
+
+
+def run_in_common(
+    job: Job, *, seed: int, num_stages: int, num_batches: Mapping[str, float | None]
+) -> dict[str, Any]:
+    """Return what a run does and when, as JSON values by what they are called in messages.
+
+    Where files lie may differ from machine to machine, so paths are not among them.
+
+    Args:
+        job: The Job, with this run's batch.
+        seed: Of what is drawn; ranks with different ones would shuffle records differently.
+        num_stages: Stages of the training net.
+        num_batches: Batches in an epoch, by phase.
+    """
+    schedule, checkpoints, solver = asdict(job.schedule), job.checkpoints, job.solver
+    found: dict[str, Any] = {name.replace("_", " "): value for name, value in schedule.items()}
+    found |= {f"the solver's {name}": value for name, value in solver.settings.items()}
+    found |= {f"the policy's {name}": repr(value) for name, value in asdict(solver.policy).items()}
+    found |= {
+        "the seed": seed,
+        "the solver": solver.kind,
+        "batches in an update": solver.accumulate,
+        "iterations between checkpoints": checkpoints.interval,
+        "a checkpoint at the end": checkpoints.at_end,
+        "stages": num_stages,
+    }
+    for name, phase in job.phases.items():
+        found |= {
+            f"records in a batch of {name}": [source.batch_size for source in phase.data],
+            f"the order of records of {name}": repr([sorted(source.order.items()) for source in phase.data]),
+            f"batches of a pass of {name}": phase.num_batches,
+            f"batches in an epoch of {name}": num_batches[name],
+        }
+    return found
+
+
+def values_in_common(nets: Mapping[str, TorchNet], updater: Updater) -> dict[str, Any]:
+    """Return fingerprints of what the nets hold, by what they are called in messages."""
+    shapes, values = hashlib.sha256(), hashlib.sha256()
+    for net in nets.values():
+        for key, tensor in sorted(net.params.items()):
+            shapes.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            values.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
+    layout = hashlib.sha256(repr((updater.layout, updater.rule)).encode())
+    prints = {"a net": shapes, "slices": layout, "parameters": values}
+    return {f"{what} with the fingerprint": digest.hexdigest()[:12] for what, digest in prints.items()} | {
+        "the iteration": updater.iteration
+    }

@@ -15,7 +15,7 @@ import torch
 
 from netweave.errors import UsageError, WriteError
 from netweave.files import checksums
-from netweave.files.atomic import Replacement
+from netweave.files.output_files import Replacement
 from netweave.formats.table import find_run_writer, find_state_reader
 from netweave.job import RunState
 from netweave.runtime.backends.torch.node_memory import memories, to_array
@@ -29,7 +29,7 @@ from netweave.training.checkpoint_file import (
     nested,
     prune,
 )
-from netweave.training.nets import load_weights
+from netweave.training.loading import load_weights
 from netweave.training.run_lock import exclusive
 
 if TYPE_CHECKING:

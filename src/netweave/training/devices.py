@@ -15,12 +15,12 @@ import torch
 
 from netweave.graph import unread_arrays
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
+from netweave.runtime.backends.torch.device import compute_threads
 from netweave.runtime.backends.torch.node_memory import to_array
-from netweave.runtime.backends.torch.openmp import compute_threads
 from netweave.runtime.backends.torch.stages import cut
-from netweave.training.nets import moving_states, trained
+from netweave.training.loading import moving_states, trained
 from netweave.training.parallel.device_batch import DeviceBatch, Meeting
-from netweave.training.parallel.flat_row import FlatRow, GradientRow, copy_slice
+from netweave.training.parallel.exchange import FlatRow, GradientRow, copy_slice
 from netweave.training.passes import COMPUTE, NetPasses, Where
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
     from netweave.runtime.backends.torch.parameters import Stored
     from netweave.runtime.engine import Engine
-    from netweave.training.optim.layout import FlatLayout
+    from netweave.training.optim.rule import FlatLayout
     from netweave.training.parallel.kvstore import KVStore
 
 

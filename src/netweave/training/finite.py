@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from netweave.errors import RunError
-from netweave.runtime.backends.torch.finite import parameter_not_finite
+from netweave.runtime.backends.torch.device import parameter_not_finite
 
 if TYPE_CHECKING:
     from netweave.job import Job

@@ -1,25 +1,34 @@
-"""Metrics of a whole pass over a test that are no means over its batches: average precision of boxes.
-
-A phase names one in ``Phase.metric``. To add one: a class under ``@metric("kind")``, made of its settings and
-the graph of the phase.
-"""
+"""Metrics of training."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.graph import layer_keys
 from netweave.training.boxes import Detections, Labels, find_boxes, score
+from netweave.training.events import Norms, NormsSeen
+from netweave.training.monitor import layer_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    import torch
+    from torch import Tensor
 
     from netweave.graph import Graph
-    from netweave.job import Phase
+    from netweave.job import Job, Phase, Schedule
+    from netweave.runtime.backends.torch import TorchNet
 
+
+# A phase names one in ``Phase.metric``. To add one: a class under ``@metric("kind")``, made of its settings
+# and the graph of the phase.
+
+if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
     Outputs = dict[str, tuple[float, ...]]
 
@@ -149,3 +158,178 @@ class AveragePrecision(PhaseMetric):
 
 def _is_image(value: Any) -> bool:
     return value.shape is not None and len(value.shape) == 4
+
+
+def averaged(
+    batches: Iterable[Mapping[str, torch.Tensor]],
+    means: Callable[[Mapping[str, torch.Tensor], int], Mapping[str, torch.Tensor]] | None = None,
+) -> dict[str, tuple[float, ...]]:
+    """Return the elements of each output, as means over all batches (``Solver::Test``).
+
+    Args:
+        batches: Outputs of each batch by name.
+        means: Returns the means from sums and their number, where other ranks have batches too.
+    """
+    sums: dict[str, torch.Tensor] = {}
+    count = 0
+    for count, outputs in enumerate(batches, 1):  # noqa: B007 - needed behind the loop
+        for key, value in outputs.items():
+            sums[key] = sums[key] + value if key in sums else value
+    if means is not None:
+        return {key: elements(value) for key, value in means(sums, count).items()}
+    return {key: elements(value / count) for key, value in sums.items()}
+
+
+def measured(
+    outputs: Mapping[str, torch.Tensor], batch: Mapping[str, torch.Tensor], metric: PhaseMetric | None
+) -> dict[str, torch.Tensor]:
+    """Show a batch to a metric; return the outputs of which means are taken."""
+    if metric is None:
+        return dict(outputs)
+    values = {name: batch[name] for name in metric.inputs}
+    values |= {name: outputs[name] for name in metric.outputs}
+    metric.add({name: tensor.detach().float().cpu().numpy() for name, tensor in values.items()})
+    return {name: tensor for name, tensor in outputs.items() if name not in metric.outputs}
+
+
+class MeanOutputs:
+    """Means of the outputs of several batches, which are taken from the device only when somebody asks."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, torch.Tensor] = {}
+        self._count = 0
+
+    def add(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        """Take the outputs of a batch in."""
+        for name, value in outputs.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._count += 1
+
+    def state(self) -> tuple[int, dict[str, torch.Tensor]]:
+        """Return the number of batches taken in since the last ``take``, and the sums of their outputs."""
+        return self._count, dict(self._sums)
+
+    def restore(self, count: int, sums: Mapping[str, torch.Tensor]) -> None:
+        """Go on where ``state`` was called."""
+        self._count, self._sums = count, dict(sums)
+
+    def take(self) -> dict[str, torch.Tensor]:
+        """Return the means, and begin anew."""
+        means = {name: total / self._count for name, total in self._sums.items()}
+        self._sums, self._count = {}, 0
+        return means
+
+
+def elements(tensor: torch.Tensor) -> tuple[float, ...]:
+    """Return the elements of an output."""
+    return tuple(tensor.reshape(-1).tolist())
+
+
+class OutputElements(Mapping[str, tuple[float, ...]]):
+    """The elements of outputs by name; read from the device only when somebody asks.
+
+    Args:
+        outputs: The outputs.
+    """
+
+    def __init__(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        self._outputs = outputs
+
+    def __getitem__(self, name: str) -> tuple[float, ...]:
+        return elements(self._outputs[name])
+
+    def array(self, name: str) -> np.ndarray:
+        """Return an output with its axes."""
+        values: np.ndarray = self._outputs[name].detach().cpu().numpy()
+        return values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outputs)
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+
+# SINGA calls these numbers "norm1": the sum of absolute values divided by their number (``math_blob.h``,
+# Asum), of what a layer gives, of the gradient with respect to it, of parameters and of their gradients.
+
+
+class NormWatch:
+    """Looks at the values and gradients of the updates whose numbers are displayed.
+
+    Args:
+        graph: The training net.
+        schedule: What happens when.
+
+    Attributes:
+        taps: Names of values that the net must give besides its outputs.
+    """
+
+    needs_gradients = True
+
+    def __init__(self, graph: Graph, schedule: Schedule) -> None:
+        self._schedule = schedule
+        named = set(graph.values())
+        # of a loss layer, which also gives an accuracy, the loss: it bears the layer's name
+        self._layers = {
+            layer: layer if layer in named else value for layer, value in layer_values(graph).items()
+        }
+        self._owners = _owners(graph)
+        self.taps: Sequence[str] = list(dict.fromkeys(self._layers.values()))
+        self._values: dict[str, float] = {}
+        self._gradients: dict[str, float] = {}
+        self._parameters: dict[str, Norms] = {}
+
+    def is_due(self, step: int) -> bool:
+        """Return whether the numbers of an update are displayed."""
+        return self._schedule.is_due("display", step)
+
+    def look(self, net: TorchNet, outputs: Mapping[str, Tensor]) -> None:
+        """Look at values, in the task that computed them; at their gradients as soon as backward has them."""
+        self._values = {name: _mean_absolute(outputs[name]) for name in self.taps}
+        self._gradients = {}
+        for name in self.taps:
+            if outputs[name].requires_grad:
+                outputs[name].register_hook(lambda gradient, name=name: self._note(name, gradient))
+
+    def look_at_gradients(self, net: TorchNet) -> None:
+        """Look at parameters and their gradients, between backward and the update."""
+        self._parameters = {}
+        for key, layer in self._owners.items():
+            tensor = net.store[key].tensor
+            gradient = None if tensor.grad is None else _mean_absolute(tensor.grad)
+            self._parameters[key] = Norms(_mean_absolute(tensor), gradient, layer)
+
+    def event(self, step: int) -> NormsSeen | None:
+        """Return what was seen in an update; None if its numbers are not displayed."""
+        if not self.is_due(step):
+            return None
+        layers = {
+            layer: Norms(self._values[name], self._gradients.get(name), layer)
+            for layer, name in self._layers.items()
+        }
+        return NormsSeen(step, layers, dict(self._parameters))
+
+    def _note(self, name: str, gradient: Tensor) -> None:
+        self._gradients[name] = _mean_absolute(gradient)
+
+
+def norms_of(job: Job) -> list[NormWatch]:
+    """Return what looks at the norms that a Job asks for, if it does."""
+    wanted = job.schedule.display_norms
+    return [NormWatch(job.phases["train"].graph, job.schedule)] if wanted else []
+
+
+def _mean_absolute(tensor: Tensor) -> float:
+    return float(tensor.detach().abs().double().mean()) if tensor.numel() else 0.0
+
+
+def _owners(graph: Graph) -> dict[str, str]:
+    """Return the first layer that reads each trained parameter, in the net's order."""
+    owners: dict[str, str] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            parameter = graph.parameters.get(value.name or "") if value is not None else None
+            if parameter is not None and parameter.trainable and value is not None:
+                owners.setdefault(str(value.name), next(iter(layer_keys(node)), ""))
+    return owners

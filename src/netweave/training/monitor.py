@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
 from netweave.graph import layer_keys
-from netweave.graph.wording import names_text
+from netweave.graph.summary import names_text
 from netweave.training.events import NormsSeen, ValuesSeen
 
 if TYPE_CHECKING:

@@ -1,30 +1,40 @@
-"""Forward and backward of one net on one device as tasks of a lane, stage by stage.
-
-Every slice of the parameters is a variable of the engine, and so is its gradient. Forward of a stage reads
-its slices, backward writes their gradients: what changes a slice or uses a gradient names the same variables,
-and the engine keeps the order (decision 0136).
-"""
+"""Passes of training over batches."""
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 
-from netweave.errors import UsageError
+from netweave.errors import UnsupportedError, UsageError
+from netweave.graph.passes.extraction import Extractor
+from netweave.runtime.backends.torch import TorchNet
+from netweave.runtime.backends.torch.device import check_bfloat16
 from netweave.runtime.backends.torch.stages import run_backward, run_stage
 from netweave.runtime.engine import Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from netweave.runtime.backends.torch import TorchNet
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+    from netweave.job import Job, Phase
     from netweave.runtime.backends.torch.stages import Stage, StagePass
     from netweave.runtime.engine import Completion, Engine
-    from netweave.training.optim.layout import FlatLayout
+    from netweave.training.checkpoint_file import Checkpoint
+    from netweave.training.optim.rule import FlatLayout
+    from netweave.training.parallel.world import World
+
+
+# Every slice of the parameters is a variable of the engine, and so is its gradient. Forward of a stage
+# reads its slices, backward writes their gradients: what changes a slice or uses a gradient names the same
+# variables, and the engine keeps the order (decision 0136).
 
 T = TypeVar("T")
 
@@ -288,3 +298,164 @@ def split_bounds(samples: int, num_parts: int) -> list[tuple[int, int]]:
 def _numbers(of_key: Mapping[str, Sequence[int]], keys: Sequence[str]) -> list[int]:
     """Return the slices that hold elements of some parameters."""
     return sorted({number for key in keys for number in of_key.get(key, ())})
+
+
+# As in Caffe's ``Classifier.predict(oversample=True)`` the probabilities are averaged; accuracies and
+# losses are those of the averages. A net with labels is cut at what it predicts, and what stands behind is
+# computed once for all views.
+
+WINDOWS = ("top left", "top right", "bottom left", "bottom right", "centre")
+VIEWS = tuple((where, mirrored) for mirrored in (False, True) for where in WINDOWS)
+"""The ten views in Caffe's order: where the window is, and whether it is mirrored."""
+
+LOGITS = {"SoftmaxWithLoss", "Accuracy"}
+"""What takes predictions before the softmax."""
+
+
+def viewed(phase: Phase, where: str, *, mirrored: bool) -> Phase:
+    """Return a phase whose images are one view of each.
+
+    Raises:
+        UsageError: Its data are not cropped, so that there is but one view.
+    """
+    first, *rest = phase.data
+    kinds = [row["kind"] for row in first.transforms]
+    if "crop" not in kinds:
+        raise UsageError(
+            f"{first.place}: ten crops need a crop size smaller than the images; set crop_size in the "
+            "transform_param of the layer"
+        )
+    steps: list[Mapping[str, object]] = []
+    for row in first.transforms:
+        if row["kind"] == "crop":
+            steps.append({**row, "where": where})
+            steps.extend([{"kind": "mirror", "probability": 1.0}] * mirrored)
+        elif row["kind"] != "mirror":
+            steps.append(row)
+    return replace(phase, data=(replace(first, transforms=tuple(steps)), *rest))
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A net cut where its predictions meet the labels.
+
+    Attributes:
+        predictions: Names of the values that views are averaged of, with the axis of the classes where
+            they are taken before the softmax, else None.
+        tail: What stands behind, from these values and the labels to outputs; None if there is nothing.
+        labels: Inputs of the tail that do not depend on the view.
+    """
+
+    predictions: Mapping[str, int | None]
+    tail: Graph | None
+    labels: tuple[str, ...] = ()
+
+    def averaged(self, views: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+        """Return the predictions averaged over the views of a batch, as the tail takes them."""
+        found = {}
+        for name, axis in self.predictions.items():
+            stacked = torch.stack([view[name] for view in views])
+            if axis is None:
+                found[name] = stacked.mean(0)
+            else:  # the logarithm of probabilities is a logit whose softmax they are
+                found[name] = stacked.softmax(axis + 1).mean(0).log()
+        return found
+
+
+def cut_at_labels(graph: Graph, labels: Sequence[str]) -> Cut:
+    """Cut a net where its predictions meet the labels.
+
+    Args:
+        graph: The net.
+        labels: Names of the inputs that are no images.
+    """
+    given = [value for value in graph.inputs if value.name in labels]
+    behind: set[ir.Value] = set(given)
+    tail: list[ir.Node] = []
+    for node in graph.nodes:
+        if any(value in behind for value in node.inputs):
+            behind.update(node.outputs)
+            tail.append(node)
+    ahead = {
+        value: None
+        for node in tail
+        for value in node.inputs
+        if value is not None and value not in behind and value.producer() is not None
+    }
+    predictions = {value.name or "": _axis(value, tail) for value in ahead}
+    outputs = [value for value in graph.outputs if value in behind and value.producer() is not None]
+    plain: dict[str, int | None] = {value.name or "": None for value in graph.outputs if value not in behind}
+    if not outputs:
+        return Cut(plain, None)
+    names = tuple(value.name or "" for value in given)
+    part = Extractor(graph).extract(
+        inputs=[*predictions, *names], outputs=[value.name or "" for value in outputs]
+    )
+    return Cut({**plain, **predictions}, part, names)
+
+
+def _axis(value: ir.Value, tail: Sequence[ir.Node]) -> int | None:
+    """Return the axis of the classes where a value is taken before the softmax."""
+    takers = [node for node in tail if value in node.inputs]
+    maker = value.producer()
+    if maker is None or maker.op_type == "Softmax" or not all(node.op_type in LOGITS for node in takers):
+        return None
+    return max(node.attributes.get_int("axis", 1) for node in takers)
+
+
+def tail_net(cut: Cut, device: torch.device, dtype: torch.dtype) -> TorchNet | None:
+    """Return what stands behind a cut as a net."""
+    return None if cut.tail is None else TorchNet(cut.tail).eval().to(device).to(dtype)
+
+
+DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
+"""The types of numbers to train in."""
+
+PRECISIONS = ("f32", "bf16")
+"""What convolutions and matrix products may be computed in."""
+
+ALGORITHMS = ("bp", "bptt", "cd")
+"""What gradients may be computed by: through time those of the unrolled graph, by contrastive divergence
+those of the free energies in the training net."""
+
+
+def check_can_train(job: Job, dtype: torch.dtype, precision: str, device: torch.device) -> None:
+    """Refuse what no run can do, before anything is made.
+
+    Raises:
+        UsageError: The net has no loss, or precision or type are none that can be computed in.
+        UnsupportedError: The Job wants an algorithm that there is not.
+    """
+    if job.algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise UnsupportedError(
+            f"{job.name}: the algorithm {job.algorithm!r} is not supported, expected one of {known}"
+        )
+    if not job.phases["train"].losses:
+        raise UsageError(f"{job.name}: the training net has no loss, so it cannot be trained")
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision is {precision!r}, expected {' or '.join(PRECISIONS)}")
+    if precision == "bf16":
+        check_bfloat16(device)
+    if dtype not in DTYPES:
+        raise UsageError(f"cannot train in {dtype}, expected {', '.join(map(str, DTYPES))}")
+
+
+def saved_slice_elements(checkpoint: Checkpoint | None) -> int | None:
+    """Return the size of a slice in the run that goes on: sums over devices round by it."""
+    layout = checkpoint.state.get("layout") if checkpoint else None
+    return int(layout["slice_elements"]) if layout else None
+
+
+def choose_seed(job: Job, asked: int | None, world: World | None) -> int:
+    """Return the seed of a run: what is asked for, the Job's, or a fresh one, the same for all ranks."""
+    wanted = job.seed if asked is None else asked
+    if wanted is not None:
+        return wanted
+    fresh = secrets.randbits(31)
+    return fresh if world is None else int(world.keep(lambda: fresh, "seed"))
+
+
+def choose_run_name(world: World | None) -> str:
+    """Return a name for a run that begins: a fresh one, the same for all ranks and restarts."""
+    return secrets.token_hex(8) if world is None else world.run

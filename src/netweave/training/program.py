@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.errors import RunError
-from netweave.runtime.backends.torch.finite import first_not_finite
-from netweave.runtime.backends.torch.openmp import single_thread
+from netweave.runtime.backends.torch.device import first_not_finite, single_thread
 from netweave.runtime.engine import Variable
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of, split_bounds
 

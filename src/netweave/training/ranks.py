@@ -15,16 +15,16 @@ from torch import distributed
 
 from netweave.errors import UnsupportedError
 from netweave.graph import OPSET
+from netweave.runtime.backends.torch.memory import peak_multiply_adds_per_s
 from netweave.runtime.backends.torch.node_memory import memories
-from netweave.runtime.backends.torch.peak import peak_multiply_adds_per_s
 from netweave.runtime.backends.torch.table import find_lowering
-from netweave.training.nets import layer_numbers, moving_states
+from netweave.training.checkpoint_file import exchange_in_common
+from netweave.training.loading import layer_numbers, moving_states
 from netweave.training.parallel.exchange import Exchange
 from netweave.training.parallel.link import Channel
 from netweave.training.parallel.occupancy import COMPUTE
 from netweave.training.parallel.plan import SliceInfo
 from netweave.training.parallel.whole_batch import RankedBatch
-from netweave.training.same_run import exchange_in_common
 from netweave.training.work import RankWork, multiply_adds_per_sample
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.engine import Completion, Engine, Variable
     from netweave.training.optim import Updater
-    from netweave.training.options import TrainOptions
     from netweave.training.parallel.world import World
+    from netweave.training.watchers import TrainOptions
 
 T = TypeVar("T")
 

@@ -24,11 +24,11 @@ from netweave.runtime.backends.torch.parameters import Views
 from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training.devices import lane_of, net_on, open_lanes
-from netweave.training.nets import layer_numbers, trained
+from netweave.training.loading import layer_numbers, trained
 from netweave.training.optim import Trained, Updater
-from netweave.training.optim.layout import ALIGNED_ELEMENTS, flat_layout
+from netweave.training.optim.rule import ALIGNED_ELEMENTS, flat_layout
 from netweave.training.parallel.devices import current_context
-from netweave.training.parallel.flat_row import copy_slice
+from netweave.training.parallel.exchange import copy_slice
 from netweave.training.parallel.kvstore import LANE, KVStore
 from netweave.training.parallel.plan import owners_by_layer
 from netweave.training.passes import NetPasses, Part, Where, objective_of

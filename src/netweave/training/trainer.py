@@ -11,40 +11,38 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.files.border import reading
-from netweave.runtime.backends.torch.device import find_device
+from netweave.runtime.backends.torch.device import find_device, release_threads
 from netweave.runtime.backends.torch.node_memory import to_array
-from netweave.runtime.backends.torch.openmp import release_threads
 from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.memory_plan import parse_bytes
-from netweave.training.begin import (
+from netweave.training.checkpoint_file import nested, read_run, run_in_common, values_in_common
+from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
+from netweave.training.devices import StoreExchange, passes_on
+from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
+from netweave.training.finite import require_finite_loss, require_finite_parameters
+from netweave.training.history import History
+from netweave.training.loading import LoaderConfig, PhaseLoader, make_nets, trained
+from netweave.training.memory_limit import limit_memory
+from netweave.training.metrics import MeanOutputs, OutputElements, elements, norms_of
+from netweave.training.optim import Updater
+from netweave.training.optim.rule import SLICE_ELEMENTS
+from netweave.training.passes import (
+    COMPUTE,
     DTYPES,
+    NetPasses,
+    Part,
+    Where,
     check_can_train,
     choose_run_name,
     choose_seed,
     saved_slice_elements,
 )
-from netweave.training.checkpoint_file import nested
-from netweave.training.checkpoint_values import read_run
-from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
-from netweave.training.devices import StoreExchange, passes_on
-from netweave.training.evaluation import Evaluator, turns_of
-from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
-from netweave.training.finite import require_finite_loss, require_finite_parameters
-from netweave.training.history import History
-from netweave.training.loading import LoaderConfig, PhaseLoader
-from netweave.training.memory_limit import limit_memory
-from netweave.training.nets import make_nets, trained
-from netweave.training.norms import norms_of
-from netweave.training.optim import Updater
-from netweave.training.optim.layout import SLICE_ELEMENTS
-from netweave.training.options import TrainOptions
-from netweave.training.output_metrics import MeanOutputs, OutputElements, elements
-from netweave.training.passes import COMPUTE, NetPasses, Part, Where
+from netweave.training.process import let_others_interrupt
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
 from netweave.training.record_speed import RecordSpeed
-from netweave.training.same_run import run_in_common, values_in_common
-from netweave.training.scheduling import let_others_interrupt
+from netweave.training.testing import Evaluator, turns_of
+from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

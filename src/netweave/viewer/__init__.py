@@ -3,15 +3,15 @@
 from netweave.viewer.comparison import comparison_document
 from netweave.viewer.markdown import document_markdown
 from netweave.viewer.net import net_document
-from netweave.viewer.notebook import install
 from netweave.viewer.page import (
     check_front_end,
     comparison_page,
     document_page,
+    document_rows,
+    install,
     net_page,
     stored_document_page,
 )
-from netweave.viewer.reading import document_rows
 
 __all__ = [
     "check_front_end",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.execution.input_mapping import InputMapping
-from netweave.comparison.execution.probes import resized
+from netweave.comparison.execution.inputs import InputMapping
+from netweave.comparison.execution.memory_budget import resized
 from netweave.comparison.execution.sizes import declared_sizes
 from netweave.comparison.fixes import mend
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph
-from netweave.graph.collection import collector_at_rest
+from netweave.graph.checks import collector_at_rest
 from netweave.graph.passes.inference import inference_form
 from netweave.viewer.net import VERSION, Json, net_json, real, record_json
 from netweave.viewer.tables import rare, repeated, table

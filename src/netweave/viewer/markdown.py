@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from netweave.graph.wording import ratio_text
-from netweave.viewer.reading import document_rows
+from netweave.graph.summary import ratio_text
+from netweave.viewer.page import document_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

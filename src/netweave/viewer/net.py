@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.formats import format_text
 from netweave.graph import Cost, layer_costs, layer_keys, node_costs, parameter_key
-from netweave.graph.collection import collector_at_rest
+from netweave.graph.checks import collector_at_rest
 from netweave.graph.costs import Costs
-from netweave.graph.wording import settings_texts
-from netweave.viewer.arrays import statistics_table
+from netweave.graph.summary import settings_texts
 from netweave.viewer.excerpts import excerpts
 from netweave.viewer.tables import placed, rare, repeated, table
+from netweave.viewer.values import statistics_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""One HTML file that holds the whole page: script, style and document, nothing from elsewhere."""
+"""Pages of the viewer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from netweave.comparison import Comparison
 from netweave.errors import UsageError
+from netweave.graph import Graph
+from netweave.graph.html import set_drawing
 from netweave.graph.printable import printable, printable_json
 from netweave.viewer.comparison import comparison_document
 from netweave.viewer.net import net_document
+from netweave.viewer.tables import rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from netweave.comparison import Comparison
-    from netweave.graph import Graph
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -167,3 +169,91 @@ def built(name: str) -> str:
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+MAX_LAYERS = 2000
+"""A notebook keeps what it shows in its file; of a larger net it keeps the table only."""
+
+HEIGHT_PX = 640
+
+FRAME = (
+    '<iframe title="{title}" srcdoc="{page}" sandbox="allow-scripts allow-downloads allow-modals" '
+    'style="width: 100%; height: {height}px; border: 1px solid rgba(128, 128, 128, .4)"></iframe>'
+    "<details><summary>As a table</summary>{table}</details>"
+)
+"""Without ``allow-same-origin``: what is in the frame reaches nothing of the notebook."""
+
+
+def draw(shown: Any, table: str) -> str:
+    """Return a net or a comparison as HTML for a notebook; the table alone where it cannot be drawn."""
+    nets = [shown] if isinstance(shown, Graph) else [shown.a, shown.b]
+    if sum(len(net.layers) for net in nets) > MAX_LAYERS:
+        return table
+    try:
+        check_front_end()
+    except UsageError:
+        return table
+    document = net_document(shown) if isinstance(shown, Graph) else comparison_document(shown)
+    return FRAME.format(
+        title=escape(f"Drawing of {document['title']}"),
+        page=escape(embedded_page(document)),
+        height=HEIGHT_PX,
+        table=table,
+    )
+
+
+def install() -> None:
+    """Have nets and comparisons draw themselves in notebooks."""
+    for kind in (Graph, Comparison):
+        set_drawing(kind, draw)
+
+
+# The viewer does the same when it opens a document (``frontend/src/viewer/model/tables.ts``).
+
+if TYPE_CHECKING:
+    Json = dict[str, Any]
+
+FIRST_WITH_TABLES = 3
+"""The version from which on a document has tables (decision 0213)."""
+
+
+def document_rows(document: Mapping[str, Any]) -> Json:
+    """Return a document of any version with its tables as lists of objects.
+
+    Args:
+        document: What ``comparison_document`` or ``net_document`` made, in this release or an earlier one.
+    """
+    if document.get("version", 1) < FIRST_WITH_TABLES:
+        return dict(document)
+    nets = [_net_rows(net) for net in document["nets"]]
+    if document["kind"] == "net":
+        return dict(document) | {"nets": nets}
+    return {name: part for name, part in document.items() if name != "weights"} | {
+        "nets": nets,
+        "groups": _group_rows(document, nets),
+    }
+
+
+def _net_rows(net: Mapping[str, Any]) -> Json:
+    values = [[row["name"], row["sizes"]] for row in rows(net["values"])]
+    parameters = [row | {"statistics": None} for row in rows(net["parameters"])]
+    for row in rows(net["statistics"]):
+        number = row.pop("parameter")
+        parameters[number]["statistics"] = {name: entry for name, entry in row.items() if entry is not None}
+    layers = [
+        row | {"name": row["key"] if row["name"] is None else row["name"]} for row in rows(net["layers"])
+    ]
+    nodes = [
+        row | {"constants": [values[number] for number in row["constants"]]} for row in rows(net["nodes"])
+    ]
+    read = {"layers": layers, "nodes": nodes, "values": values, "parameters": parameters}
+    return {name: part for name, part in net.items() if name != "statistics"} | read
+
+
+def _group_rows(document: Mapping[str, Any], nets: list[Json]) -> list[Json]:
+    groups = [row | {"weights": []} for row in rows(document["groups"])]
+    for row in rows(document["weights"]):
+        number = row.pop("group")
+        keys = [net["parameters"][key]["key"] for net, key in zip(nets, row["keys"], strict=True)]
+        groups[number]["weights"].append(row | {"keys": keys})
+    return groups

@@ -1,7 +1,8 @@
-"""Operations on comparisons, for the pages and the HTTP API."""
+"""Comparisons of the workbench."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -17,6 +18,10 @@ from netweave.web.work import leases, storage
 from netweave.web.work.tasks import compare_nets
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from django.db.models import QuerySet
+
     from netweave.web.models import Net, OwnInput
 
 
@@ -145,3 +150,160 @@ def delete(comparison: Comparison) -> None:
     comparison.delete()
     storage.drop(names)
     own_inputs.delete_if_unused(own)
+
+
+MAX_CHANGES = 500
+"""Layers that are listed; the page says how many there are beyond."""
+
+FACTOR = 2.0
+"""Errors of a layer that differ by less than this factor are of the same size."""
+
+LEAST_ERROR = 1e-6
+"""Errors below are rounding."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that two comparisons do not share.
+
+    Attributes:
+        name: What it is of.
+        old: In the first comparison; empty if it has none.
+        new: In the second.
+    """
+
+    name: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunDifference:
+    """Differences between two comparisons of the same pair.
+
+    Attributes:
+        settings: Settings that differ.
+        results: Verdict, largest error and what the nets were run on, where they differ.
+        gone: Causes that only the first comparison found.
+        new: Causes that only the second found.
+        layers: Groups of layers whose status or error changed.
+        num_layers: How many there are.
+    """
+
+    settings: tuple[Change, ...]
+    results: tuple[Change, ...]
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+    layers: tuple[Change, ...]
+    num_layers: int
+
+    @property
+    def is_empty(self) -> bool:
+        """True if both found the same."""
+        return not (self.results or self.gone or self.new or self.layers)
+
+
+def others(comparison: Comparison) -> QuerySet[Comparison]:
+    """Return the other comparisons of the same pair that are done, newest first."""
+    if comparison.net_a_id is None or comparison.net_b_id is None:
+        return Comparison.objects.none()
+    same = Comparison.objects.filter(
+        workspace=comparison.workspace_id,
+        net_a=comparison.net_a_id,
+        net_b=comparison.net_b_id,
+        state=State.DONE,
+    )
+    return same.exclude(pk=comparison.pk).select_related("own_input")
+
+
+def run_difference(old: Comparison, new: Comparison, old_result: Json, new_result: Json) -> RunDifference:
+    """Return what differs between two comparisons.
+
+    Args:
+        old: The first comparison.
+        new: The second.
+        old_result: The stored result of the first, as ``netweave compare --json`` writes it.
+        new_result: That of the second.
+    """
+    causes = [_causes(result) for result in (old_result, new_result)]
+    layers = _changes(_layers(old_result), _layers(new_result))
+    return RunDifference(
+        settings=_changes(dict(choices.rows(old)), dict(choices.rows(new))),
+        results=_changes(_result(old_result), _result(new_result)),
+        gone=tuple(cause for cause in causes[0] if cause not in causes[1]),
+        new=tuple(cause for cause in causes[1] if cause not in causes[0]),
+        layers=layers[:MAX_CHANGES],
+        num_layers=len(layers),
+    )
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Change, ...]:
+    return tuple(
+        Change(name, _shown(old.get(name)), _shown(new.get(name)))
+        for name in dict.fromkeys((*old, *new))
+        if not _same(old.get(name), new.get(name))
+    )
+
+
+def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, _Judged) and isinstance(new, _Judged):
+        return old.status == new.status and _same_size(old.error, new.error)
+    return bool(old == new)
+
+
+def _same_size(old: float | None, new: float | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    if max(old, new) < LEAST_ERROR:
+        return True
+    return min(old, new) > 0 and max(old, new) / min(old, new) < FACTOR
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    status: str
+    error: float | None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, _Judged):
+        return value.status if value.error is None else f"{value.status}, error {value.error:.1g}"
+    return "" if value is None else choices.text(value)
+
+
+def _result(result: Json) -> dict[str, Any]:
+    return {
+        "verdict": result["verdict"],
+        "largest error of an output": _number(result.get("error")),
+        "inputs": "; ".join(result.get("probes", ())),
+        "notes": "; ".join(result.get("notes", ())),
+    }
+
+
+def _causes(result: Json) -> list[str]:
+    findings = [group["finding"] for group in result["groups"] if group.get("finding")]
+    return list(dict.fromkeys(f"{_names(finding)}: {finding['cause']}" for finding in findings))
+
+
+def _names(finding: Json) -> str:
+    return " / ".join(dict.fromkeys(filter(None, (finding.get("layer_a"), finding.get("layer_b")))))
+
+
+def _layers(result: Json) -> dict[str, _Judged]:
+    found: dict[str, _Judged] = {}
+    for group in result["groups"]:
+        sides = [", ".join(group[key]) for key in ("layers_a", "layers_b")]
+        name = " / ".join(dict.fromkeys(filter(None, sides)))
+        nodes = [", ".join(group[key]) for key in ("nodes_a", "nodes_b")]
+        name = name or " / ".join(dict.fromkeys(filter(None, nodes)))
+        error = _number(group.get("error"))
+        before = found.get(name)
+        if before is None or (error or 0.0) > (before.error or 0.0):
+            found[name] = _Judged(group["status"], error)
+    return found
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)  # "inf" and "nan" are strings in JSON

@@ -13,7 +13,7 @@ from netweave.web.parts import say_ready
 from netweave.web.work.worker import end_with_parent
 
 wsgi_app = "netweave.web.wsgi"
-worker_class = "netweave.web.slow_clients.Worker"
+worker_class = "netweave.web.turns.Worker"
 workers = 2
 threads = 32
 timeout = 120

@@ -16,9 +16,9 @@ from netweave.web.options import FILE
 from netweave.web.safety import counted
 from netweave.web.safety.names import last_part, safe_name
 from netweave.web.statements import insert, select
-from netweave.web.work import leases, storage, upload_quota
+from netweave.web.work import leases, storage
+from netweave.web.work.storage import RefusedError
 from netweave.web.work.tasks import read_net
-from netweave.web.work.upload_quota import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from netweave.web.models import Upload, Workspace
     from netweave.web.options import Options
-    from netweave.web.work.upload_quota import Arrival
+    from netweave.web.work.storage import Arrival
 
 __all__ = [
     "InputShapes",
@@ -70,11 +70,11 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
         RefusedError: It is too large, empty, or one too many.
         TooManyError: Too many files came in a minute.
     """
-    safe, small = safe_name(name), upload_quota.is_small(num_bytes)
+    safe, small = safe_name(name), storage.is_small(num_bytes)
     with uploading(net.workspace_id, num_bytes) as count_it:
         if not small:
             _replaced(net, safe, name)  # before it arrives, not only after
-        with upload_quota.arriving(net, safe, num_bytes) as arrival:
+        with storage.arriving(net, safe, num_bytes) as arrival:
             size = arrived(arrival, stream, num_bytes)
             with transaction.atomic():
                 count_it()
@@ -93,7 +93,7 @@ def uploading(workspace: UUID, num_bytes: int | None) -> AbstractContextManager[
         TooManyError: Too many files came in a minute.
     """
     limit = settings.OPTIONS.uploads_per_minute
-    at_once = not upload_quota.is_small(num_bytes)
+    at_once = not storage.is_small(num_bytes)
     return counted("uploads", str(workspace), limit=limit, at_once=at_once)
 
 
@@ -141,8 +141,8 @@ def _keep(arrival: Arrival, net: Net, *, came_as: str, num_bytes: int) -> File |
 def arrived(arrival: Arrival, stream: IO[bytes], num_bytes: int | None) -> int:
     """Store a stream in its place and return its size."""
     name = arrival.name
-    message = upload_quota.too_large(name, arrival.limit, settings.OPTIONS)
-    bounded = _Bounded(stream, arrival.limit, message, upload_quota.KeepAlive(arrival.upload).touch)
+    message = storage.too_large(name, arrival.limit, settings.OPTIONS)
+    bounded = _Bounded(stream, arrival.limit, message, storage.KeepAlive(arrival.upload).touch)
     stored = default_storage.save(arrival.stored, bounded)
     if stored != arrival.stored:
         storage.drop([stored])
@@ -164,7 +164,7 @@ def add_files(net: Net, files: Mapping[str, bytes]) -> None:
     uploads: list[Upload] = []
     try:
         for name, content in files.items():
-            uploads.append(upload_quota.reserve(net, name, len(content)))
+            uploads.append(storage.reserve(net, name, len(content)))
             default_storage.save(uploads[-1].stored, ContentFile(content))
         with transaction.atomic():
             for name, upload in zip(files, uploads, strict=True):
@@ -173,7 +173,7 @@ def add_files(net: Net, files: Mapping[str, bytes]) -> None:
             leases.queue(net, read_net)
     except BaseException:
         for upload in uploads:
-            upload_quota.release(upload)
+            storage.release(upload)
         raise
 
 

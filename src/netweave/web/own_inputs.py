@@ -9,7 +9,7 @@ from django.db import transaction
 from netweave.web.models import OwnInput
 from netweave.web.nets import arrived, uploading
 from netweave.web.safety.names import safe_name
-from netweave.web.work import storage, upload_quota
+from netweave.web.work import storage
 
 if TYPE_CHECKING:
     from netweave.web.models import Workspace
@@ -31,7 +31,7 @@ def add_input(workspace: Workspace, name: str, stream: IO[bytes], *, num_bytes: 
     safe = safe_name(name)
     with (
         uploading(workspace.pk, num_bytes) as count_it,
-        upload_quota.arriving(workspace, safe, num_bytes) as arrival,
+        storage.arriving(workspace, safe, num_bytes) as arrival,
     ):
         size = arrived(arrival, stream, num_bytes)
         with transaction.atomic():

@@ -1,9 +1,4 @@
-"""``netweave serve``: the server and its workers, kept running until this process ends.
-
-The parts hold the other end of a pipe: when this process ends, however it does, they end as well. A part
-that ends before is started again (``parts``). Nothing needs to be ended in order: what a worker had in hand
-is done again after the start (``work.leases``).
-"""
+"""Start of the workbench."""
 
 from __future__ import annotations
 
@@ -11,7 +6,9 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
+import webbrowser
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
@@ -24,6 +21,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from netweave.web.options import Options
+
+
+# The parts hold the other end of a pipe: when this process ends, however it does, they end as well. A part
+# that ends before is started again (``parts``). Nothing needs to be ended in order: what a worker had in
+# hand is done again after the start (``work.leases``).
 
 CHECK_SECONDS = 0.5
 STATIC = "viewer/static/web.js"
@@ -151,3 +153,21 @@ def _say_ready(host: str, port: int, data: Path, ready: Callable[[str, Path], No
             return False
     ready(f"http://[{reached}]:{port}/" if ":" in reached else f"http://{reached}:{port}/", data)
     return True
+
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def has_desktop() -> bool:
+    """Return whether a browser would have a window.
+
+    Without a desktop, Python would start a text browser in the terminal.
+    """
+    if os.environ.get("SSH_CONNECTION"):
+        return False  # the window would be on the other machine, if anywhere
+    return sys.platform in {"darwin", "win32"} or any(os.environ.get(name) for name in DISPLAYS)
+
+
+def open_page(address: str) -> None:
+    """Open an address, without waiting for the browser; that there is none is no error."""
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from netweave.web.http import api
-from netweave.web.pages import accounts, comparisons, help_page, nets, new, programs, runs, trainings
+from netweave.web.pages import accounts, comparisons, help_page, nets, new, runs
 
 urlpatterns = [
     path("", new.show, name="new"),
@@ -28,11 +28,11 @@ urlpatterns = [
     path("runs/", runs.index, name="runs"),
     path("runs/curves", runs.curves, name="curves"),
     path("runs/show", runs.show, name="run"),
-    path("runs/start", trainings.start, name="start-training"),
-    path("runs/stop", trainings.stop, name="stop-training"),
-    path("runs/resume", trainings.resume, name="resume-training"),
+    path("runs/start", runs.start, name="start-training"),
+    path("runs/stop", runs.stop, name="stop-training"),
+    path("runs/resume", runs.resume, name="resume-training"),
     path("help/", help_page.show, name="help"),
-    path("programs/", programs.show, name="programs"),
+    path("programs/", help_page.show_programs, name="programs"),
     path("sign-in/", accounts.SignIn.as_view(), name="sign-in"),
     path("sign-up/", accounts.sign_up, name="sign-up"),
     path("sign-out/", accounts.SignOut.as_view(), name="sign-out"),

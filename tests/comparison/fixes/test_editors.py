@@ -10,8 +10,7 @@ import pytest
 
 from netweave.comparison import INPUT_ORDER, Edit
 from netweave.comparison.fixes.cfg import edit_cfg
-from netweave.comparison.fixes.missing_layer import copy_layer
-from netweave.comparison.fixes.missing_node import copy_node
+from netweave.comparison.fixes.mending import copy_layer, copy_node
 from netweave.comparison.fixes.prototxt import edit_prototxt
 from netweave.comparison.fixes.python_source import edit_python
 from netweave.comparison.fixes.symbol_json import edit_symbol

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from netweave.comparison import INPUT_ORDER, OPERATOR, OUTPUT, Edit
-from netweave.comparison.fixes.missing_layer import copy_line
+from netweave.comparison.fixes.mending import copy_line
 from netweave.comparison.fixes.python_source import edit_all_calls, edit_python
 from netweave.comparison.fixes.text import NotAppliedError, SeveralCallsError
 from tests.comparison.fixes.test_editors import edits

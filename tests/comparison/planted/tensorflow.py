@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import netweave
-from netweave.formats.tensorflow.schema import TEXT
+from netweave.formats.tensorflow.attributes import TEXT
 from tests.comparison.planted.plan import IN, LRN_BETA, LRN_SIZE, MIDDLE, POOL, SIZE, Plan, arrays
 
 if TYPE_CHECKING:

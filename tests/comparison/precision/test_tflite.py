@@ -10,9 +10,9 @@ import pytest
 
 import netweave
 from netweave.comparison import Status, Verdict
-from netweave.comparison.precision.given_ranges import has_given_range
+from netweave.comparison.precision.ranges import has_given_range
 from netweave.files.onnx import metadata
-from netweave.formats.tensorflow.lite.schema import SCHEMA
+from netweave.formats.tensorflow.lite.program import SCHEMA
 from netweave.graph import StoredFormat
 from netweave.graph.passes.rounding import explicit_rounding, rounding_points
 

@@ -10,8 +10,7 @@ import pytest
 
 import netweave
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.gguf import read_gguf
-from netweave.files.gguf_blocks import BLOCK_TYPES
+from netweave.files.gguf import BLOCK_TYPES, read_gguf
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "gguf"
 """What ``tests/oracles/gguf_arrays.py`` wrote."""

@@ -9,7 +9,7 @@ import pytest
 from netweave.formats.caffe.solver import KINDS
 from netweave.formats.caffe.solver import POLICIES as READ
 from netweave.training.optim import RULES
-from netweave.training.optim.policy import POLICIES
+from netweave.training.optim.rule import POLICIES
 
 
 def settings_of(made: type) -> set[str]:

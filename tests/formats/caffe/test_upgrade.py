@@ -6,8 +6,7 @@ import pytest
 
 from netweave.errors import ReadError
 from netweave.files.prototext import parse_text
-from netweave.formats.caffe.schema import caffe_schema
-from netweave.formats.caffe.upgrade import V0_FIELDS, V0_TYPES, V1_TYPES, upgrade
+from netweave.formats.caffe.schema import V0_FIELDS, V0_TYPES, V1_TYPES, caffe_schema, upgrade
 
 
 def upgraded(text):

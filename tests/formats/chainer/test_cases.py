@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.files.model_code import imported
+from netweave.files.model_imports import imported
 from netweave.formats.chainer.shim import installed
 from netweave.formats.chainer.shim.functions import FUNCTIONS
 from netweave.formats.chainer.shim.links import LINKS

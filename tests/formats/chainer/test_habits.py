@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.files.model_code import imported
+from netweave.files.model_imports import imported
 from netweave.formats.chainer.shim import installed
 
 HEAD = """

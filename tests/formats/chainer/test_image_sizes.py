@@ -7,7 +7,7 @@ import pytest
 
 import netweave
 from netweave.comparison import Status, Verdict
-from netweave.comparison.execution import probes
+from netweave.comparison.execution import memory_budget
 from netweave.files.sandbox import has_guard
 from netweave.formats.chainer.shim.recorder import ImageSize
 
@@ -96,7 +96,7 @@ def test_cuts_follow_the_image_as_numpy_s_do(tmp_path):
     )
     net = netweave.load(path, input_shapes={"x": (1, 2, 8, 8)})
     x = np.random.default_rng(0).standard_normal((2, 2, 12, 8)).astype(np.float32)
-    moved = probes.resized(net, {"x": x.shape})
+    moved = memory_budget.resized(net, {"x": x.shape})
     assert moved is not None
     first, second, third = netweave.run(moved, {"x": x}).values()
     np.testing.assert_array_equal(first, x[:, :, 1:7, 3:-1])

@@ -10,8 +10,7 @@ from netweave.errors import UsageError
 from netweave.files import Source
 from netweave.formats.darknet.config import parse_config
 from netweave.formats.darknet.pruning import prune_channels
-from netweave.formats.darknet.reader import build
-from netweave.formats.darknet.weights import encode_weights
+from netweave.formats.darknet.reader import build, encode_weights
 from netweave.graph import stored_arrays, total_cost
 
 CONV = "[convolutional]\nbatch_normalize={norm}\nfilters={filters}\nsize={size}\nstride={stride}\npad=1\n"

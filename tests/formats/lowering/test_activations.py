@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from netweave.formats.lowering import activations
+from netweave.formats.lowering import elementwise
 from tests.formats.lowering.contexts import OneLayer
 
 X = np.linspace(-4, 4, 33, dtype=np.float32)
@@ -44,44 +44,44 @@ def _computed(function, x: np.ndarray) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("name", sorted(set(activations.FUNCTIONS) - {"not", "logicalnot"}))
+@pytest.mark.parametrize("name", sorted(set(elementwise.FUNCTIONS) - {"not", "logicalnot"}))
 def test_a_function_by_its_name(name: str) -> None:
-    op_type = activations.SYNONYMS.get(name, name)
+    op_type = elementwise.SYNONYMS.get(name, name)
     oracle, x = next(row for key, row in TORCH.items() if key.lower() == op_type.lower())
-    np.testing.assert_allclose(_computed(activations.FUNCTIONS[name], x), oracle(torch.tensor(x)), atol=2e-6)
+    np.testing.assert_allclose(_computed(elementwise.FUNCTIONS[name], x), oracle(torch.tensor(x)), atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["LeakyReLU", "gelu", "hard_sigmoid", "GLU"])
 def test_a_name_whose_numbers_differ_is_no_function(name: str) -> None:
-    assert activations.find_function(name) is None
+    assert elementwise.find_function(name) is None
 
 
 def test_spellings_of_one_name() -> None:
-    assert len({activations.find_function(name) for name in ("TanhShrink", "tanh_shrink", "tanhshrink")}) == 1
+    assert len({elementwise.find_function(name) for name in ("TanhShrink", "tanh_shrink", "tanhshrink")}) == 1
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.5])
 def test_swish_and_softplus(beta: float) -> None:
     x = torch.tensor(X)
-    swish = _computed(lambda ctx, value: activations.swish(ctx, value, beta), X)
+    swish = _computed(lambda ctx, value: elementwise.swish(ctx, value, beta), X)
     np.testing.assert_allclose(swish, x * torch.sigmoid(beta * x), atol=1e-6)
-    softplus = _computed(lambda ctx, value: activations.softplus(ctx, value, beta), X)
+    softplus = _computed(lambda ctx, value: elementwise.softplus(ctx, value, beta), X)
     np.testing.assert_allclose(softplus, functional.softplus(x, beta), atol=1e-6)
 
 
 @pytest.mark.parametrize("slope", [0.2, 1 / 6])
 def test_hard_sigmoid_and_swish(slope: float) -> None:
     line = np.clip(slope * X + 0.5, 0, 1)
-    sigmoid = _computed(lambda ctx, x: activations.hard_sigmoid(ctx, x, slope=slope), X)
+    sigmoid = _computed(lambda ctx, x: elementwise.hard_sigmoid(ctx, x, slope=slope), X)
     np.testing.assert_allclose(sigmoid, line, atol=1e-6)
-    swish = _computed(lambda ctx, x: activations.hard_swish(ctx, x, slope=slope), X)
+    swish = _computed(lambda ctx, x: elementwise.hard_swish(ctx, x, slope=slope), X)
     np.testing.assert_allclose(swish, X * line, atol=1e-6)
 
 
 @pytest.mark.parametrize("approximate", [False, True])
 def test_gelu(approximate: bool) -> None:
     expected = functional.gelu(torch.tensor(X), approximate="tanh" if approximate else "none")
-    y = _computed(lambda ctx, x: activations.gelu(ctx, x, approximate=approximate), X)
+    y = _computed(lambda ctx, x: elementwise.gelu(ctx, x, approximate=approximate), X)
     np.testing.assert_allclose(y, expected, atol=1e-6)
 
 
@@ -92,13 +92,13 @@ def test_rectify(slope: float, limit: float | None, threshold: float) -> None:
     above = np.minimum(X, math.inf if limit is None else limit)
     expected = np.where(threshold <= X, above, slope * (X - threshold))
     settings = {"slope": slope, "limit": limit, "threshold": threshold}
-    y = _computed(lambda ctx, x: activations.rectify(ctx, x, **settings), X)
+    y = _computed(lambda ctx, x: elementwise.rectify(ctx, x, **settings), X)
     np.testing.assert_allclose(y[threshold != X], expected[threshold != X], atol=1e-6)
 
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, None), (None, 1.0), (-1.0, 1.0)])
 def test_clip(low: float | None, high: float | None) -> None:
-    y = _computed(lambda ctx, x: activations.clip(ctx, x, low, high), X)
+    y = _computed(lambda ctx, x: elementwise.clip(ctx, x, low, high), X)
     np.testing.assert_array_equal(y, np.clip(X, low, high))
 
 
@@ -109,9 +109,9 @@ BINARY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(activations.BINARY_OPERATORS))
+@pytest.mark.parametrize("name", sorted(elementwise.BINARY_OPERATORS))
 def test_an_operator_on_two_tensors(name: str) -> None:
-    op_type = activations.find_operator(name)
+    op_type = elementwise.find_operator(name)
     a, b = POSITIVE, POSITIVE[::-1].copy()
     ctx = OneLayer(a=a, b=b)
     operands = [ctx.inputs["a"], ctx.inputs["b"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from netweave.formats.lowering.normalization import batch_normalization, layer_normalization
+from netweave.formats.lowering.elementwise import batch_normalization, layer_normalization
 from netweave.graph import Statistics, statistics_of
 from tests.formats.lowering.contexts import OneLayer
 

@@ -13,18 +13,16 @@ import torch
 
 from netweave.formats.lowering.recurrent import (
     CUDNN_CELLS,
-    RecurrentCell,
-    merge_directions,
-    recurrent_node,
-    stacked_layers,
-    without_state_bias,
-)
-from netweave.formats.lowering.recurrent_weights import (
     GATE_ORDERS,
     GateLayouts,
     PackedWeights,
+    RecurrentCell,
     gate_permutation,
+    merge_directions,
+    recurrent_node,
     reorder_gates,
+    stacked_layers,
+    without_state_bias,
 )
 from netweave.graph.parameters import apply_layout
 from tests.formats.lowering.contexts import OneLayer

@@ -12,7 +12,7 @@ import pytest
 
 from netweave.errors import ReadError, UsageError, WriteError
 from netweave.files import Source
-from netweave.files.onnx import save
+from netweave.files.onnx import model
 from netweave.formats.onnx import writer
 from netweave.formats.onnx.reader import read
 from netweave.formats.onnx.writer import write
@@ -99,8 +99,8 @@ def test_a_net_without_weights_is_refused(tmp_path):
 
 
 def test_large_weights_go_beside_the_net(tmp_path, monkeypatch):
-    monkeypatch.setattr(save, "MAX_INSIDE_BYTES", 100)
-    monkeypatch.setattr(save, "MIN_OUTSIDE_BYTES", 10)
+    monkeypatch.setattr(model, "MAX_INSIDE_BYTES", 100)
+    monkeypatch.setattr(model, "MIN_OUTSIDE_BYTES", 10)
     graph = small()
     write(graph, tmp_path / "small.onnx")
     assert sorted(file.name for file in tmp_path.iterdir()) == [

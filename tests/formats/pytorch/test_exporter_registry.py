@@ -10,7 +10,7 @@ from torch import nn
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import netweave
-from netweave.formats.pytorch import exporter_registry
+from netweave.formats.pytorch import exporting
 
 
 def listed(registry):
@@ -22,7 +22,7 @@ def listed(registry):
 
 def test_the_shared_table_is_that_of_pytorch():
     own = ONNXRegistry.from_torchlib(opset_version=22)
-    with exporter_registry.shared_registry():
+    with exporting.shared_registry():
         shared = ONNXRegistry().from_torchlib(opset_version=22)
     assert listed(shared) == listed(own)
     assert listed(own)
@@ -31,7 +31,7 @@ def test_the_shared_table_is_that_of_pytorch():
 def test_a_read_module_builds_no_second_table_and_leaves_pytorch_its_own():
     own = ONNXRegistry.from_torchlib
     netweave.load(nn.ReLU(), input_shapes={"input": (1, 3)})
-    built = exporter_registry._registry.cache_info().misses
+    built = exporting._registry.cache_info().misses
     netweave.load(nn.Tanh(), input_shapes={"input": (1, 3)})
-    assert exporter_registry._registry.cache_info().misses == built
+    assert exporting._registry.cache_info().misses == built
     assert ONNXRegistry.from_torchlib == own

@@ -15,7 +15,7 @@ import netweave
 from netweave import api
 from netweave.errors import SourceError, UnsupportedError, UsageError
 from netweave.files.sandbox import has_guard
-from netweave.files.source_code.naming import class_name, identifier
+from netweave.files.source_code.forward import class_name, identifier
 from netweave.graph.stored import stored_arrays
 from tests.formats.darknet.test_layers import NETS, written
 from tests.hostile.nets import nets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from netweave.formats.pytorch.state_match import match_names
+from netweave.formats.pytorch.state import match_names
 
 OWN = {"conv.weight": (2, 3), "conv.bias": (2,), "bn.num_batches_tracked": ()}
 

@@ -8,7 +8,7 @@ import pytest
 
 import netweave
 from netweave.errors import ReadError
-from netweave.formats.tensorflow.attribute_names import ATTRIBUTES
+from netweave.formats.tensorflow.attributes import ATTRIBUTES
 from netweave.formats.tensorflow.folding import can_fold
 from netweave.formats.tensorflow.operators import READERS
 from tests.oracles.tensorflow_attributes import GOLDEN

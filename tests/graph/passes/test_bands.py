@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Parameter
-from netweave.graph.passes.bands import NotTileableError, is_tileable, tile
-from netweave.graph.uses import needed_nodes
+from netweave.graph.graph import needed_nodes
+from netweave.graph.passes.projections import NotTileableError, is_tileable, tile
 from netweave.runtime.backends import prepare
 from netweave.runtime.memory_plan import prepare as plan_net
 from netweave.runtime.memory_plan import tile_to_fit, timeline

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from netweave.graph import GraphBuilder
-from netweave.graph.passes.fitting import fitting_sizes, likely_size
+from netweave.graph.passes.rewriting import fitting_sizes, likely_size
 
 
 def image_net(*, stride, matrix_rows, channels=2, kernel=3):

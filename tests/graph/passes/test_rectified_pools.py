@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netweave.graph import DOMAIN, GraphBuilder, Parameter
-from netweave.graph.passes.rectified_pools import rectified_pools
+from netweave.graph.passes.windows import rectified_pools
 
 torch = pytest.importorskip("torch")
 

@@ -8,7 +8,7 @@ import pytest
 import netweave
 from netweave.graph import GraphBuilder
 from netweave.graph.passes.rounding import choose_rectifiers, explicit_rounding, rectifier_after
-from netweave.graph.passes.rounding.rectifiers import is_positive
+from netweave.graph.passes.rounding.layers import is_positive
 from tests.graph.passes.nets import weight
 
 SHAPE = (1, 3, 4, 4)

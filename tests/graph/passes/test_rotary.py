@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import netweave  # noqa: E402
 from netweave.graph.passes import to_inference  # noqa: E402
-from netweave.graph.passes.fold import fold  # noqa: E402
+from netweave.graph.passes.folding import fold  # noqa: E402
 from netweave.graph.passes.rotary import join_rotations  # noqa: E402
 from netweave.runtime.backends import prepare  # noqa: E402
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from netweave.errors import ShapeError, UsageError
 from netweave.graph import attributes_of, known_shape
 from netweave.graph.passes import specialise
-from netweave.graph.passes.specialise import same_pads
+from netweave.graph.passes.windows import same_pads
 from netweave.runtime.backends import prepare
 from tests.graph.test_shapes import axis, geometry, one_node
 

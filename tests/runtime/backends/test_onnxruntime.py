@@ -15,8 +15,7 @@ from netweave.graph import GraphBuilder, Layer, Origin, Parameter, find_operator
 from netweave.runtime.backends import Purpose, RunSettings, prepare
 from netweave.runtime.backends.onnxruntime import session as sessions
 from netweave.runtime.backends.onnxruntime.session import SESSIONS
-from netweave.runtime.backends.segmented import SegmentedRunner
-from netweave.runtime.backends.segments import split
+from netweave.runtime.backends.segmented import SegmentedRunner, split
 from tests.graph.passes.nets import branching_net
 
 X = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)

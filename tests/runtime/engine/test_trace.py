@@ -9,8 +9,7 @@ import time
 import pytest
 
 from netweave.errors import WriteError
-from netweave.runtime.engine import Future, ThreadedEngine, Trace, Variable
-from netweave.runtime.engine import trace as trace_module
+from netweave.runtime.engine import Future, ThreadedEngine, Trace, Variable, threaded
 
 
 def events_of(path):
@@ -51,7 +50,7 @@ def test_errors_and_futures_are_shown(tmp_path):
 
 
 def test_a_trace_that_was_not_closed_can_be_mended(tmp_path, monkeypatch):
-    monkeypatch.setattr(trace_module, "FLUSH_EVENTS", 4)
+    monkeypatch.setattr(threaded, "FLUSH_EVENTS", 4)
     path = tmp_path / "trace.json"
     trace = Trace(path)
     with ThreadedEngine(trace=trace) as engine:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 
 from netweave.runtime.backends.torch import TorchNet
-from netweave.runtime.backends.torch.allocations import record_allocations
+from netweave.runtime.backends.torch.memory import record_allocations
 from netweave.runtime.backends.torch.stages import StagePass, cut, run_backward, run_stage
 from netweave.runtime.memory_plan import prepare, share, timeline
 from netweave.runtime.memory_plan.recompute import Recomputation, cheapest

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from netweave.api.zoo import NETS
 from netweave.runtime.backends.torch import TorchNet, normalisation, recomputation
-from netweave.runtime.backends.torch.allocations import record_allocations
+from netweave.runtime.backends.torch.memory import record_allocations
 from netweave.runtime.memory_plan import cheapest, prepare, square_root, timeline
 from netweave.runtime.memory_plan.recompute import candidates
 from tests.runtime.memory_plan.drawn import SIZE, STEPS, build

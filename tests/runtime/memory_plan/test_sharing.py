@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from netweave.api.zoo import NETS
 from netweave.runtime.memory_plan import Buffer, Timeline, prepare, share, timeline
-from netweave.runtime.memory_plan.sharing import ALIGNMENT
+from netweave.runtime.memory_plan.lifetimes import ALIGNMENT
 
 BUFFERS = st.lists(
     st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 500)).map(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from netweave.errors import UsageError
-from netweave.graph.ops.boxes import overlaps
+from netweave.graph.ops.detection import overlaps
 from netweave.training.boxes.anchors import cluster, mean_overlap, shape_overlaps
 
 

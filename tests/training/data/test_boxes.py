@@ -12,7 +12,7 @@ pytest.importorskip("cv2")
 from examples.yolo import make_data
 from netweave.errors import ReadError, ShapeError
 from netweave.training.data import Pipeline
-from netweave.training.data.sources.boxes import LabelledImages
+from netweave.training.data.sources.images import LabelledImages
 
 
 def moved(pixels, boxes, *wanted, seed=0):

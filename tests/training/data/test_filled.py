@@ -8,7 +8,7 @@ import pytest
 from netweave import api
 from netweave.errors import UnsupportedError
 from netweave.training import Updated
-from netweave.training.data.sources.filled import Filled
+from netweave.training.data.sources.arrays import Filled
 
 NET = """name: "dummy"
 layer { name: "data" type: "DummyData" top: "data" top: "label"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.training.data.byte_file import LocalFile
-from netweave.training.data.sources.lmdb_file import LMDBFile
+from netweave.training.data.sources.lmdb import LMDBFile
 from tests.hostile.limited_child import run_limited
 from tests.training.data.make import data_base, datum
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.runtime.engine import SerialEngine, ThreadedEngine
-from netweave.training.data import EndOfDataError, Loader, Order, fetch_ahead
+from netweave.training.data import EndOfDataError, Loader, Order
 from netweave.training.data import loader as loader_module
 from netweave.training.data.source import Source
 from netweave.training.data.sources.arrays import Arrays
-from netweave.training.data.sources.iterable import Indexed, Iterated
+from netweave.training.data.sources.composed import Indexed, Iterated
 from tests.training.data.make import pictures
 
 CROP = {"kind": "crop", "height": 6, "width": 7, "where": "random"}
@@ -105,7 +105,7 @@ def test_neither_threads_nor_beginning_change_a_bit(
 ):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader_module, "PIECE_S", piece_s)
-        patch.setattr(fetch_ahead, "MAX_BATCHES", ahead)
+        patch.setattr(loader_module, "MAX_BATCHES", ahead)
         order = {"batch_size": batch_size, "last": last, "shuffle": shuffle, "seed": 4}
         plain = collect(Slow(count), start + 6, engine_type=SerialEngine, **order)
         source = Slow(count, remote=remote)
@@ -210,8 +210,8 @@ def test_a_store_elsewhere_is_asked_for_several_batches_at_once():
             found = [loader.take().arrays["label"].tolist() for _ in range(20)]
             number, statistics = len(asked), engine.statistics()
     assert found == [[4.0 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3] for n in range(20)]
-    assert source.most_reading == 2 + fetch_ahead.MAX_BATCHES
-    assert number <= 1 + 20 + 2 + fetch_ahead.MAX_BATCHES, (
+    assert source.most_reading == 2 + loader_module.MAX_BATCHES
+    assert number <= 1 + 20 + 2 + loader_module.MAX_BATCHES, (
         "one request a batch, and none beyond what is ahead"
     )
     assert statistics["fetch"].num_tasks

@@ -62,7 +62,7 @@ def test_records_with_the_magic_word():
 
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_batches(number):
-    from netweave.training.data.sources.recordio import RecordIO
+    from netweave.training.data.sources.images import RecordIO
 
     expected = np.load(GOLDEN / "batches.npz")
     with SerialEngine() as engine:

@@ -10,8 +10,8 @@ from netweave.job import DataSource
 from netweave.training.data import open_source
 from netweave.training.data.pack import pack
 from netweave.training.data.sources.arrays import Arrays
+from netweave.training.data.sources.composed import Indexed
 from netweave.training.data.sources.images import ImageFolder
-from netweave.training.data.sources.iterable import Indexed
 from netweave.training.data.transforms.geometry import Resize
 from tests.training.data.make import pictures
 
@@ -102,7 +102,7 @@ def test_resizing_and_shuffling(folder, tmp_path):
 
 
 def test_colours_are_kept_where_they_are_rgb(tmp_path):
-    from netweave.training.data.sources.cifar import CIFAR
+    from netweave.training.data.sources.arrays import CIFAR
 
     planes = np.random.default_rng(0).integers(0, 256, (2, 3, 32, 32), dtype=np.uint8)
     (tmp_path / "x.bin").write_bytes(b"".join(b"\1" + image.tobytes() for image in planes))
@@ -194,7 +194,7 @@ def test_an_index_of_another_file(folder, tmp_path):
 @pytest.mark.parametrize("given", ["files", "rgb"])
 def test_the_mean_of_what_is_packed(folder, tmp_path, name, given):
     """It is that of NumPy, in the order of channels of the framework that subtracts it."""
-    from netweave.training.data.sources.cifar import CIFAR
+    from netweave.training.data.sources.arrays import CIFAR
     from netweave.training.data.transforms.arithmetic import read_means
 
     if given == "files":

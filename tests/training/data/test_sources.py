@@ -12,10 +12,9 @@ import pytest
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.job import DataSource
 from netweave.training.data import SOURCES, EndOfDataError, open_source
-from netweave.training.data.sources.arrays import Arrays, NumpyFiles
-from netweave.training.data.sources.csv import CSV
+from netweave.training.data.sources.arrays import CSV, Arrays, NumpyFiles
+from netweave.training.data.sources.composed import Indexed, Iterated
 from netweave.training.data.sources.hdf5 import OPEN_FILES
-from netweave.training.data.sources.iterable import Indexed, Iterated
 from tests.training.data.make import data_base, datum, pictures
 
 cv2 = pytest.importorskip("cv2")
@@ -182,7 +181,7 @@ def test_mnist(tmp_path):
 
 
 def test_idx_of_other_types_is_big_endian(tmp_path):
-    from netweave.training.data.sources.idx import read_idx
+    from netweave.training.data.sources.arrays import read_idx
 
     (tmp_path / "x").write_bytes(idx(np.array([[1.5, -2.0]], ">f4"), 0x0D))
     np.testing.assert_array_equal(read_idx(str(tmp_path / "x")), [[1.5, -2.0]])
@@ -197,7 +196,7 @@ def test_idx_of_other_types_is_big_endian(tmp_path):
     ],
 )
 def test_bad_idx(tmp_path, content, message):
-    from netweave.training.data.sources.idx import read_idx
+    from netweave.training.data.sources.arrays import read_idx
 
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(ReadError, match=message):

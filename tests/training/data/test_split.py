@@ -12,7 +12,7 @@ from netweave.training.data import Loader, Order, open_source
 from netweave.training.data.named import open_named
 from netweave.training.data.pack import pack
 from netweave.training.data.sources.arrays import Arrays
-from netweave.training.data.sources.parts import Parts
+from netweave.training.data.sources.composed import Parts
 from tests.training.data.make import pictures
 
 fsspec = pytest.importorskip("fsspec")

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from netweave.runtime.engine.cores import num_cores
-from netweave.training.data.threads import ThreadTuner
+from netweave.runtime.engine.threaded import num_cores
+from netweave.training.data.loader import ThreadTuner
 
 
 def run(tuner, batches, decode_s, step_s, cpus):

@@ -11,7 +11,7 @@ pytest.importorskip("thriftpy2")
 
 from thriftpy2.transport.memory import TCyMemoryBuffer
 
-from netweave.training.data.sources.thrift_messages import CheckedBinaryProtocol
+from netweave.training.data.sources.hbase import CheckedBinaryProtocol
 
 HEAD = struct.pack(">Ii4si", 0x80010002, 4, b"rows", 7)
 MOST = 2**31 - 1

@@ -11,7 +11,7 @@ import cv2
 
 from netweave.errors import ReadError, UsageError
 from netweave.training import Updated
-from netweave.training.data.sources.windows import Windows, place
+from netweave.training.data.sources.composed import Windows, place
 
 HEIGHT, WIDTH = 20, 30
 BOXES = [

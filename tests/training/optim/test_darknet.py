@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from netweave import job  # noqa: E402 - after the check for torch
 from netweave.errors import UsageError  # noqa: E402
 from netweave.training.optim import POLICIES, Trained, Updater, make_policy  # noqa: E402
-from netweave.training.optim.filler import fill  # noqa: E402
+from netweave.training.optim.first_values import fill  # noqa: E402
 
 STEPS, IMAGES, PASSES = 40, 8, 2
 SHAPES = {"weights": (6, 5), "biases": (5,)}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("torch")
 
 from netweave.errors import UsageError
-from netweave.training.optim.layout import ALIGNED_ELEMENTS, FIRST_ELEMENTS, flat_layout
+from netweave.training.optim.rule import ALIGNED_ELEMENTS, FIRST_ELEMENTS, flat_layout
 
 SIZES = st.lists(st.integers(0, 1000), max_size=12).map(
     lambda sizes: {f"p{i}": n for i, n in enumerate(sizes)}

@@ -9,7 +9,13 @@ torch = pytest.importorskip("torch")
 
 from netweave import job  # noqa: E402 - after the check for torch
 from netweave.errors import UsageError  # noqa: E402
-from netweave.training.optim import RULES, Trained, Updater, arithmetic, blocks  # noqa: E402
+from netweave.training.optim import (  # noqa: E402
+    RULES,
+    Trained,
+    Updater,
+    rule,
+)
+from netweave.training.optim import updater as updater_module  # noqa: E402
 from tests.oracles import descent  # noqa: E402
 from tests.training.optim import reference  # noqa: E402
 
@@ -167,7 +173,7 @@ def test_every_rule_has_a_case():
 @pytest.mark.parametrize(("kind", "settings"), ALL, ids=ids)
 def test_blocks_change_nothing(kind, settings, monkeypatch):
     whole = by_updater(kind, settings, np.float64, steps=5)
-    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 16)  # whole vectors, as the real one
+    monkeypatch.setattr(rule, "BLOCK_ELEMENTS", 16)  # whole vectors, as the real one
     cut = by_updater(kind, settings, np.float64, steps=5)
     for key in whole:
         np.testing.assert_array_equal(cut[key], whole[key])
@@ -188,7 +194,7 @@ def test_memory_layout_changes_nothing(kind, settings):
 def test_small_rates_take_the_long_way(monkeypatch):
     settings = {"momentum": 0.9, "weight_decay": 0.01}
     fused = by_updater("caffe.sgd", settings, np.float64)
-    monkeypatch.setattr(arithmetic, "FUSED_RATES", {})
+    monkeypatch.setattr(updater_module, "FUSED_RATES", {})
     assert_close(by_updater("caffe.sgd", settings, np.float64), fused, 1e-12)
 
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from netweave import job  # noqa: E402 - after the check for torch
 from netweave.errors import UsageError  # noqa: E402
 from netweave.training.optim import POLICIES, RULES, Trained, Updater, make_policy, make_rule  # noqa: E402
-from netweave.training.optim.filler import FILLERS, fill  # noqa: E402
+from netweave.training.optim.first_values import FILLERS, fill  # noqa: E402
 from tests.oracles import singa_updaters  # noqa: E402
 
 STEPS = 50

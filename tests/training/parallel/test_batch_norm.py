@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 
 from netweave.runtime.backends.torch import TorchNet  # noqa: E402 - after the check for torch
 from netweave.runtime.engine import ThreadedEngine  # noqa: E402
-from netweave.training.data.share import share_bounds  # noqa: E402
-from netweave.training.nets import moving_states  # noqa: E402
+from netweave.training.data.order import share_bounds  # noqa: E402
+from netweave.training.loading import moving_states  # noqa: E402
 from tests.training.parallel import nets  # noqa: E402
 from tests.training.parallel.ranks import Case, alone, run  # noqa: E402
 from tests.training.trainers import make_trainer  # noqa: E402

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netweave.training.parallel.compression import num_code_bytes, quantize_2bit, sum_2bit
+from netweave.training.parallel.exchange import num_code_bytes, quantize_2bit, sum_2bit
 
 
 def mxnet_codes(gradient, residual, threshold):

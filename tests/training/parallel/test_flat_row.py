@@ -7,8 +7,8 @@ import weakref
 import pytest
 import torch
 
-from netweave.training.optim.layout import flat_layout
-from netweave.training.parallel.flat_row import GradientRow
+from netweave.training.optim.rule import flat_layout
+from netweave.training.parallel.exchange import GradientRow
 
 SIZES = {"a": (20, 10), "b": (150,), "c": (3,)}
 

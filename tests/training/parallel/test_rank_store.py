@@ -12,16 +12,15 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave.errors import PeerError, UsageError
-from netweave.training.parallel import rank_store, waiting
+from netweave.training.parallel import waiting, world
 from netweave.training.parallel.environment import RankEnvironment
 from netweave.training.parallel.launcher import _store
-from netweave.training.parallel.rank_store import RankStore
-from netweave.training.parallel.world import Rank, World
+from netweave.training.parallel.world import Rank, RankStore, World
 
 
 @pytest.fixture
 def port(monkeypatch):
-    monkeypatch.setattr(rank_store, "_joined", iter([1] * 9))  # the ranks are no processes of their own here
+    monkeypatch.setattr(world, "_joined", iter([1] * 9))  # the ranks are no processes of their own here
     with _store() as port:
         yield port
 
@@ -85,8 +84,8 @@ def test_a_rank_that_has_failed_says_why_and_nobody_waits_for_the_timeout(port):
 @pytest.mark.timing
 def test_who_holds_the_store_leaves_last_but_does_not_wait_for_the_dead(monkeypatch):
     """Ranks that lose the store cannot read any more who is to blame."""
-    monkeypatch.setattr(rank_store, "_joined", iter([1] * 9))
-    monkeypatch.setattr(rank_store, "HOLD_S", 0.6)
+    monkeypatch.setattr(world, "_joined", iter([1] * 9))
+    monkeypatch.setattr(world, "HOLD_S", 0.6)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -109,7 +108,7 @@ def test_who_holds_the_store_leaves_last_but_does_not_wait_for_the_dead(monkeypa
 @pytest.mark.timing
 def test_a_store_that_does_not_answer_ends_the_wait(monkeypatch):
     """torch's own calls block until TCP gives up: their timeout begins with the answer."""
-    monkeypatch.setattr(rank_store, "SLACK_S", 0.2)
+    monkeypatch.setattr(world, "SLACK_S", 0.2)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -122,7 +121,7 @@ def test_a_store_that_does_not_answer_ends_the_wait(monkeypatch):
 
 
 def test_a_store_that_is_gone_is_named(monkeypatch):
-    monkeypatch.setattr(rank_store, "SLACK_S", 0.2)
+    monkeypatch.setattr(world, "SLACK_S", 0.2)
     with _store() as port:
         store = store_of(1, port)
     with pytest.raises(

@@ -12,7 +12,7 @@ from netweave.api.models.events import BatchEnd, EpochEnd
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from netweave.api.models.callbacks import Callbacks
+    from netweave.api.models.records import Callbacks
     from netweave.training.events import Event, Updated
 
 _log = logging.getLogger("netweave.fit")

@@ -1,4 +1,4 @@
-"""The base of models: one net, bound to sizes when they are known, and the one trainer."""
+"""Models as Keras and MXNet use them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from netweave.api import kvstore
 from netweave.api.models.epochs import EpochRecord, Epochs, MeanMeasures
 from netweave.api.models.events import History
 from netweave.api.models.monitoring import look_of
 from netweave.api.models.records import batches
-from netweave.api.models.stores import checkpoints_of
-from netweave.api.running import need_torch, stopping
+from netweave.api.runs import need_torch, stopping
 from netweave.errors import UnsupportedError, UsageError
-from netweave.job import Phase
+from netweave.job import Checkpoints, Phase
 from netweave.runtime.engine import ThreadedEngine
-from netweave.training.options import TrainOptions
 from netweave.training.parallel.devices import Context
+from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from netweave.api.models.callbacks import Callbacks
     from netweave.api.models.epochs import Measures
     from netweave.api.models.monitoring import BatchMonitor
-    from netweave.api.models.resuming import FitCheckpoints
+    from netweave.api.models.records import Callbacks, FitCheckpoints
     from netweave.formats.mxnet.symbol import Initializer
     from netweave.formats.mxnet.symbol.training import FitConfig
     from netweave.graph import Graph
@@ -39,6 +38,57 @@ if TYPE_CHECKING:
     from netweave.training.monitor import Monitor
     from netweave.training.parallel.kvstore import KVStore
     from netweave.training.trainer import Trainer
+
+
+def store_for(
+    asked: str | KVStore | None, num_contexts: int, compression: Mapping[str, Any]
+) -> KVStore | None:
+    """Return the store of a fit; None where one device needs none (``_create_kvstore`` of MXNet 1.9.1).
+
+    Args:
+        asked: A kind of store, or a fresh store.
+        num_contexts: Devices of this process.
+        compression: Settings of gradient compression; empty for none.
+
+    Raises:
+        UsageError: There is no such kind, several devices have no store, or the store cannot compress.
+    """
+    if asked is None:
+        if num_contexts > 1:
+            raise UsageError(
+                "kvstore=None would train each context by itself; give kvstore='local' or 'device', which "
+                "sum their gradients"
+            )
+        return None
+    if isinstance(asked, str):
+        if num_contexts == 1 and "dist" not in asked:
+            return None
+        store = kvstore.create(asked)
+    else:
+        store = asked
+    if compression:
+        store.set_gradient_compression(compression)
+    return store
+
+
+def checkpoints_of(store: KVStore | None, checkpoints: Checkpoints) -> Checkpoints:
+    """Return the checkpoints that this worker takes part in: the first writes those of all.
+
+    Raises:
+        UsageError: Each worker has residuals to put into them, and not all of them are to do so.
+    """
+    if store is None or store.num_workers == 1:
+        return checkpoints
+    if store.is_compressed:
+        due = [checkpoints.interval, checkpoints.at_end]
+        store.require_equal(
+            due,
+            "checkpoint interval and end",
+            "each worker keeps residuals of gradient compression: give all the same checkpoint_prefix and "
+            "checkpoint_interval",
+        )
+        return checkpoints
+    return checkpoints if store.rank == 0 else Checkpoints(at_end=False)
 
 
 class Trainable(Protocol):
@@ -130,8 +180,8 @@ class Model(ABC):
         need_torch()
         from netweave.runtime.backends.torch import TorchNet
         from netweave.runtime.backends.torch.device import find_device
-        from netweave.training.begin import DTYPES
-        from netweave.training.nets import make_nets
+        from netweave.training.loading import make_nets
+        from netweave.training.passes import DTYPES
 
         graph, measured, heads = training_graph.graph(shapes)
         if self._net is None:

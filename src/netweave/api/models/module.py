@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.api.models.callbacks import Callbacks
-from netweave.api.models.model import Model
-from netweave.api.models.records import as_source, batches, record_shapes
-from netweave.api.models.resuming import FitCheckpoints
-from netweave.api.models.stores import store_for
-from netweave.api.nets import to_inference
+from netweave.api.models.model import Model, store_for
+from netweave.api.models.records import Callbacks, FitCheckpoints, as_source, batches, record_shapes
+from netweave.api.reading import to_inference
 from netweave.errors import UsageError
-from netweave.formats.mxnet.symbol.infer import to_graph
-from netweave.formats.mxnet.symbol.metrics import find_metric
-from netweave.formats.mxnet.symbol.training import FitConfig, TrainingGraph, mxnet_solver
+from netweave.formats.mxnet.symbol.shapes import to_graph
+from netweave.formats.mxnet.symbol.training import FitConfig, TrainingGraph, find_metric, mxnet_solver
 from netweave.training.parallel.devices import as_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from netweave.api.models.callbacks import BatchEndCallback, EpochEndCallback, KerasCallback
     from netweave.api.models.events import Callback, History
     from netweave.api.models.monitoring import BatchMonitor
+    from netweave.api.models.records import BatchEndCallback, EpochEndCallback, KerasCallback
     from netweave.formats.mxnet.symbol import Initializer, Symbol
     from netweave.training.monitor import Monitor
     from netweave.training.parallel.devices import Context

@@ -1,21 +1,27 @@
-"""The forms in which callers give records, as sources of data."""
+"""Records of training and resuming from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from netweave.api.models.events import BatchEnd, Callback, EpochEnd
 from netweave.errors import UsageError
+from netweave.job import Checkpoints
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.data import Loader, Order, Source
 from netweave.training.data.sources.arrays import Arrays
-from netweave.training.data.sources.iterable import Indexed, Iterated
+from netweave.training.data.sources.composed import Indexed, Iterated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from netweave.api.models.model import Model
+    from netweave.training import Checkpoint
     from netweave.training.data import Record
 
 
@@ -121,3 +127,171 @@ def batches(source: Source, inputs: Sequence[str], batch_size: int) -> Iterator[
     with ThreadedEngine() as engine, Loader(source, inputs, engine=engine, order=order) as loader:
         for _ in range(-(-count // order.batch_size)):
             yield dict(loader.take().arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class FitCheckpoints:
+    """The checkpoints that a fit writes and reads.
+
+    Attributes:
+        prefix: Path that the names of the files start with; None for no checkpoints.
+        interval: Updates between two; None for one at the end of each epoch.
+        keep: How many are kept; None for the last three.
+        resume: The checkpoint to go on from; True for the latest that is whole, False for none.
+    """
+
+    prefix: str | Path | None = None
+    interval: int | None = None
+    keep: int | None = None
+    resume: bool | str | Path = False
+
+    def settings(self, batches_per_epoch: int) -> Checkpoints:
+        """Return what a Job says of checkpoints."""
+        if self.prefix is None:
+            return Checkpoints(at_end=False)
+        return Checkpoints(prefix=str(self.prefix), interval=self.interval or batches_per_epoch)
+
+    def find(self) -> tuple[Path, Checkpoint] | None:
+        """Return the checkpoint to go on from; None for a fit from the beginning.
+
+        Raises:
+            UsageError: There is none, or nobody has said where.
+            ReadError: It is damaged, or is no checkpoint.
+        """
+        from netweave.training import latest, read_checkpoint
+
+        if not self.resume:
+            return None
+        if not isinstance(self.resume, bool):
+            path = Path(self.resume)
+            return path, read_checkpoint(path)
+        if self.prefix is None:
+            raise UsageError("resume=True needs checkpoint_prefix, where the checkpoints are")
+        found = latest(str(self.prefix))
+        if found is None:
+            raise UsageError(f"there is no checkpoint {self.prefix}_iter_*.checkpoint to go on from")
+        return found
+
+
+@runtime_checkable
+class KerasCallback(Protocol):
+    """An object with Keras' methods, any of them: it is known by ``on_epoch_end``.
+
+    ``set_model(model)``, ``on_train_begin(logs)``, ``on_epoch_begin(epoch, logs)``,
+    ``on_train_batch_begin(batch, logs)``, ``on_train_batch_end(batch, logs)``, ``on_epoch_end(epoch, logs)``
+    and ``on_train_end(logs)`` are called, where they are there. One with ``state()`` and ``restore(state)``,
+    JSON values, has its state in checkpoints. Numbers that it adds to the ``logs`` of an epoch are in the
+    history too.
+    """
+
+    def on_epoch_end(self, epoch: int, logs: MutableMapping[str, Any] | None = None) -> None:
+        """Take in the metrics of an epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEndParam:
+    """The argument that MXNet passes to a ``batch_end_callback``.
+
+    Attributes:
+        epoch: From 0.
+        nbatch: Number in the epoch, from 0.
+        eval_metric: Of this batch, by name.
+        locals: The model, by the name ``self``.
+    """
+
+    epoch: int
+    nbatch: int
+    eval_metric: Mapping[str, float]
+    locals: Mapping[str, Any]
+
+
+BatchEndCallback = Callable[[BatchEndParam], object]
+EpochEndCallback = Callable[[int, Any, Mapping[str, Any], Mapping[str, Any]], object]
+"""``(epoch, symbol, arg_params, aux_params)``, as MXNet calls it."""
+
+
+class Callbacks:
+    """All callbacks of a fit.
+
+    Args:
+        model: What is fitted.
+        callbacks: Functions of ``BatchEnd`` and ``EpochEnd``, or objects of Keras's manner.
+        batch_end: MXNet's functions, told after each batch.
+        epoch_end: MXNet's functions, told after each epoch.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        callbacks: Sequence[Callback | KerasCallback],
+        *,
+        batch_end: BatchEndCallback | Sequence[BatchEndCallback] | None = None,
+        epoch_end: EpochEndCallback | Sequence[EpochEndCallback] | None = None,
+    ) -> None:
+        self._model = model
+        self._objects = [callback for callback in callbacks if isinstance(callback, KerasCallback)]
+        self._functions: list[Callback] = [
+            callback for callback in callbacks if not isinstance(callback, KerasCallback)
+        ]
+        self._last: dict[str, float] = {}
+        self._batch_end = _as_list(batch_end)
+        self._epoch_end = _as_list(epoch_end)
+
+    def begin(self) -> None:
+        """Tell that training begins."""
+        self._call("set_model", self._model)
+        self._call("on_train_begin", {})
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Tell that an epoch begins."""
+        self._call("on_epoch_begin", epoch, {})
+
+    def begin_batch(self, batch: int) -> None:
+        """Tell that a batch begins."""
+        self._call("on_train_batch_begin", batch, {})
+
+    def tell_objects(self, method: str, *arguments: Any) -> None:
+        """Call a method of Keras' objects, where they have it."""
+        self._call(method, *arguments)
+
+    def tell(self, event: BatchEnd | EpochEnd) -> dict[str, float]:
+        """Tell of a batch or an epoch; return the metrics with what Keras' objects added to them."""
+        for function in self._functions:
+            function(event)
+        logs: dict[str, Any] = dict(event.metrics)
+        self._last = logs
+        if isinstance(event, BatchEnd):
+            self._call("on_train_batch_end", event.batch, logs)
+            for told in self._batch_end:
+                told(BatchEndParam(event.epoch, event.batch, logs, {"self": self._model}))
+            return logs
+        self._call("on_epoch_end", event.epoch, logs)
+        for ended in self._epoch_end:
+            ended(event.epoch, *self._model.parameters_for_callbacks())
+        return {name: float(value) for name, value in logs.items() if isinstance(value, (int, float))}
+
+    def end(self) -> None:
+        """Tell that training is over."""
+        self._call("on_train_end", self._last)
+
+    def state(self) -> list[Any]:
+        """Return the states of those objects that have one, as JSON values."""
+        return [callback.state() if hasattr(callback, "state") else None for callback in self._objects]
+
+    def restore(self, states: Sequence[Any]) -> None:
+        """Go on where ``state`` was called, with as many callbacks in the same order."""
+        for callback, state in zip(self._objects, states, strict=False):
+            if state is not None and hasattr(callback, "restore"):
+                callback.restore(state)
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        for callback in self._objects:
+            function = getattr(callback, method, None)
+            if function is not None:
+                function(*arguments)
+
+
+def _as_list(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    return list(given) if isinstance(given, Sequence) else [given]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.comparison.signals import Signals, constants_of, family_of, num_signals
+from netweave.comparison.metric import Signals, constants_of, family_of, num_signals
 from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
-    from netweave.comparison.side import Side
+    from netweave.comparison.prepare import Side
 
 FILTERS = frozenset({"Conv", "ConvTranspose", "dense"})
 

@@ -11,14 +11,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.weights import filter_shape
-from netweave.comparison.signals import family_of, num_signals
+from netweave.comparison.metric import family_of, num_signals
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     import onnx_ir as ir
 
-    from netweave.comparison.signals import Signals
+    from netweave.comparison.metric import Signals
 
 REACHES = (1, 2, 4, 8, 16, 32)
 """How many layers ahead is looked, one after the other."""

@@ -10,21 +10,26 @@ import itertools
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.alignment import Alignment, SignalPair
+from netweave.comparison.align.alignment import (
+    Alignment,
+    SignalPair,
+    best_in_order,
+    common_subsequence,
+    increasing,
+)
 from netweave.comparison.align.chains import FILTERS as CHAINED
 from netweave.comparison.align.chains import chain_from
 from netweave.comparison.align.contexts import COMMUTATIVE, Contexts
-from netweave.comparison.align.sequences import best_in_order, common_subsequence, increasing
 from netweave.comparison.align.weights import filter_shape, stand_in
+from netweave.comparison.metric import Signals, family_of
 from netweave.comparison.result.comparison import Evidence
-from netweave.comparison.signals import Signals, family_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     import onnx_ir as ir
 
-    from netweave.comparison.side import Side
+    from netweave.comparison.prepare import Side
 
 MAX_GAP = 1500
 """Gaps with more nodes on a side stay unaligned: their alignment would say nothing."""

@@ -1,23 +1,28 @@
-"""Signals of two nets with the same values: sketches propose, a comparison of all elements decides."""
+"""Alignment by values."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.alignment import SignalPair
+from netweave.comparison.align.alignment import SignalPair, release_parts
+from netweave.comparison.align.chains import find_segments
 from netweave.comparison.align.sketches import SketchIndex, sketch
 from netweave.comparison.layout.tensors import solve_layout
-from netweave.comparison.metric import LOCAL_TOLERANCE
+from netweave.comparison.metric import ELEMENTWISE, LOCAL_TOLERANCE, family_of
 from netweave.comparison.result.comparison import Evidence
-from netweave.comparison.signals import family_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     import numpy as np
+    import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
+    from netweave.comparison.metric import Signals
+    from netweave.comparison.prepare import Side
+
 
 MAX_CANDIDATES = 8
 """Signals of A whose values are held against one of B: sketches that agree are rarely wrong, zeros aside."""
@@ -170,3 +175,257 @@ def _pair_producers(alignment: Alignment, pair: SignalPair) -> None:
     producer_b = alignment.b.signals.producer.get(pair.b)
     if producer_a is not None and producer_b is not None and family_of(producer_a) == family_of(producer_b):
         alignment.pair_nodes(producer_a, producer_b, Evidence.VALUES)
+
+
+# A pair of nodes is a group; so is a filter with its scalings where the two nets cut them differently. What
+# is left forms regions, and a region of A joins the region of B at the same place. A region with nothing at
+# its place is only in one net.
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A group before it is judged.
+
+    Attributes:
+        nodes_a: A's nodes, in topological order.
+        nodes_b: B's nodes, in topological order.
+        evidence: Why they are taken for each other.
+        outputs: Pairs (signal of A, signal of B) that the group makes and that should agree.
+    """
+
+    nodes_a: list[ir.Node]
+    nodes_b: list[ir.Node]
+    evidence: Evidence
+    outputs: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def is_pair(self) -> bool:
+        """True if both nets have nodes in it."""
+        return bool(self.nodes_a) and bool(self.nodes_b)
+
+    def nodes_of(self, side: Side) -> list[ir.Node]:
+        """Return the nodes of one net."""
+        return self.nodes_a if side.is_a else self.nodes_b
+
+
+def build_groups(alignment: Alignment) -> list[Draft]:
+    """Return the groups in A's order; what is only in B stands after what comes before it."""
+    release_parts(alignment)
+    return _Builder(alignment).build()
+
+
+class _Builder:
+    def __init__(self, alignment: Alignment) -> None:
+        self._alignment = alignment
+        self._owner: dict[int, Draft] = {}  # by ``id`` of the node, of either net
+        self._drafts: list[Draft] = []
+
+    def build(self) -> list[Draft]:
+        for nodes_a, nodes_b in find_segments(self._alignment):
+            self._new(nodes_a, nodes_b, self._evidence(nodes_a))
+        self._take_pairs()
+        self._take_duplicates()
+        for draft in list(self._drafts):
+            if draft.is_pair:
+                self._absorb(draft)
+        self._join(*map(self._regions, self._alignment.sides))
+        for draft in self._drafts:
+            for side in self._alignment.sides:
+                draft.nodes_of(side).sort(key=side.signals.place_of)
+            draft.outputs = self._outputs(draft)
+        return self._in_order()
+
+    def _take_pairs(self) -> None:
+        """Make a group of every pair of nodes that no chain holds."""
+        for node in self._alignment.a.signals.nodes:
+            partner = self._alignment.a.partners.get(id(node))
+            if partner is None or not self._is_free(node) or not self._is_free(partner):
+                continue
+            evidence = self._alignment.evidence[id(node)]
+            if not self._is_part(node, partner, evidence) and not self._ends_elsewhere(node, partner):
+                self._new([node], [partner], evidence)
+
+    def _take_duplicates(self) -> None:
+        """Take free nodes into the group of a node that computes the same, as one dequantiser per reader."""
+        for side in self._alignment.sides:
+            free = list(filter(self._is_free, side.signals.nodes))
+            kinds = {node.op_type for node in free}
+            owned = [n for n in side.signals.nodes if n.op_type in kinds and not self._is_free(n)]
+            drafts = {_computation(node): self._owner[id(node)] for node in reversed(owned)}
+            for node in free:
+                if (draft := drafts.get(_computation(node))) is not None and draft.is_pair:
+                    draft.nodes_of(side).append(node)
+                    self._owner[id(node)] = draft
+
+    def _evidence(self, nodes_a: list[ir.Node]) -> Evidence:
+        """Return the strongest evidence that any node of a segment has."""
+        evidence = self._alignment.evidence
+        known = [evidence[id(node)] for node in nodes_a if id(node) in evidence]
+        return min(known, key=list(Evidence).index, default=Evidence.STRUCTURE)
+
+    def _new(self, a: list[ir.Node], b: list[ir.Node], evidence: Evidence) -> Draft:
+        draft = Draft(a, b, evidence)
+        self._drafts.append(draft)
+        for node in (*a, *b):
+            self._owner[id(node)] = draft
+        return draft
+
+    def _is_free(self, node: ir.Node) -> bool:
+        return id(node) not in self._owner
+
+    def _is_part(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> bool:
+        """Return whether two unlike activations were matched, of which one is part of a larger one."""
+        if evidence is Evidence.VALUES or a.op_type == b.op_type or not {a.op_type, b.op_type} <= ELEMENTWISE:
+            return False
+        return any(
+            other.op_type in ELEMENTWISE and not side.is_paired(other) and self._is_free(other)
+            for side, node in zip(self._alignment.sides, (a, b), strict=True)
+            for other in _neighbours(side.signals, node)
+        )
+
+    def _ends_elsewhere(self, a: ir.Node, b: ir.Node) -> bool:
+        """Return whether one of two nodes makes what a free node behind the other one makes."""
+        for side, node, other_side, other in zip(
+            self._alignment.sides, (a, b), self._alignment.sides[::-1], (b, a), strict=True
+        ):
+            made = other_side.signals.outputs_of(other)
+            for name in side.signals.outputs_of(node):
+                pair = side.pairs.get(name)
+                target = (
+                    None if pair is None or not pair.has_equal_values else pair.b if side.is_a else pair.a
+                )
+                if target is None or target in made:
+                    continue
+                maker = other_side.signals.producer.get(target)
+                if maker is not None and self._is_free(maker) and not other_side.is_paired(maker):
+                    return not set(made).isdisjoint(other_side.signals.inputs_of(maker))
+        return False
+
+    def _absorb(self, draft: Draft) -> None:
+        """Take free nodes that only lead up to a pair into its group.
+
+        Before scalings these are scalings, before all others padding; and where the values of a pair agree,
+        whatever there is.
+        """
+        is_affine = family_of(draft.nodes_a[0]) == "affine"
+        for side in self._alignment.sides:
+            if self._has_equal_values(draft):
+                self._absorb_sources(side, draft, lambda node: True)
+            elif is_affine:
+                self._absorb_sources(side, draft, lambda node: family_of(node) == "affine")
+            else:
+                self._absorb_sources(side, draft, lambda node: node.op_type == "Pad")
+
+    def _has_equal_values(self, draft: Draft) -> bool:
+        names = self._alignment.a.signals.outputs_of(draft.nodes_a[-1])
+        return any(map(self._alignment.has_equal_values, names))
+
+    def _absorb_sources(self, side: Side, draft: Draft, wanted: Callable[[ir.Node], bool]) -> None:
+        signals = side.signals
+        waiting = list(draft.nodes_of(side))
+        while waiting:
+            for signal in signals.inputs_of(waiting.pop()):
+                producer = signals.producer.get(signal)
+                if producer is None or signal in side.pairs or signal in signals.outputs:
+                    continue
+                owned = all(self._owner.get(id(n)) is draft for n in signals.consumers[signal])
+                if owned and self._is_free(producer) and wanted(producer):
+                    draft.nodes_of(side).append(producer)
+                    self._owner[id(producer)] = draft
+                    waiting.append(producer)
+
+    def _regions(self, side: Side) -> list[list[ir.Node]]:
+        """Return the free nodes as regions connected by signals that have no partner of equal values."""
+        signals = side.signals
+        free = [node for node in signals.nodes if self._is_free(node)]
+        region: dict[int, list[ir.Node]] = {}
+        for node in free:
+            mine = [node]
+            for signal in signals.inputs_of(node):
+                producer = signals.producer.get(signal)
+                pair = side.pairs.get(signal)
+                if producer is None or id(producer) not in region or (pair and pair.has_equal_values):
+                    continue
+                other = region[id(producer)]
+                if other is not mine:
+                    other.extend(mine)
+                    for moved in mine:
+                        region[id(moved)] = other
+                    mine = other
+            region[id(node)] = mine
+        unique = {id(nodes): nodes for nodes in region.values()}
+        return list(unique.values())
+
+    def _join(self, regions_a: list[list[ir.Node]], regions_b: list[list[ir.Node]]) -> None:
+        places: dict[Hashable, int] = {}
+        for index, nodes in enumerate(regions_b):
+            for key in self._places(self._alignment.b, nodes):
+                places.setdefault(key, index)
+        joined: dict[int, list[ir.Node]] = defaultdict(list)
+        alone: list[list[ir.Node]] = []
+        for nodes in regions_a:
+            hits = [places[key] for key in self._places(self._alignment.a, nodes) if key in places]
+            if hits:
+                joined[hits[0]] += nodes
+            else:
+                alone.append(nodes)
+        for index, nodes in enumerate(regions_b):
+            self._new(joined.get(index, []), nodes, Evidence.STRUCTURE if index in joined else Evidence.GUESS)
+        for nodes in alone:
+            self._new(nodes, [], Evidence.GUESS)
+
+    def _places(self, side: Side, nodes: list[ir.Node]) -> list[Hashable]:
+        """Return keys, the same for both nets, of what a region gives its values to."""
+        signals = side.signals
+        inside = {id(node) for node in nodes}
+        keys: list[Hashable] = []
+        for node in nodes:
+            for name in signals.outputs_of(node):
+                pair = side.pairs.get(name)
+                if pair is not None:
+                    keys.append(("signal", pair.a))
+                for reader in signals.consumers.get(name, ()):
+                    draft = self._owner.get(id(reader))
+                    if id(reader) not in inside and draft is not None:
+                        keys.append(("reader", id(draft)))
+                if name in signals.outputs:
+                    keys.append(("output", signals.outputs.index(name)))
+        return keys
+
+    def _outputs(self, draft: Draft) -> list[tuple[str, str]]:
+        """Return the pairs of signals that leave the group, or end in it."""
+        a, b = self._alignment.sides
+        leaving_a, leaving_b = a.signals.leaving(draft.nodes_a), b.signals.leaving(draft.nodes_b)
+        known = [
+            (name, a.pairs[name].b) for name in leaving_a if name in a.pairs and a.pairs[name].b in leaving_b
+        ]
+        if known and len(known) == len(leaving_a):
+            return known
+        rest_a = [name for name in leaving_a if name not in {a for a, _ in known}]
+        rest_b = [name for name in leaving_b if name not in {b for _, b in known}]
+        return known + list(zip(rest_a, rest_b, strict=False))
+
+    def _in_order(self) -> list[Draft]:
+        a, b = self._alignment.a.signals, self._alignment.b.signals
+        with_a = [draft for draft in self._drafts if draft.nodes_a]
+        with_a.sort(key=lambda draft: a.place_of(draft.nodes_a[0]))
+        place_b = {id(node): index for index, draft in enumerate(with_a) for node in draft.nodes_b}
+        only_b = [draft for draft in self._drafts if not draft.nodes_a]
+        keyed: list[tuple[int, int, Draft]] = [(index, -1, draft) for index, draft in enumerate(with_a)]
+        for draft in only_b:
+            start = b.place_of(draft.nodes_b[0])
+            before = [place_b[id(n)] for n in b.nodes[:start] if id(n) in place_b]
+            keyed.append((max(before, default=-1), start, draft))
+        return [draft for _, _, draft in sorted(keyed, key=lambda row: row[:2])]
+
+
+def _computation(node: ir.Node) -> Hashable:
+    """Return what two nodes of one net have in common if they compute the same."""
+    settings = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
+    return node.domain, node.op_type, tuple(node.inputs), tuple(settings)
+
+
+def _neighbours(signals: Signals, node: ir.Node) -> Iterator[ir.Node]:
+    """Yield the nodes that make what a node reads, and those that read what it makes."""
+    yield from (signals.producer[s] for s in signals.inputs_of(node) if s in signals.producer)
+    yield from signals.readers_of(node)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.comparison.execution.input_evidence import Evidence
-from netweave.comparison.execution.input_mapping import (
+from netweave.comparison.execution.inputs import (
+    Evidence,
     InputMapping,
     input_shape,
     plain_mapping,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.comparison.execution.input_evidence import FirstLayer
-    from netweave.comparison.signals import Signals
+    from netweave.comparison.execution.inputs import FirstLayer
+    from netweave.comparison.metric import Signals
 
 MAX_CANDIDATES = 8
 """More ways to take the inputs are not tried."""

@@ -1,9 +1,4 @@
-"""Domains of inputs: the values that a tensor can take, derived from the operators that read it.
-
-A value is followed through operators that keep or shift it to those that bound it (rows of a table) and those
-that decide by it (thresholds, clips). The values at which they decide are its *landmarks*: draws aim at both
-sides of each.
-"""
+"""Domains and views of inputs."""
 
 from __future__ import annotations
 
@@ -13,15 +8,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.graph import known_shape
+from netweave.comparison.metric import BLOCK, OUTPUT_TOLERANCE, is_constant
+from netweave.graph import attributes_of, known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from netweave.comparison.execution.input_mapping import InputMapping
+    from netweave.comparison.execution.inputs import InputMapping
+    from netweave.comparison.metric import Signals, SignalValues
     from netweave.graph import Graph
+
+
+# A value is followed through operators that keep or shift it to those that bound it (rows of a table) and
+# those that decide by it (thresholds, clips). The values at which they decide are its *landmarks*: draws
+# aim at both sides of each.
 
 LARGEST_LANDMARK = 1e6
 """Constants beyond it stand for infinity (the largest float, the -1e9 of a mask), and are not aimed at."""
@@ -214,7 +216,7 @@ class _Walk:
         elif INDEX_INPUTS.get(op) == index:
             self._bound(state, _num_places(node))
         elif op == "OneHot" and index == 0:
-            depth = next(iter(_numbers(node.inputs[1])), 0.0)
+            depth = next(iter(_numbers_input_domains(node.inputs[1])), 0.0)
             self._add_landmarks(state, [-1.0, 0.0, depth - 1, depth])
         elif op == "NonMaxSuppression" and index < 2:
             self._domain = self._domain.merged(Domain(kind=("boxes", "scores")[index]))
@@ -273,10 +275,10 @@ def _cast(node: ir.Node, state: _State) -> _State | None:
 
 def _limited(node: ir.Node, state: _State) -> _State:
     if node.op_type == "Clip":
-        bounds = [next(iter(_numbers(v)), None) for v in (*node.inputs[1:], None, None)[:2]]
+        bounds = [next(iter(_numbers_input_domains(v)), None) for v in (*node.inputs[1:], None, None)[:2]]
         low, high = bounds
         return state.limited(-np.inf if low is None else low, np.inf if high is None else high)
-    numbers = [x for value in node.inputs for x in _numbers(value)]
+    numbers = [x for value in node.inputs for x in _numbers_input_domains(value)]
     if not numbers:
         return state
     if node.op_type == "Min":
@@ -284,7 +286,7 @@ def _limited(node: ir.Node, state: _State) -> _State:
     return state.limited(min(numbers), np.inf)
 
 
-def _numbers(value: ir.Value | None) -> list[float]:
+def _numbers_input_domains(value: ir.Value | None) -> list[float]:
     """Return the numbers of a constant, evenly picked from a large one; nothing for what is computed."""
     if value is None or value.const_value is None:
         return []
@@ -297,7 +299,7 @@ def _numbers(value: ir.Value | None) -> list[float]:
 
 def _other_numbers(node: ir.Node, index: int) -> list[float]:
     """Return the numbers of a node's constants besides one of its inputs."""
-    return [x for i, value in enumerate(node.inputs) if i != index for x in _numbers(value)]
+    return [x for i, value in enumerate(node.inputs) if i != index for x in _numbers_input_domains(value)]
 
 
 def _num_places(node: ir.Node) -> int | None:
@@ -314,3 +316,289 @@ def _num_places(node: ir.Node) -> int | None:
 
 def _tighter(a: int | None, b: int | None, choose: Callable[[int, int], int]) -> int | None:
     return choose(a, b) if a is not None and b is not None else a if a is not None else b
+
+
+# Nets permute the axes of an input, slice it into several images, reverse its channels and shift its values
+# before the first filters read it. None of that hides how the weights of these filters relate to the input.
+
+KEPT = frozenset(
+    {
+        "Abs", "Add", "AveragePool", "BatchNormalization", "Cast", "Clip", "Div", "Dropout", "Identity",
+        "LRN", "MaxPool", "Mul", "Neg", "Pad", "Relu", "Resize", "Sigmoid", "Sqrt", "Sub", "Tanh",
+    }
+)  # fmt: skip
+"""Operators that leave axes and channels where they are."""
+
+Entries = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An input of a net as a node sees it.
+
+    Attributes:
+        name: Name of the input.
+        axes: For each axis of the value, the axis of the input.
+        entries: For each axis of the value, which entries of the input it holds; None for all of them, also
+            where their number is not known.
+        dropped: Axes of the input that the value lacks: one entry was taken out of them.
+    """
+
+    name: str
+    axes: tuple[int, ...]
+    entries: tuple[Entries | None, ...]
+    dropped: tuple[int, ...] = ()
+
+    @classmethod
+    def of_input(cls, value: ir.Value) -> View | None:
+        """Return an input as itself; None if its number of axes is not known."""
+        shape = known_shape(value)
+        if shape is None:
+            return None
+        entries = [None if size is None else tuple(range(size)) for size in shape]
+        return cls(str(value.name), tuple(range(len(shape))), tuple(entries[:1] and [None, *entries[1:]]))
+
+    @property
+    def all_axes(self) -> tuple[int, ...]:
+        """The axes of the input in the order in which they are seen; those that are not, last."""
+        return (*self.axes, *self.dropped)
+
+    def permuted(self, perm: Sequence[int]) -> View:
+        """Return the view with its axes permuted."""
+        return replace(
+            self, axes=tuple(self.axes[i] for i in perm), entries=tuple(self.entries[i] for i in perm)
+        )
+
+    def taken(self, axis: int, chosen: Entries | slice) -> View | None:
+        """Return the view of some entries along an axis; None if its entries are not known."""
+        known = self.entries[axis]
+        if known is None:
+            return None
+        if isinstance(chosen, slice):
+            picked = known[chosen]
+        elif all(-len(known) <= i < len(known) for i in chosen):
+            picked = tuple(known[i] for i in chosen)
+        else:
+            return None
+        return self.with_entries(axis, picked)
+
+    def with_entries(self, axis: int, entries: Entries) -> View:
+        """Return the view with other entries along an axis."""
+        return replace(self, entries=(*self.entries[:axis], entries, *self.entries[axis + 1 :]))
+
+    def without(self, axis: int) -> View:
+        """Return the view without an axis."""
+        axis %= len(self.axes)
+        return replace(
+            self,
+            axes=self.axes[:axis] + self.axes[axis + 1 :],
+            entries=self.entries[:axis] + self.entries[axis + 1 :],
+            dropped=tuple(sorted((*self.dropped, self.axes[axis]))),
+        )
+
+
+def views_of(signals: Signals) -> dict[str, View]:
+    """Return the views of a net's inputs, by the names of the values that hold them."""
+    views: dict[str, View] = {}
+    for value in signals.graph.inputs:
+        view = View.of_input(value)
+        if view is not None:
+            views[str(value.name)] = view
+    for node in signals.graph.nodes:
+        sources = [v for v in node.inputs if v is not None and not is_constant(v)]
+        known = [views[str(v.name)] for v in sources if str(v.name) in views]
+        if not node.domain and known and len(known) == len(sources):
+            views |= _made(node, known)
+    return views
+
+
+def _made(node: ir.Node, known: list[View]) -> dict[str, View]:
+    """Return the views that a node makes of views."""
+    if node.op_type == "Concat":
+        results = [_joined(known, attributes_of(node)["axis"])]
+    elif len(known) > 1:
+        return {}
+    elif node.op_type in KEPT:
+        results = [known[0]]
+    elif node.op_type == "Split":
+        results = _split(node, known[0])
+    else:
+        make = {"Transpose": _transposed, "Slice": _sliced, "Gather": _gathered, "Squeeze": _squeezed}
+        results = [make[node.op_type](node, known[0])] if node.op_type in make else []
+    pairs = zip(node.outputs, results, strict=False)
+    return {str(value.name): view for value, view in pairs if view is not None and _has_axes_of(value, view)}
+
+
+def _has_axes_of(value: ir.Value, view: View) -> bool:
+    """Return whether a value has as many axes as a view; an added constant may have more."""
+    shape = known_shape(value)
+    return shape is None or len(shape) == len(view.axes)
+
+
+def _transposed(node: ir.Node, view: View) -> View | None:
+    perm = attributes_of(node).get("perm") or tuple(reversed(range(len(view.axes))))
+    return view.permuted(perm) if len(perm) == len(view.axes) else None
+
+
+def _split(node: ir.Node, view: View) -> list[View | None]:
+    axis = attributes_of(node).get("axis", 0) % len(view.axes)
+    parts: list[View | None] = []
+    begin = 0
+    for value in node.outputs:
+        shape = known_shape(value)
+        size = None if shape is None else shape[axis]
+        if size is None:
+            return parts
+        parts.append(view.taken(axis, slice(begin, begin + size)))
+        begin += size
+    return parts
+
+
+def _sliced(node: ir.Node, view: View) -> View | None:
+    rows = [_numbers_input_views(value) for value in node.inputs[1:]]
+    starts, ends = rows[:2]
+    if starts is None or ends is None or any(v is not None and r is None for v, r in _rest(node, rows)):
+        return None
+    axes = rows[2] if len(rows) > 2 and rows[2] is not None else list(range(len(starts)))
+    steps = rows[3] if len(rows) > 3 and rows[3] is not None else [1] * len(starts)
+    part: View | None = view
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        place = axis % len(view.axes)
+        if part is None or (place == 0 and (start, step) != (0, 1)):
+            return None
+        if place == 0 or (part.entries[place] is None and start == 0 and step == 1):
+            continue  # of an axis of unknown size only its beginning, which says nothing of orders
+        part = part.taken(place, _bounds(start, end, step))
+    return part
+
+
+def _rest(node: ir.Node, rows: list[list[int] | None]) -> list[tuple[ir.Value | None, list[int] | None]]:
+    return list(zip(node.inputs[1:], rows, strict=True))
+
+
+def _bounds(start: int, end: int, step: int) -> slice:
+    """Return bounds as Python has them, which has no number for "to the first entry, backwards"."""
+    return slice(start, None if step < 0 and end < -(1 << 30) else end, step)
+
+
+def _gathered(node: ir.Node, view: View) -> View | None:
+    index = node.inputs[1]
+    array: np.ndarray | None = (
+        None if index is None or index.const_value is None else index.const_value.numpy()
+    )
+    if array is None or array.ndim > 1:
+        return None
+    axis = attributes_of(node).get("axis", 0) % len(view.axes)
+    taken = view.taken(axis, tuple(int(i) for i in array.reshape(-1)))
+    return taken.without(axis) if taken is not None and array.ndim == 0 else taken
+
+
+def _squeezed(node: ir.Node, view: View) -> View | None:
+    axes = _numbers_input_views(node.inputs[1]) if len(node.inputs) > 1 else None
+    if axes is None:
+        return None
+    squeezed = view
+    for axis in sorted((axis % len(view.axes) for axis in axes), reverse=True):
+        squeezed = squeezed.without(axis)
+    return squeezed
+
+
+def _joined(views: list[View], axis: int) -> View | None:
+    """Return what slices of one input are together; None if they are of several."""
+    first = views[0]
+    axis %= len(first.axes)
+    parts: list[int] = []
+    for view in views:
+        own = view.entries[axis] if axis < len(view.entries) else None
+        if own is None or view.with_entries(axis, ()) != first.with_entries(axis, ()):
+            return None
+        parts += own
+    return first.with_entries(axis, tuple(parts))
+
+
+def _numbers_input_views(value: ir.Value | None) -> list[int] | None:
+    if value is None or value.const_value is None:
+        return None
+    return [int(number) for number in value.const_value.numpy().reshape(-1)]
+
+
+LEAST_VARIATION = 10 * OUTPUT_TOLERANCE
+"""A tensor that varies by less than this, relative to its rms, agrees with almost any (decision 0128)."""
+
+BOUNDS = {
+    "Sigmoid": (0.0, 1.0),
+    "HardSigmoid": (0.0, 1.0),
+    "Softmax": (0.0, 1.0),
+    "Tanh": (-1.0, 1.0),
+    "Softsign": (-1.0, 1.0),
+    "Erf": (-1.0, 1.0),
+}
+"""Where the operators saturate."""
+
+SATURATED = 1e-4
+"""An element nearer than this to a bound of its operator is saturated, and proves nothing (decision 0128)."""
+
+
+class Variation:
+    """Tells the informative signals of a net.
+
+    Args:
+        signals: The net.
+        runs: Its tensors by signal, of one run or several on other inputs.
+    """
+
+    def __init__(self, signals: Signals, runs: Sequence[SignalValues | Mapping[str, np.ndarray]]) -> None:
+        self._signals = signals
+        self._runs = runs
+        self._flaws: dict[str, str] = {}
+
+    def flaw(self, name: str) -> str:
+        """Return why agreement on a signal proves nothing: ``constant``, ...; empty if it does."""
+        if name not in self._flaws:
+            self._flaws[name] = self._find_flaw(name)
+        return self._flaws[name]
+
+    def _find_flaw(self, name: str) -> str:
+        tensors = [run[name] for run in self._runs if name in run]
+        if not tensors or tensors[0].dtype.kind not in "fiub":
+            return ""
+        if not tensors[0].size:
+            return "empty"
+        if tensors[0].dtype.kind != "f":
+            first = tensors[0].flat[0]
+            return "constant" if all((x == first).all() for x in tensors) else ""
+        samples = [row.reshape(-1) for x in tensors for row in (x if x.ndim > 1 else x[None])]
+        finite = [row for row in samples if np.isfinite(row).all()]
+        if not finite:
+            return "not finite"
+        if all(_is_saturated(row, self._signals.producer.get(name)) for row in finite):
+            return "saturated"
+        return "" if _varies(finite) else "constant"
+
+
+def _is_saturated(row: np.ndarray, producer: ir.Node | None) -> bool:
+    """Return whether all elements of a sample are at a bound of the operator that makes them."""
+    bounds = BOUNDS.get(producer.op_type) if producer is not None else None
+    if bounds is None:
+        return False
+    distance = np.minimum(np.abs(row - bounds[0]), np.abs(row - bounds[1]))
+    return bool(distance.max() < SATURATED)
+
+
+def _varies(rows: Sequence[np.ndarray]) -> bool:
+    """Return whether samples differ from one another; where there is one only, whether its elements do."""
+    if len(rows) > 1 and len({row.size for row in rows}) == 1:
+        return any(_is_apart(rows[0], row) for row in rows[1:])
+    return any(_is_apart(row, np.full_like(row, row.mean(dtype=np.float64))) for row in rows)
+
+
+def _is_apart(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether two samples differ by more than the least variation, relative to the size of both."""
+    distance = size = 0.0
+    with np.errstate(all="ignore"):
+        for start in range(0, a.size, BLOCK):
+            x, y = (row[start : start + BLOCK].astype(np.float64) for row in (a, b))
+            size += float(np.dot(x, x) + np.dot(y, y)) / 2
+            x -= y
+            distance += float(np.dot(x, x))
+        return bool(np.sqrt(distance) > LEAST_VARIATION * np.sqrt(size))

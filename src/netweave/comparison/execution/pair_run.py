@@ -7,20 +7,17 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.alignment import Alignment, SignalPair
-from netweave.comparison.align.output_order import counterpart, in_order, is_moved
-from netweave.comparison.execution import probes
+from netweave.comparison.align.alignment import Alignment, SignalPair, counterpart, in_order, is_moved
+from netweave.comparison.execution import memory_budget
+from netweave.comparison.execution.input_domains import Variation
 from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.comparison.execution.tapped_values import TappedValues
-from netweave.comparison.execution.variation import Variation
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
 from netweave.comparison.layout.words import describe_output
-from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
-from netweave.comparison.result.comparison import Evidence, TensorMapping
-from netweave.comparison.result.output_pair import OutputPair
-from netweave.comparison.values import HeldValues
+from netweave.comparison.metric import OUTPUT_TOLERANCE, HeldValues, relative_error
+from netweave.comparison.result.comparison import Evidence, OutputPair, TensorMapping
 from netweave.errors import RunError
-from netweave.graph.passes.extract import Extractor
+from netweave.graph.passes.extraction import Extractor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +27,9 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.execution.input_domains import Domain
     from netweave.comparison.execution.sizes import Resizer, Sizes
-    from netweave.comparison.execution.value_store import ValueStore
-    from netweave.comparison.side import Side
-    from netweave.comparison.values import SignalValues
+    from netweave.comparison.execution.tapped_values import ValueStore
+    from netweave.comparison.metric import SignalValues
+    from netweave.comparison.prepare import Side
     from netweave.graph import Graph
 
 OTHER_SEED = 100
@@ -102,7 +99,7 @@ class PairRun:
         if self.has_samples:
             return self.variation
         sizes = {str(value.name): self.a.tensors[str(value.name)].shape for value in self.a.graph.inputs}
-        probe = probes.draw(self.a.graph, sizes, seed=OTHER_SEED)
+        probe = memory_budget.draw(self.a.graph, sizes, seed=OTHER_SEED)
         other = TappedValues(self.a.graph, probe, self.a.signals.names, self.store, stage="run A")
         return Variation(self.a.signals, [self.a.tensors, other])
 
@@ -192,7 +189,7 @@ class PairRunner:
         self._domains = domains
         self._seed = seed
         self._scale = scale
-        self._probe: probes.Probe | None = None
+        self._probe: memory_budget.Probe | None = None
 
     def run(self, candidate: InputCandidate, *, without_b: bool = False) -> PairRun | None:
         """Run the nets under a candidate; None if one of them does not take the size.
@@ -217,7 +214,7 @@ class PairRunner:
             return None
         inputs = [mapping.tensor_mapping(probe.inputs[mapping.a].shape) for mapping in candidate.mappings]
         inputs_b = {mapping.b: mapping.apply(probe.inputs[mapping.a]) for mapping in inputs}
-        tensors_b = HeldValues(inputs_b) if without_b else self._run(b, probes.Probe(inputs_b, ""))
+        tensors_b = HeldValues(inputs_b) if without_b else self._run(b, memory_budget.Probe(inputs_b, ""))
         b = b.with_tensors(tensors_b)
         if without_b:
             b = replace(b, own_values=cache(partial(self._own_values, b)))
@@ -243,14 +240,14 @@ class PairRunner:
         with self._store.clock.time("infer shapes"):
             return self._resizer.resized(side, sizes)
 
-    def _run_a(self, a: Side) -> probes.Probe:
+    def _run_a(self, a: Side) -> memory_budget.Probe:
         if self._probe is None:
             probe = self._drawn(a.graph)
             self._keep(a.with_tensors(self._run(a, probe)), probe)
             return probe
         return self._probe
 
-    def _run_in_part(self) -> probes.Probe | None:
+    def _run_in_part(self) -> memory_budget.Probe | None:
         """Run as many of A's nodes as take the size; None if the first does not."""
         a = self._whole_a
         inputs = [str(value.name) for value in a.graph.inputs]
@@ -258,7 +255,7 @@ class PairRunner:
 
         def part(count: int) -> Graph | None:
             extracted = extractor.extract(inputs=inputs, outputs=names[:count])
-            return probes.resized(extracted, self._sizes)
+            return memory_budget.resized(extracted, self._sizes)
 
         num_run = bisect_left(range(1, len(names) + 1), True, key=lambda count: part(count) is None)
         graph = part(num_run) if num_run else None
@@ -269,12 +266,14 @@ class PairRunner:
         self._keep(a.with_tensors(tensors), probe)
         return probe
 
-    def _drawn(self, graph: Graph) -> probes.Probe:
+    def _drawn(self, graph: Graph) -> memory_budget.Probe:
         if self._given is None:
-            return probes.draw(graph, self._sizes, seed=self._seed, domains=self._domains, scale=self._scale)
-        return probes.given({name: x for name, x in self._given.items() if name in self._sizes})
+            return memory_budget.draw(
+                graph, self._sizes, seed=self._seed, domains=self._domains, scale=self._scale
+            )
+        return memory_budget.given({name: x for name, x in self._given.items() if name in self._sizes})
 
-    def _keep(self, a: Side, probe: probes.Probe) -> None:
+    def _keep(self, a: Side, probe: memory_budget.Probe) -> None:
         self._a = a
         self._variation = Variation(a.signals, [a.tensors])
         self._probe = probe
@@ -286,10 +285,10 @@ class PairRunner:
         if resized is None:
             return HeldValues({})
         try:
-            return self._run(resized, probes.draw(resized.graph, sizes, seed=self._seed))
+            return self._run(resized, memory_budget.draw(resized.graph, sizes, seed=self._seed))
         except RunError:
             return HeldValues({})
 
-    def _run(self, side: Side, probe: probes.Probe) -> TappedValues:
+    def _run(self, side: Side, probe: memory_budget.Probe) -> TappedValues:
         taps = side.signals.names if self._tapped else []
         return TappedValues(side.graph, probe, taps, self._store, stage=f"run {side.name}")

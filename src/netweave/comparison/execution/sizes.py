@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.comparison.execution import probes
+from netweave.comparison.execution import memory_budget
 from netweave.graph import known_shape
-from netweave.graph.passes.fitting import likely_size
+from netweave.graph.passes.rewriting import likely_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from netweave.comparison.execution.input_mapping import InputMapping
-    from netweave.comparison.side import Side
+    from netweave.comparison.execution.inputs import InputMapping
+    from netweave.comparison.prepare import Side
     from netweave.graph import Graph
 
 Sizes = dict[str, tuple[int, ...]]
@@ -42,7 +42,7 @@ class Resizer:
         """
         key = side.name, size_key(sizes)
         if key not in self._known:
-            graph = probes.resized(side.graph, sizes)
+            graph = memory_budget.resized(side.graph, sizes)
             self._known[key] = None if graph is None else side.with_graph(graph)
         return self._known[key]
 
@@ -75,7 +75,7 @@ def sizes_text(sizes: Sizes) -> str:
 
 
 def declared_sizes(
-    a: Graph, b: Graph, mappings: Sequence[InputMapping], *, num_samples: int = probes.NUM_SAMPLES
+    a: Graph, b: Graph, mappings: Sequence[InputMapping], *, num_samples: int = memory_budget.NUM_SAMPLES
 ) -> Sizes:
     """Return input sizes of A: as A declares them, else as B does, else what fits.
 
@@ -85,7 +85,7 @@ def declared_sizes(
         mappings: How A's inputs become B's.
         num_samples: The batch where both nets leave it open; where one does, it is that of the other.
     """
-    sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
+    sizes_a, sizes_b = memory_budget.base_sizes(a), memory_budget.base_sizes(b)
     pairs = [(m.a, sizes_a[m.a], m.sizes_of_a(sizes_b[m.b])) for m in mappings]
     batch = _batch([(own[0], other[0]) for _, own, other in pairs if own and other], num_samples)
     known: OpenSizes = {}
@@ -98,7 +98,7 @@ def declared_sizes(
 
     def fit(sizes: Sizes) -> bool:
         sizes_b = {mapping.b: mapping.sizes_of_b(sizes[mapping.a]) for mapping in mappings}
-        return all(probes.resized(net, own) is not None for net, own in ((a, sizes), (b, sizes_b)))
+        return all(memory_budget.resized(net, own) is not None for net, own in ((a, sizes), (b, sizes_b)))
 
     return _first_fitting(known, lambda: likely_size(a) or likely_size(b), fit)
 
@@ -114,7 +114,9 @@ def sizes_to_run(graph: Graph) -> Sizes:
         for value in graph.inputs
         for shape in [known_shape(value) or ()]
     }
-    return _first_fitting(known, lambda: likely_size(graph), lambda s: probes.resized(graph, s) is not None)
+    return _first_fitting(
+        known, lambda: likely_size(graph), lambda s: memory_budget.resized(graph, s) is not None
+    )
 
 
 OpenSizes = dict[str, tuple[int | None, ...]]
@@ -125,7 +127,7 @@ def _first_fitting(known: OpenSizes, likely: Callable[[], int | None], fit: Call
     """Return sizes with those filled in that are open: the first that fit, or else the first of all."""
     if not any(None in sizes for sizes in known.values()):
         return _filled(known, 0, {})
-    size = likely() or probes.OPEN_SIZE
+    size = likely() or memory_budget.OPEN_SIZE
     choices = [_filled(known, size, choice) for choice in ({}, *FURTHER_OPEN_SIZES)]
     return next(filter(fit, choices), choices[0])
 
@@ -243,7 +245,7 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
         b: The second net.
         mappings: How A's inputs become B's.
     """
-    sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
+    sizes_a, sizes_b = memory_budget.base_sizes(a), memory_budget.base_sizes(b)
     pairs = {m.a: (sizes_a[m.a], m.sizes_of_a(sizes_b[m.b])) for m in mappings}
     known: OpenSizes = {}
     for name, (own, other) in pairs.items():
@@ -259,7 +261,7 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
     )  # if not, a length that both compute may cut another axis
     constants = {size for size, _ in (of_a ^ of_b if has_same_axes else of_a | of_b)}
     if any(None in sizes and len(sizes) != 4 for sizes in known.values()):  # images come in two sizes anyway
-        constants.add(probes.OPEN_SIZE)
+        constants.add(memory_budget.OPEN_SIZE)
     found = []
     for constant in sorted(constants):
         size = constant + SIZE_STEP
@@ -278,7 +280,7 @@ def batches_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list
         mappings: How A's inputs become B's.
     """
     batches = sorted(constant_batches(a) ^ constant_batches(b))
-    if not batches or not all(probes.has_open_batch(value) for net in (a, b) for value in net.inputs):
+    if not batches or not all(memory_budget.has_open_batch(value) for net in (a, b) for value in net.inputs):
         return []
     declared = declared_sizes(a, b, mappings)
     return [
@@ -326,7 +328,7 @@ def unreached_windows(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> I
         b: The second net.
         mappings: How A's inputs become B's.
     """
-    sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
+    sizes_a, sizes_b = memory_budget.base_sizes(a), memory_budget.base_sizes(b)
     pairs = [(sizes_a[m.a], m.sizes_of_a(sizes_b[m.b])) for m in mappings]
     for fixed, graph, other in (("B", a, b), ("A", b, a)):
         longest = 0

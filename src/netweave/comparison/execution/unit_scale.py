@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.comparison.align.chains import chain_from
-from netweave.comparison.align.copy_arrays import FILTERED, set_values
-from netweave.comparison.execution import probes
+from netweave.comparison.align.weights import FILTERED, set_values
+from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.tapped_values import TappedValues
-from netweave.comparison.signals import Signals, constants_of
+from netweave.comparison.metric import Signals, constants_of
 from netweave.errors import RunError
 from netweave.graph.parameters import source_keys
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.comparison.execution.value_store import ValueStore
-    from netweave.comparison.values import SignalValues
+    from netweave.comparison.execution.tapped_values import ValueStore
+    from netweave.comparison.metric import SignalValues
 
 MAX_ROUNDS = 6
 """So many runs at most; two are enough unless a tensor overflows."""
@@ -71,11 +71,13 @@ def keep_unit_scale(
     _draw_factors(signals, keys)
     _draw_variances(signals, keys)
     for _ in range(MAX_ROUNDS):
-        graph = probes.resized(signals.graph, sizes)  # again in each round, since the weights have changed
+        graph = memory_budget.resized(
+            signals.graph, sizes
+        )  # again in each round, since the weights have changed
         if graph is None:
             return
         fitted = Signals.of(graph)
-        probe = probes.draw(graph, sizes, seed=0)
+        probe = memory_budget.draw(graph, sizes, seed=0)
         try:
             factors = _factors(fitted, TappedValues(graph, probe, fitted.names, store), keys)
         except RunError:
@@ -182,7 +184,7 @@ def _rms(x: np.ndarray) -> float:
     """Return the rms of a tensor, without the sample of the probe that is made large."""
     if x.dtype.kind != "f" or not x.size:
         return 1.0
-    usual = x[:2] if x.ndim and x.shape[0] == probes.NUM_SAMPLES else x
+    usual = x[:2] if x.ndim and x.shape[0] == memory_budget.NUM_SAMPLES else x
     with np.errstate(all="ignore"):
         return float(np.sqrt(np.mean(np.square(usual, dtype=np.float64))))
 

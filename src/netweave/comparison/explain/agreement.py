@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from netweave.comparison.execution.variation import Variation
+from netweave.comparison.execution.input_domains import Variation
 from netweave.comparison.explain.exercise import (
     DRAWS,
     aimed_inputs,
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.comparison.align.alignment import Alignment
-    from netweave.comparison.align.groups import Draft
+    from netweave.comparison.align.value_matching import Draft
     from netweave.comparison.explain.isolated import IsolatedTest
-    from netweave.comparison.explain.judge import Judge
-    from netweave.comparison.side import Side
+    from netweave.comparison.explain.judging import Judge
+    from netweave.comparison.prepare import Side
 
 MAX_DRAWN = 200
 """Groups beyond this many are not tested on drawn inputs, and count as untested: each takes three runs."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
-    from netweave.comparison.side import Side
+    from netweave.comparison.prepare import Side
 
 DENSE = frozenset({"Gemm", "MatMul"})
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from netweave.comparison.explain.known_mismatches.attributes import IGNORED, canonical, set_attribute
 from netweave.comparison.explain.known_mismatches.constants import replace_constant
-from netweave.comparison.result.coverage import Coverage, Unexercised
-from netweave.comparison.signals import constants_of
+from netweave.comparison.metric import constants_of
+from netweave.comparison.result.comparison import Coverage, Unexercised
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
 from netweave.graph import layer_keys
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.comparison.execution.variation import Variation
-    from netweave.comparison.side import Side
+    from netweave.comparison.execution.input_domains import Variation
+    from netweave.comparison.prepare import Side
     from netweave.graph import Graph
 
     Change = Callable[[Graph], None]

@@ -16,8 +16,7 @@ from netweave.comparison.execution.input_domains import Domain, domain_of
 from netweave.comparison.execution.value_ranges import range_of
 from netweave.comparison.explain.coverage import ruled_settings
 from netweave.comparison.explain.known_mismatches.attributes import differences
-from netweave.comparison.metric import differing
-from netweave.comparison.signals import constants_of
+from netweave.comparison.metric import constants_of, differing
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
-    from netweave.comparison.align.groups import Draft
-    from netweave.comparison.side import Side
+    from netweave.comparison.align.value_matching import Draft
+    from netweave.comparison.prepare import Side
 
 SCALES = (1.0, 64.0, 1000.0, 0.001)
 """Of the inputs that layers are tested on: the usual one, that of pixels, a thousand times more and less."""
@@ -189,7 +188,7 @@ def _domains(alignment: Alignment, draft: Draft) -> dict[str, Domain]:
 
 
 def _is_within(node: ir.Node, own: set[int]) -> bool:
-    from netweave.comparison.signals import is_view
+    from netweave.comparison.metric import is_view
 
     return id(node) in own or is_view(node)
 

@@ -9,8 +9,8 @@ from netweave.comparison.result.comparison import Finding
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from netweave.comparison.metric import Signals
     from netweave.comparison.result.comparison import Edit
-    from netweave.comparison.signals import Signals
 
 
 def where(signals: Signals, node: ir.Node, *, is_setting: bool = False) -> tuple[str, str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.explain.known_mismatches.mismatch import Case
-    from netweave.comparison.signals import Signals
+    from netweave.comparison.metric import Signals
 
 
 KEEP_ORDER = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.chains import chain_from, form_of
-from netweave.comparison.align.copy_arrays import count_norms
-from netweave.comparison.align.weights import filter_shape
+from netweave.comparison.align.weights import count_norms, filter_shape
 from netweave.comparison.explain.findings import finding_at, where
 from netweave.comparison.explain.known_mismatches import Case
 from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
 from netweave.comparison.explain.known_mismatches.constants import constant_mismatches
 from netweave.comparison.explain.wording import bias_setting
-from netweave.comparison.signals import constants_of
+from netweave.comparison.metric import constants_of
 from netweave.graph.parameters import source_keys
-from netweave.graph.wording import joined_text
+from netweave.graph.summary import joined_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
-    from netweave.comparison.align.groups import Draft
+    from netweave.comparison.align.value_matching import Draft
     from netweave.comparison.layout.change import LayoutChange
+    from netweave.comparison.metric import Signals
+    from netweave.comparison.prepare import Side
     from netweave.comparison.result.comparison import Finding
-    from netweave.comparison.side import Side
-    from netweave.comparison.signals import Signals
 
 MAX_FOLDED_ALONE = 3
 """So many normalisations that the other net lacks are named one by one."""

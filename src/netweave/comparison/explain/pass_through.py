@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from netweave.comparison.side import Side
-    from netweave.comparison.values import SignalValues
+    from netweave.comparison.metric import SignalValues
+    from netweave.comparison.prepare import Side
 
     Run = Callable[[Sequence[ir.Node], Sequence[str]], Mapping[str, np.ndarray]]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.explain.pooling_calls import POOLS, pooling_call
-from netweave.comparison.signals import constants_of
+from netweave.comparison.explain.isolated import POOLS, pooling_call
+from netweave.comparison.metric import constants_of
 from netweave.formats.dialect import dialect_of
 from netweave.graph import attributes_of, default_attributes, known_shape
-from netweave.graph.passes.specialise import PADDING_RULE_PROP
+from netweave.graph.passes.windows import PADDING_RULE_PROP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

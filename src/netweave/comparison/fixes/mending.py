@@ -1,30 +1,223 @@
-"""From findings to changed texts of B's files, and why a fix cannot be applied."""
+"""Mending of a net."""
 
 from __future__ import annotations
 
 import difflib
+import json
+import re
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.comparison import INPUT_ORDER, OUTPUT
 from netweave.comparison.fixes.cfg import edit_cfg
-from netweave.comparison.fixes.missing_layer import copy_layer, copy_line
-from netweave.comparison.fixes.missing_node import copy_node
-from netweave.comparison.fixes.prototxt import edit_prototxt
+from netweave.comparison.fixes.prototxt import edit_prototxt, find_layers
 from netweave.comparison.fixes.python_callers import edit_caller
 from netweave.comparison.fixes.python_source import edit_all_calls, edit_python
 from netweave.comparison.fixes.shared_lines import changes_for_all
-from netweave.comparison.fixes.symbol_json import edit_symbol
-from netweave.comparison.fixes.text import NotAppliedError, SeveralCallsError
+from netweave.comparison.fixes.symbol_json import edit_symbol, items_of, members_of
+from netweave.comparison.fixes.text import NotAppliedError, Replacement, SeveralCallsError, line_end, replaced
 from netweave.formats.dialect import dialect_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from netweave.comparison import Comparison, Edit, Finding
+    from netweave.comparison.fixes.prototxt import LayerText
     from netweave.comparison.fixes.shared_lines import Change
 
+
+# Layers of Caffe that work in place, with the same blob at bottom and top, can be put in alone. So can a
+# line of Python where the texts around it are the same.
+
+
+def copy_layer(text_a: str, text_b: str, name: str) -> str:
+    """Return B's text with a layer of A put behind the layer that it follows in A.
+
+    Raises:
+        NotAppliedError: The layer does not work in place, or B does not have the layer that it follows.
+    """
+    layers_a, layers_b = find_layers(text_a), find_layers(text_b)
+    place = next((n for n, layer in enumerate(layers_a) if layer.name == name), None)
+    if place is None:
+        raise NotAppliedError(f"the first net's file has no layer {name!r}")
+    layer = layers_a[place]
+    if len(layer.bottoms) != 1 or layer.bottoms != layer.tops:
+        raise NotAppliedError(f"{name} does not work in place, so that other layers would have to change too")
+    if any(other.name == name for other in layers_b):
+        raise NotAppliedError(f"the file has another layer called {name!r}")
+    before = next((other for other in layers_a[:place][::-1] if layer.bottoms[0] in other.tops), None)
+    host = _counterpart(before, layers_b, layer.bottoms[0])
+    block = text_a[layer.start : layer.end].replace("\r\n", "\n").replace("\n", line_end(text_b))
+    return replaced(text_b, [Replacement(host.end, host.end, line_end(text_b) + block)])
+
+
+def _counterpart(before: LayerText | None, layers: list[LayerText], blob: str) -> LayerText:
+    """Return B's layer of the same name that makes the same blob."""
+    names = {before.name} if before is not None else set()
+    found = next((layer for layer in layers if layer.name in names and blob in layer.tops), None)
+    if found is None:
+        raise NotAppliedError(f"the file has no layer that makes {blob!r} as the first net's does")
+    return found
+
+
+def copy_line(text_a: str, text_b: str, line: int) -> str:
+    """Return B's text with a line of A where A has it, in place of the one line that B has there, if any.
+
+    Args:
+        text_a: Python source.
+        text_b: Python source.
+        line: The line of A's text, from 1.
+
+    Raises:
+        NotAppliedError: The texts are not the same around the line, B has the line, or lacks what it uses.
+    """
+    lines_a, lines_b = text_a.splitlines(), text_b.splitlines()
+    stretches = SequenceMatcher(None, lines_a, lines_b, autojunk=False).get_opcodes()
+    kind, a, a_end, b, b_end = next(stretch for stretch in stretches if line <= stretch[2])
+    if kind == "equal":
+        raise NotAppliedError(f"the file has the first net's line {line} already")
+    if a_end - a != 1 or b_end - b > 1:
+        raise NotAppliedError(f"the two files are not the same around line {line} of the first net's")
+    used = set(re.findall(r"\bself\.\w+", lines_a[a]))
+    if unknown := sorted(name for name in used if not re.search(rf"\b{re.escape(name)}\b", text_b)):
+        raise NotAppliedError(f"line {line} of the first net's file needs {', '.join(unknown)}")
+    lines_b[b:b_end] = lines_a[a:a_end]
+    end = line_end(text_b)
+    return end.join(lines_b) + (end if text_b.endswith("\n") else "")
+
+
+# Nodes refer to each other by their numbers, so that all references to nodes behind the new one move by
+# one. The text keeps its form.
+
+Place = tuple[int, int]
+"""Where a value begins and ends in a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    """A symbol and its text.
+
+    Attributes:
+        text: The text.
+        nodes: The nodes.
+        places: Where each node stands.
+        members: Where the value of each member of the file stands.
+    """
+
+    text: str
+    nodes: list[dict[str, Any]]
+    places: list[Place]
+    members: dict[str, Place]
+
+    @classmethod
+    def of(cls, text: str) -> _Symbol:
+        """Read a symbol.
+
+        Raises:
+            NotAppliedError: It is none.
+        """
+        try:
+            members = {key: (start, end) for key, start, end in members_of(text, text.index("{"))}
+            places = list(items_of(text, members["nodes"][0]))
+            nodes = [json.loads(text[start:end]) for start, end in places]
+            for node in nodes:
+                _ = node["name"], [int(number) for number, *_ in node["inputs"]]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise NotAppliedError(f"the file is no symbol: {error}") from error
+        return cls(text, nodes, places, members)
+
+    def number(self, name: str) -> int:
+        """Return the number of a node.
+
+        Raises:
+            NotAppliedError: There is none of the name.
+        """
+        for number, node in enumerate(self.nodes):
+            if node["name"] == name:
+                return number
+        raise NotAppliedError(f"the file has no node {name!r}, as the first net's has")
+
+    def entries(self) -> Iterator[tuple[tuple[str, int], list[int], Place]]:
+        """Yield the references to nodes: who refers, the reference, and where its number stands.
+
+        An input refers as its node's name and its place there, an output of the net as ``""`` and its own.
+        """
+        for node, (start, _) in zip(self.nodes, self.places, strict=True):
+            inside = {key: begin for key, begin, _ in members_of(self.text, start)}
+            for place, entry in enumerate(items_of(self.text, inside["inputs"])):
+                yield (node["name"], place), *self._entry(entry)
+        for place, entry in enumerate(items_of(self.text, self.members["heads"][0])):
+            yield ("", place), *self._entry(entry)
+
+    def _entry(self, place: Place) -> tuple[list[int], Place]:
+        return json.loads(self.text[place[0] : place[1]]), next(items_of(self.text, place[0]))
+
+
+def copy_node(text_a: str, text_b: str, name: str) -> str:
+    """Return B's text with a node of A put between what it reads in A and what reads it there.
+
+    Raises:
+        NotAppliedError: The node has arrays of its own, or the symbols are not the same around it.
+    """
+    a, b = _Symbol.of(text_a), _Symbol.of(text_b)
+    node = a.nodes[a.number(name)]
+    if any(other["name"] == name for other in b.nodes):
+        raise NotAppliedError(f"the file has another node called {name!r}")
+    read = [(a.nodes[number], output) for number, output, *_ in node["inputs"]]
+    if len(read) != 1 or "subgraphs" in node:
+        raise NotAppliedError(f"{name} reads {len(read)} nodes or arrays, and only what reads one is copied")
+    (source, output) = read[0]
+    number = b.number(source["name"])
+    place = number + 1
+    readers = {reader for reader, entry, _ in a.entries() if entry[0] == a.number(name)}
+    moved = readers & {reader for reader, entry, _ in b.entries() if entry[:2] == [number, output]}
+    if moved != readers:
+        raise NotAppliedError(f"the file has nothing that reads {source['name']} where {name} is to stand")
+    changes = []
+    for reader, entry, (start, end) in b.entries():
+        new = place if reader in moved else entry[0] + (entry[0] >= place)
+        changes.append(Replacement(start, end, str(new)))
+    for start, end in items_of(text_b, b.members["arg_nodes"][0]):
+        old = int(text_b[start:end])
+        changes.append(Replacement(start, end, str(old + (old >= place))))
+    if "node_row_ptr" in b.members:
+        changes += _moved_rows(b, place)
+    inputs = json.dumps([[number, output, 0][: len(node["inputs"][0])]])
+    changes.append(_inserted(b, number, _with_inputs(a, name, inputs)))
+    return replaced(text_b, changes)
+
+
+def _with_inputs(a: _Symbol, name: str, inputs: str) -> str:
+    """Return the text of a node of A with other inputs."""
+    start, end = a.places[a.number(name)]
+    first, last = next((begin, stop) for key, begin, stop in members_of(a.text, start) if key == "inputs")
+    return a.text[start:first] + inputs + a.text[last:end]
+
+
+def _inserted(b: _Symbol, number: int, node: str) -> Replacement:
+    """Return the change that writes a node behind another one, as far apart as the others are."""
+    end = b.places[number][1]
+    between = b.text[b.places[0][1] : b.places[1][0]] if len(b.places) > 1 else ", "
+    return Replacement(end, end, between + node)
+
+
+def _moved_rows(b: _Symbol, place: int) -> list[Replacement]:
+    """Return the changes of how many outputs there are before each node, for one more with one output."""
+    rows = list(items_of(b.text, b.members["node_row_ptr"][0]))
+    values = [int(b.text[start:end]) for start, end in rows]
+    if len(rows) != len(b.nodes) + 1:
+        raise NotAppliedError("the numbers in node_row_ptr do not fit the nodes")
+    changes = [
+        Replacement(*row, str(value + 1)) for row, value in zip(rows[place:], values[place:], strict=True)
+    ]
+    between = b.text[rows[0][1] : rows[1][0]]
+    start = rows[place][0]
+    return [*changes[1:], Replacement(start, rows[place][1], f"{values[place]}{between}{values[place] + 1}")]
+
+
+if TYPE_CHECKING:
     Editor = Callable[[str, int, str, Sequence[Edit]], str]
 
 EDITORS: dict[str, Editor] = {

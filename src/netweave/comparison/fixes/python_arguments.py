@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.comparison import Edit
-    from netweave.comparison.fixes.python_places import Places
+    from netweave.comparison.fixes.python_source import Places
 
 
 def takes_argument(call: ast.Call, name: str) -> bool:

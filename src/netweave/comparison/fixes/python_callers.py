@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.comparison.fixes.python_arguments import added_arguments, argument_of, callee
-from netweave.comparison.fixes.python_names import assigned_names, parameters_of
-from netweave.comparison.fixes.python_places import Places
-from netweave.comparison.fixes.python_source import find_call
+from netweave.comparison.fixes.python_source import Places, assigned_names, find_call, parameters_of
 from netweave.comparison.fixes.text import NotAppliedError, Replacement, replaced
 
 if TYPE_CHECKING:

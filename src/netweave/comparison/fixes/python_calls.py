@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.comparison import Edit
-    from netweave.comparison.fixes.python_places import Places
+    from netweave.comparison.fixes.python_source import Places
 
 FUNCTIONS = {
     "ReLU": "relu", "ReLU6": "relu6", "LeakyReLU": "leaky_relu", "ELU": "elu", "SELU": "selu", "GELU": "gelu",

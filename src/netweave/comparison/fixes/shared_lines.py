@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.comparison import INPUT_ORDER, OPERATOR, OUTPUT, Edit
 from netweave.comparison.fixes.python_callers import Passed, parameter_at, parameter_of_caller
-from netweave.comparison.fixes.python_parameters import Given, is_same_setting, parameter_with
+from netweave.comparison.fixes.python_source import Given, is_same_setting, parameter_with
 from netweave.comparison.fixes.text import NotAppliedError
 
 if TYPE_CHECKING:

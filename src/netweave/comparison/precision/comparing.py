@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.precision import measuring
-from netweave.comparison.precision.measuring import Measurement
-from netweave.comparison.precision.pairing import pair_arrays
+from netweave.comparison.precision.measuring import Measurement, pair_arrays
 from netweave.comparison.precision.ranges import fitting_range, range_faults
-from netweave.comparison.precision.reference_arrays import ReferenceArrays, reference_arrays
+from netweave.comparison.precision.reference import ReferenceArrays, reference_arrays
 from netweave.comparison.precision.verdict import GroupLoss, RoundedResult, both_within
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import NetweaveError, RunError
@@ -37,12 +36,10 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from netweave.comparison.precision.measuring import Inputs
-    from netweave.comparison.precision.pairing import ArrayPair
-    from netweave.comparison.precision.stored_faults import StoredFault
-    from netweave.comparison.result.comparison import Comparison, Group
-    from netweave.comparison.result.tensor_values import TensorValues
-    from netweave.comparison.stage_log import StageLog
+    from netweave.comparison.pipeline import StageLog
+    from netweave.comparison.precision.measuring import ArrayPair, Inputs
+    from netweave.comparison.precision.reference import StoredFault
+    from netweave.comparison.result.comparison import Comparison, Group, TensorValues
     from netweave.graph import Graph
     from netweave.graph.passes.rounding import RoundingPoint
 

@@ -9,16 +9,17 @@ from netweave.comparison.metric import LOCAL_TOLERANCE
 from netweave.comparison.result.comparison import (
     EQUAL_VERDICTS,
     Comparison,
+    Coverage,
     Finding,
     Group,
+    OutputPair,
     Precision,
     Status,
+    Unexercised,
 )
-from netweave.comparison.result.coverage import Coverage, Unexercised
-from netweave.comparison.result.output_pair import OutputPair
 from netweave.comparison.result.verdict import EFFECTIVE, difference_in_words, place_in_words
 from netweave.comparison.result.verdicts import Verdict
-from netweave.graph.wording import ratio_text
+from netweave.graph.summary import ratio_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison.precision.measuring import Loss
-    from netweave.comparison.precision.stored_faults import StoredFault
-    from netweave.comparison.result.tensor_values import TensorValues
+    from netweave.comparison.precision.reference import StoredFault
+    from netweave.comparison.result.comparison import TensorValues
     from netweave.graph import Graph
 
 SLACK = 2.0

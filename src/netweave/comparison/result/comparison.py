@@ -1,4 +1,4 @@
-"""The result of comparing two nets: a value that every face (text, JSON, page) shows."""
+"""Results of a comparison."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from netweave.comparison.layout.change import LayoutChange
+from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from netweave.comparison.result.coverage import Coverage
+    import numpy as np
+
     from netweave.comparison.result.record import NetRecord
-    from netweave.comparison.result.tensor_values import TensorValues
     from netweave.graph import Graph
 
 
@@ -300,3 +301,134 @@ class Comparison:
         from netweave.graph.html import drawn
 
         return drawn(self, comparison_html(self))
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPair:
+    """An output of A against one of B.
+
+    Attributes:
+        a: Name of A's output; empty if only B has it.
+        b: Name of B's output; empty if only A has it.
+        error: Difference relative to the rms; None if they cannot be compared.
+        mapping: How A's becomes B's.
+        moved: Whether it stands in another place among B's outputs.
+    """
+
+    a: str
+    b: str
+    error: float | None = None
+    mapping: TensorMapping | None = None
+    moved: bool = False
+
+    def agrees(self, tolerance: float = OUTPUT_TOLERANCE) -> bool:
+        """Return whether the two are equal under the mapping."""
+        return self.error is not None and self.error <= tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TensorValues:
+    """The values of one tensor in A and in B, in B's layout.
+
+    Attributes:
+        name_a: Name of the tensor in A.
+        name_b: Name of the tensor in B.
+        shape: Its shape, batch first.
+        place: Index of the element with the largest difference; what follows is of its sample and channel.
+        value_a: A's value there.
+        value_b: B's value there.
+        rms: The rms of A's tensor in that sample.
+        channel_errors: The largest difference in each channel (axis 1) over all samples, relative to the
+            rms of A's tensor in the sample; empty for a tensor without channels.
+        block: Height and width of the blocks that one element of the maps stands for.
+        map_a: A's values in the worst channel, 2-D: of each block the element that differs most.
+        map_b: B's values at the same elements.
+        worst: Row and column of the worst element in the maps.
+        low: Beginning of the range of the counts.
+        high: End of that range.
+        counts_a: How many values of A lie in each equal part of the range.
+        counts_b: The same of B.
+    """
+
+    name_a: str
+    name_b: str
+    shape: tuple[int, ...]
+    place: tuple[int, ...]
+    value_a: float
+    value_b: float
+    rms: float
+    channel_errors: tuple[float, ...]
+    block: tuple[int, int]
+    map_a: np.ndarray
+    map_b: np.ndarray
+    worst: tuple[int, int]
+    low: float
+    high: float
+    counts_a: tuple[int, ...]
+    counts_b: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unexercised:
+    """Something that the inputs did not exercise.
+
+    Attributes:
+        setting: What it is: an operator and its setting (``Clip max``), or a property of the inputs.
+        layer: Name of A's layer; empty for the inputs.
+        reason: Why it did not show, in words (``no value is above 6``).
+        differs: The nets differ in it, so that it stands in the way of *identical*.
+    """
+
+    setting: str
+    layer: str
+    reason: str
+    differs: bool = False
+
+    def __str__(self) -> str:
+        where = f" of {self.layer}" if self.layer else ""
+        return f"{self.setting}{where} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The settings of A that the inputs exercised: changing one would have changed the output of its layer.
+
+    Attributes:
+        num_settings: Number of settings, the constants that layers decide by among them.
+        not_exercised: Those that the inputs did not exercise.
+    """
+
+    num_settings: int
+    not_exercised: tuple[Unexercised, ...] = ()
+
+    @property
+    def num_exercised(self) -> int:
+        """Number of settings that were exercised."""
+        return self.num_settings - sum(bool(each.layer) for each in self.not_exercised)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all was exercised."""
+        return not self.not_exercised
+
+    @property
+    def differing(self) -> tuple[Unexercised, ...]:
+        """Settings that differ between the nets and were not exercised."""
+        return tuple(each for each in self.not_exercised if each.differs)
+
+    def missing(self, *missed: Unexercised) -> Coverage:
+        """Return the coverage with more that was not exercised, before the rest."""
+        return replace(self, not_exercised=(*missed, *self.not_exercised))
+
+    def __str__(self) -> str:
+        counts = f"{self.num_exercised:,} of {self.num_settings:,} settings exercised"
+        if self.is_complete:
+            return counts
+        shown = [str(each) for each in self.not_exercised[:MAX_SHOWN]]
+        if (more := len(self.not_exercised) - len(shown)) > 0:
+            shown.append(f"{more:,} more")
+        return f"{counts}; not exercised: {'; '.join(shown)}"
+
+
+MAX_SHOWN = 4
+"""So many are named in a line; JSON has all."""

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from netweave.graph.html import facts_html, fragment, table_html
-from netweave.graph.wording import ratio_text
+from netweave.graph.summary import ratio_text
 
 if TYPE_CHECKING:
     from netweave.comparison.result.comparison import Comparison, Finding, Group

@@ -10,15 +10,13 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from netweave.comparison.result.comparison import Comparison
-from netweave.comparison.result.coverage import Coverage
+from netweave.comparison.result.comparison import Comparison, Coverage, TensorValues
 from netweave.comparison.result.record import NetRecord
 from netweave.comparison.result.report import VERSION, comparison_to_json
-from netweave.comparison.result.tensor_values import TensorValues
 from netweave.errors import ReadError
 from netweave.files import read_bytes
-from netweave.files.atomic import write_file
 from netweave.files.json_text import parse_json
+from netweave.files.output_files import write_file
 from netweave.graph import Graph, Layer, LayerTable, Origin
 
 NAMES = {"Coverage": Coverage, "Graph": Graph, "NetRecord": NetRecord, "TensorValues": TensorValues}

@@ -3,6 +3,6 @@
 ``formats/onnx`` reads files so, and formats whose own exporter writes ONNX read what it wrote.
 """
 
-from netweave.files.onnx.read import Rows, read_model
+from netweave.files.onnx.model import Rows, read_model
 
 __all__ = ["Rows", "read_model"]

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from netweave.files.onnx.symbols import renamed
 from netweave.graph import BATCH, known_shape
-from netweave.graph.budget import num_elements
+from netweave.graph.costs import num_elements
 from netweave.graph.shapes import symbol_for
 
 if TYPE_CHECKING:

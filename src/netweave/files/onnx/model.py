@@ -1,8 +1,12 @@
-"""From the bytes of an ONNX file to a clean model: checked, sorted, without functions and constants."""
+"""ONNX models: reading and writing."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import logging
+import os
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
@@ -15,19 +19,35 @@ from onnx_ir.passes.common import (
     RemoveInitializersFromInputsPass,
 )
 
-from netweave.errors import ReadError, UnsupportedError
-from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values
-from netweave.files.onnx.large_arrays import OWN_FILE, read_own, without_large_arrays
+from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.files.onnx import metadata
+from netweave.files.onnx.batch import Batch, BatchBoundError, keep_batch, open_batch
+from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values, bodies
 from netweave.files.onnx.later import add_functions_of_later_operators
 from netweave.files.onnx.symbols import plain_symbols
-from netweave.files.onnx.tensors import check_tensors
-from netweave.files.onnx.texts import check_texts
+from netweave.files.onnx.tensors import (
+    OWN_FILE,
+    check_tensors,
+    check_texts,
+    leave_out_large_arrays,
+    read_own,
+    with_large_arrays,
+    without_large_arrays,
+)
+from netweave.files.onnx.upgrades import check_operators, is_known_operator, modernise
+from netweave.files.partial import left_out_note, split_readable
 from netweave.files.source import read_bytes
-from netweave.graph import DOMAIN, is_registered
+from netweave.files.unknown import check_input_names
+from netweave.graph import BATCH, DOMAIN, is_registered, known_shape
 from netweave.graph.naming import take_name
+from netweave.graph.parameters import LAYOUT_PROP, PARAMETER_PROP
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from netweave.graph import Graph, LayerTable
+
 
 MAX_PROTO_BYTES = 2**31 - 1
 """Protobuf's limit on one message."""
@@ -251,3 +271,277 @@ def _check_size(model: ir.Model, place: str) -> None:
         raise UnsupportedError(
             f"its functions describe {total:,} nodes; at most {MAX_NODES:,} are read", place=place
         )
+
+
+# The field is the last of the message: a number that ONNX does not use, and the SHA-256 of all bytes before
+# it. A program that edits the model may keep the field, so a wrong checksum is a note and not an error.
+
+SEAL_FIELD = 20_260
+"""Far beyond the numbers of ``ModelProto``, and below those that protobuf reserves."""
+
+_KEY = b"\xa2\xf2\x09\x20"
+"""Field ``SEAL_FIELD``, of 32 bytes."""
+
+_BYTES = len(_KEY) + 32
+
+_PART_BYTES = 1 << 20
+
+
+def write_sealed(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Write a model, given in parts, with the checksum at its end."""
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for part in parts:
+            digest.update(part)
+            file.write(part)
+        file.write(_KEY + digest.digest())
+
+
+def is_as_sealed(path: Path) -> bool:
+    """Return whether a model is as Netweave wrote it; one without a checksum is."""
+    with path.open("rb") as file:
+        num_bytes = file.seek(0, os.SEEK_END) - _BYTES
+        if num_bytes < 0:
+            return True
+        file.seek(num_bytes)
+        found = file.read(_BYTES)
+        if not found.startswith(_KEY):
+            return True
+        file.seek(0)
+        digest = hashlib.sha256()
+        while num_bytes and (part := file.read(min(num_bytes, _PART_BYTES))):
+            digest.update(part)
+            num_bytes -= len(part)
+        return digest.digest() == found[len(_KEY) :]
+
+
+def remove_unreadable(model: ir.Model, *, place: str) -> tuple[str, ...]:
+    """Remove the nodes with unknown operators and all that need them, and return notes on them.
+
+    What they read becomes an output, beside those outputs of the net that are left.
+
+    Args:
+        model: The model, sorted and without functions; it is changed.
+        place: The file, for messages.
+
+    Raises:
+        UnsupportedError: Nothing is left.
+    """
+    graph = model.graph
+    readable, rest = split_readable(
+        graph,
+        is_unknown=lambda node: not _is_known(node, model),
+        reads=_reads,
+        makes=lambda node: node.outputs,
+    )
+    if not rest:
+        return ()
+    if not readable:
+        raise UnsupportedError(
+            "has no node that can be read without an unknown operator before it", place=place
+        )
+    kept = set(readable)
+    gone = {value for node in rest for value in node.outputs}
+    ends = [value for value in graph.outputs if value not in gone]
+    ends += [value for node in rest for value in _reads(node) if value.producer() in kept]
+    graph.outputs[:] = list(dict.fromkeys(ends))
+    graph.remove(rest, safe=True)
+    return (f"{place}: {left_out_note([node.name or node.op_type for node in rest], noun='node')}",)
+
+
+def _is_known(node: ir.Node, model: ir.Model) -> bool:
+    inner = (each for body in bodies(node) for each in body)
+    return is_known_operator(node, model) and all(_is_known(each, model) for each in inner)
+
+
+def _reads(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield what a node and the bodies in it read."""
+    yield from (value for value in node.inputs if value is not None)
+    for body in bodies(node):
+        for each in body:
+            yield from _reads(each)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Information that a format gives about a model before its functions are inlined.
+
+    Attributes:
+        layers: The layer table; the nodes name their layers.
+        batch_is_named: The batch already has its symbol, as in files that Netweave wrote.
+    """
+
+    layers: LayerTable
+    batch_is_named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A model as it was read.
+
+    Attributes:
+        model: Opset ``OPSET``, shapes inferred, the batch free where the net allows it.
+        layers: The layer table.
+        declared: Input shapes as the message declares them, by name.
+        notes: What a user should know about the reading.
+    """
+
+    model: ir.Model
+    layers: LayerTable
+    declared: dict[str, tuple[int | None, ...]]
+    notes: tuple[str, ...] = ()
+
+
+def read_model(
+    proto: onnx.ModelProto,
+    path: Path,
+    rows: Callable[[ir.Model], Rows],
+    *,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    partial: bool = False,
+) -> Read:
+    """Return the model of a message in opset ``OPSET``, without functions.
+
+    Args:
+        proto: The message, as ``parse`` returns it.
+        path: Its file, for messages and for the arrays beside it.
+        rows: Makes the layer table of the sorted model; called again if the batch cannot be freed.
+        input_shapes: New sizes of inputs, by name.
+        partial: Leave out unknown operators and what needs them.
+
+    Raises:
+        SourceError: The model holds something unknown, or does not fit together.
+        UsageError: Input sizes are given for something that is no input.
+    """
+    once = functools.partial(_read, proto, path, rows, input_shapes or {}, partial=partial)
+    try:
+        return once(free_batch=True)
+    except BatchBoundError as error:
+        read = once(free_batch=False)
+        note = f"{path}: the batch size stays as declared, since {error}"
+        return Read(read.model, read.layers, read.declared, (*read.notes, note))
+
+
+def _read(
+    proto: onnx.ModelProto,
+    path: Path,
+    rows: Callable[[ir.Model], Rows],
+    input_shapes: Mapping[str, tuple[int, ...]],
+    *,
+    free_batch: bool,
+    partial: bool,
+) -> Read:
+    place = str(path)
+    model = to_model(proto, path)
+    found = rows(model)
+    inline(model, place=place)
+    rename_twins(model)
+    notes = remove_unreadable(model, place=place) if partial else ()
+    check_operators(model, place=place)
+    declared = _declared(model)
+    if found.batch_is_named:
+        batch = Batch()
+    else:
+        batch = (open_batch if free_batch else keep_batch)(model.graph.inputs)
+    _resize_inputs(model, input_shapes)
+    modernise(model, batch, place=place)
+    batch.check_outputs(model.graph.outputs)
+    return Read(model, found.layers, declared, notes)
+
+
+def _declared(model: ir.Model) -> dict[str, tuple[int | None, ...]]:
+    shapes = {value.name: known_shape(value) for value in model.graph.inputs}
+    return {name: shape for name, shape in shapes.items() if name and shape is not None}
+
+
+def _resize_inputs(model: ir.Model, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    """Give inputs the sizes that the caller wants; a free batch stays free."""
+    inputs = {value.name: value for value in model.graph.inputs}
+    check_input_names(wanted, map(str, inputs), place=model.graph.name or "the model")
+    for name, sizes in wanted.items():
+        old = inputs[name].shape
+        if old is not None and len(old) != len(sizes):
+            raise UsageError(f"input {name!r} has {len(old)} axes, but {len(sizes)} sizes are given")
+        first = [BATCH] if old is not None and len(old) and old[0] == BATCH else list(sizes[:1])
+        inputs[name].shape = ir.Shape([*first, *sizes[1:]])
+
+
+MAX_INSIDE_BYTES = 1_800_000_000
+"""Weights beyond this go to a file beside the net: protobuf ends at 2 GB, and needs room for the nodes."""
+
+MIN_OUTSIDE_BYTES = 1024
+"""Smaller arrays always stay in the net."""
+
+_INFERRED = "pkg.onnx_shape_inference."
+
+
+def save(graph: Graph, path: Path) -> None:
+    """Write a model, with the tables of the graph; large weights go to ``<name>.data`` beside it.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    _save(_with_metadata(graph), path)
+
+
+def read_saved(path: Path, *, place: str, files: Sequence[str]) -> Graph:
+    """Read a graph that ``save`` wrote, in another process that ran code, say.
+
+    Args:
+        path: The file.
+        place: The file that it was made from, for messages.
+        files: The files of the net.
+
+    Raises:
+        ReadError: ``save`` did not write it.
+    """
+    saved: metadata.Saved | None = None
+
+    def rows(model: ir.Model) -> Rows:
+        nonlocal saved
+        saved = metadata.load(model, place=place)
+        if saved is None:
+            raise ReadError("the process that read it wrote no tables", place=place)
+        return Rows(saved.layers, batch_is_named=True)
+
+    found = read_model(parse(path), path, rows, input_shapes={})
+    assert saved is not None
+    saved.tag(found.model, place=place)
+    return replace(saved.graph(found.model), files=tuple(files))
+
+
+def _with_metadata(graph: Graph) -> ir.Model:
+    """Return a copy with the tables as metadata, without what belongs to the running program only."""
+    model = graph.model.clone()
+    model.metadata_props.update(metadata.dump(graph))
+    for inner in model.graphs():
+        for value in (*inner.inputs, *inner.initializers.values(), *(v for n in inner for v in n.outputs)):
+            for key in list(value.metadata_props):
+                if key.startswith(_INFERRED) or key in {PARAMETER_PROP, LAYOUT_PROP}:
+                    del value.metadata_props[key]
+    return model
+
+
+def _save(model: ir.Model, path: Path) -> None:
+    num_bytes = sum(
+        value.const_value.nbytes
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None
+    )
+    if num_bytes > MAX_INSIDE_BYTES:
+        ir.save(model, path, external_data=f"{path.name}.data", size_threshold_bytes=MIN_OUTSIDE_BYTES)
+    else:
+        large = leave_out_large_arrays(model)
+        slim = _inside(model).SerializeToString()
+        write_sealed(path, with_large_arrays(slim, large))
+
+
+def _inside(model: ir.Model) -> onnx.ModelProto:
+    """Return a model as a message that holds what other files hold, but for the arrays that are left out."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor) and tensor.location != OWN_FILE:
+                (value.const_value,) = ir.external_data.convert_tensors_from_external([tensor])
+    return ir.to_proto(model)

@@ -1,19 +1,27 @@
-"""Parts of a net that repeat: cut where one value alone goes on, compared by their form.
-
-A part between two such places that has branches or several modules is a block. Blocks of one form, whose
-modules differ at most in what their constructors are given, become one class.
-"""
+"""Blocks of layers in written source code."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from netweave.files.node_writer import NotWritable, NotWritableNodes
+from netweave.graph import known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from netweave.files.source_code.steps import Field, Step
+    import onnx_ir as ir
+
+    from netweave.files.node_writer import WriterTable
+    from netweave.files.source_code.forward import Field, Step
+    from netweave.files.source_code.node import SourceNode
+    from netweave.graph import Graph
+
+
+# A part between two such places that has branches or several modules is a block. Blocks of one form, whose
+# modules differ at most in what their constructors are given, become one class.
 
 FAR = 20
 """A value that is read again after more steps passes by, as skips of a U-Net do: parts between may repeat."""
@@ -260,3 +268,146 @@ def _field(block: Block, step: int, index: int) -> Field:
     module = block.steps[step].module
     assert module is not None
     return module.fields[index]
+
+
+# T steps, N examples, H hidden units, D directions.
+
+BATCH_FIRST = [1, 0, 2]
+
+
+def batch_first(node: ir.Node) -> ir.Value | None:
+    """Return what is transposed into the sequence of a recurrent node, if the batch comes first there."""
+    maker = node.inputs[0].producer() if node.inputs[0] is not None else None
+    return maker.inputs[0] if maker is not None and _is(maker, "Transpose", perm=BATCH_FIRST) else None
+
+
+def joined(output: ir.Value, columns: int) -> ir.Value | None:
+    """Return (T, N, D * H) if nothing but that is made of the output: what frameworks give."""
+    reader = _only_reader(output)
+    if reader is not None and _is(reader, "Squeeze"):
+        axes = reader.inputs[1].const_value if len(reader.inputs) > 1 and reader.inputs[1] else None
+        return reader.outputs[0] if axes is not None and axes.numpy().tolist() == [1] else None
+    return _reshaped(reader, [0, 2, 1, 3], columns)
+
+
+def by_batch(output: ir.Value, columns: int) -> ir.Value | None:
+    """Return (N, T, D * H) if nothing but that is made of the output: as the batch comes first."""
+    if (made := _reshaped(_only_reader(output), [2, 0, 1, 3], columns)) is not None:
+        return made
+    by_step = joined(output, columns)
+    turned = _only_reader(by_step) if by_step is not None else None
+    return turned.outputs[0] if turned is not None and _is(turned, "Transpose", perm=BATCH_FIRST) else None
+
+
+def last_state(state: ir.Value, columns: int) -> ir.Value | None:
+    """Return (N, D * H) if nothing but that is made of a last state, (D, N, H): what frameworks give."""
+    reader = _only_reader(state)
+    if reader is not None and _is(reader, "Squeeze"):
+        shape = known_shape(reader.outputs[0])
+        return reader.outputs[0] if shape and len(shape) == 2 and shape[1] == columns else None
+    return _reshaped(reader, BATCH_FIRST, columns, rank=2)
+
+
+def first_state(state: ir.Value) -> ir.Value | None:
+    """Return the (N, H) that a first state, (1, N, H), is made of by an axis more, if it is."""
+    maker = state.producer()
+    return maker.inputs[0] if maker is not None and _is(maker, "Unsqueeze") else None
+
+
+def _reshaped(
+    transpose: ir.Node | None, perm: Sequence[int], columns: int, *, rank: int = 3
+) -> ir.Value | None:
+    """Return what directions and units are put together in, behind a transpose that brings them together."""
+    if transpose is None or not _is(transpose, "Transpose", perm=perm):
+        return None
+    reshape = _only_reader(transpose.outputs[0])
+    shape = known_shape(reshape.outputs[0]) if reshape is not None and _is(reshape, "Reshape") else None
+    return reshape.outputs[0] if reshape and shape and len(shape) == rank and shape[-1] == columns else None
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    uses = list(value.uses())
+    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
+
+
+def _is(node: ir.Node, op_type: str, *, perm: Sequence[int] | None = None) -> bool:
+    if node.domain or node.op_type != op_type:
+        return False
+    return perm is None or list(node.attributes.get_ints("perm", [])) == list(perm)
+
+
+NodeT = TypeVar("NodeT", bound="SourceNode")
+
+
+def write_steps(
+    graph: Graph,
+    table: WriterTable[NodeT, Step | list[Step]],
+    make_node: Callable[[ir.Node, Graph], NodeT],
+    target: str,
+) -> list[Step]:
+    """Return the steps of all nodes that an output of the graph needs once they are written, in their order.
+
+    What only computes sizes, or a constant that stands in the constructor of a module, is not written.
+
+    Raises:
+        UnsupportedError: Some nodes cannot be written; each reason is named once.
+    """
+    read = {value.name for value in graph.outputs}
+    written: list[list[Step]] = []
+    reasons: dict[ir.Node, NotWritable] = {}
+    for node in reversed(graph.nodes):
+        if read.isdisjoint(value.name for value in node.outputs):
+            continue
+        try:
+            result = table.find(node)(make_node(node, graph))
+        except NotWritable as reason:
+            reasons[node] = reason
+            continue
+        steps = result if isinstance(result, list) else [result]
+        written.append(steps)
+        read.update(name for step in steps for name in step.inputs)
+    not_writable = NotWritableNodes(graph, target)
+    for node in reversed(reasons):
+        with not_writable.collecting(node):
+            raise reasons[node]
+    not_writable.check()
+    return needed([step for steps in reversed(written) for step in steps], graph)
+
+
+def needed(steps: Sequence[Step], graph: Graph) -> list[Step]:
+    """Return the steps that make what an output needs; of two that make the same value, the first."""
+    made: set[str] = set()
+    firsts = []
+    for step in steps:
+        if not made.intersection(step.outputs):
+            firsts.append(step)
+        made.update(step.outputs)
+    read = {value.name for value in graph.outputs}
+    kept = []
+    for step in reversed(firsts):
+        if read.intersection(step.outputs):
+            kept.append(step)
+            read.update(step.inputs)
+    return kept[::-1]
+
+
+def without_identities(steps: Sequence[Step], graph: Graph) -> list[Step]:
+    """Return the steps without those that pass on what comes in, unless an input goes straight out."""
+    names = _named_like_outputs(steps, {value.name for value in graph.outputs})
+    ends = {value.name for value in graph.outputs}
+    kept: list[Step] = []
+    for step in steps:
+        inputs = tuple(names.get(name, name) for name in step.inputs)
+        outputs = tuple(names.get(name, name) for name in step.outputs)
+        if step.template == "{0}" and (outputs[0] not in ends or inputs[0] == outputs[0]):
+            names[step.outputs[0]] = inputs[0]
+        else:
+            kept.append(replace(step, inputs=inputs, outputs=outputs))
+    return kept
+
+
+def _named_like_outputs(steps: Sequence[Step], ends: set[str | None]) -> dict[str, str]:
+    """Return the output of the net that a value of a step is passed on as, by the value's name."""
+    made = {name for step in steps if step.template != "{0}" for name in step.outputs} - ends
+    passed = [step for step in steps if step.template == "{0}" and step.outputs[0] in ends]
+    return {step.inputs[0]: step.outputs[0] for step in reversed(passed) if step.inputs[0] in made}

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import GraphNode
-from netweave.files.source_code.steps import Module, Step
+from netweave.files.source_code.forward import Module, Step
 from netweave.files.source_code.text import number
 
 if TYPE_CHECKING:

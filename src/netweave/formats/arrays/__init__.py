@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.arrays.file_types import kind_of
+from netweave.formats.arrays.reader import kind_of
 
 if TYPE_CHECKING:
     from netweave.files import Source

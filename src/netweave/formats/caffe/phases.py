@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netweave.files import Source
-from netweave.formats.caffe.data_layers import GIVEN, NOT_TAKEN, Place, data_sources
-from netweave.formats.caffe.net import build
+from netweave.formats.caffe.inputs import GIVEN, NOT_TAKEN, Place, data_sources
+from netweave.formats.caffe.net import build, included, net_state
 from netweave.formats.caffe.reader import parse_net
-from netweave.formats.caffe.wiring import included, net_state
 from netweave.job import Phase, root_of_names, with_path
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""SSD's prior boxes, which depend on sizes alone: ``prior_box_layer.cpp``."""
+"""Prior boxes of Caffe's detectors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from netweave.files.protobuf import Message
+
 
 _SAME_RATIO = 1e-6
 """As in the SSD branch (``prior_box_layer.cpp``): ratios that are nearer are one."""
@@ -112,3 +115,41 @@ def prior_boxes(
     boxes = np.clip(boxes, 0, 1) if clip else boxes
     rows = [boxes, np.broadcast_to(np.asarray(variances, np.float64), boxes.shape)]
     return np.stack([row.reshape(-1) for row in rows])[None].astype(np.float32)
+
+
+# Its PriorBox has no setting of its own: three sizes make 21 boxes of each cell, since small ones stand
+# close together. In the SSD branch they make three, and no net whose filters say 21 could be run there.
+
+NUM_SIZES = 3
+"""With so many sizes, and none besides, a cell has ``NUM_BOXES`` in the fork."""
+
+NUM_BOXES = 21
+
+
+def mark_dense_priors(specs: Sequence[Message]) -> tuple[str, ...]:
+    """Mark the PriorBox layers that are FaceBoxes', in place, and return a note on them.
+
+    Args:
+        specs: The layers of the net.
+    """
+    dense = [spec for spec in specs if spec["type"] == "PriorBox" and _is_dense(spec, specs)]
+    for spec in dense:
+        if not spec["prior_box_param"]["is_dense"]:
+            spec["prior_box_param"].put("is_dense", True)
+    if not dense:
+        return ()
+    names = ", ".join(repr(spec["name"]) for spec in dense)
+    return (f"the priors of {names} are read as those of FaceBoxes' fork, {NUM_BOXES} for each cell",)
+
+
+def _is_dense(spec: Message, specs: Sequence[Message]) -> bool:
+    parameter = spec["prior_box_param"]
+    if len(parameter["min_size"]) != NUM_SIZES or parameter["max_size"] or parameter["aspect_ratio"]:
+        return False
+    reads = spec["bottom"][:1]
+    widths = {
+        each["convolution_param"]["num_output"]
+        for each in specs
+        if each["type"] == "Convolution" and each["bottom"] == reads
+    }
+    return 4 * NUM_BOXES in widths and 4 * NUM_SIZES not in widths

@@ -10,8 +10,7 @@ from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes, read_head
 from netweave.formats.caffe.file_types import HEAD_BYTES, Kind, find_kind
 from netweave.formats.caffe.net import build
-from netweave.formats.caffe.schema import caffe_schema
-from netweave.formats.caffe.upgrade import upgrade
+from netweave.formats.caffe.schema import caffe_schema, upgrade
 from netweave.formats.caffe.weights import SUFFIXES, find_weights, net_weights, read_weights, weights_alone
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from netweave.files.source import is_file, read_bytes
 from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.phases import NetFile, Reading
 from netweave.formats.caffe.reader import LENIENT, parse_net
-from netweave.formats.caffe.schema import caffe_schema
-from netweave.formats.caffe.upgrade import upgrade
+from netweave.formats.caffe.schema import caffe_schema, upgrade
 from netweave.job import Checkpoints, Job, Phase, Policy, Schedule, Solver
 
 if TYPE_CHECKING:

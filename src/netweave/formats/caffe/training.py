@@ -13,7 +13,7 @@ import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.source import is_file
-from netweave.formats.caffe import snapshot
+from netweave.formats.caffe import parameters
 from netweave.formats.caffe.weights import read_weights
 from netweave.graph import complete_arrays
 from netweave.job import FoundState
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from netweave.job import RunState
 
 _WRITERS = {
-    "caffemodel": (snapshot.encode_net, snapshot.encode_state, "solverstate"),
-    "caffemodel.h5": (snapshot.encode_net_hdf5, snapshot.encode_state_hdf5, "solverstate.h5"),
+    "caffemodel": (parameters.encode_net, parameters.encode_state, "solverstate"),
+    "caffemodel.h5": (parameters.encode_net_hdf5, parameters.encode_state_hdf5, "solverstate.h5"),
 }
 """Forms of weights: how they are written, how the solver's state beside them, and how that is called."""
 
-weights_for = snapshot.fitting_arrays
+weights_for = parameters.fitting_arrays
 """Return what a file of weights has for a net, by key."""
 
 
@@ -54,10 +54,10 @@ def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Call
     history = tuple(
         np.asarray(arrays[key]) if key in arrays else np.zeros(state.graph.parameters[key].shape)
         for arrays in state.kept.values()
-        for key in snapshot.parameter_order(state.graph)
+        for key in parameters.parameter_order(state.graph)
     )
     step = int(state.policy.get("current_step", 0))
-    solver = snapshot.SolverState(state.iteration, str(weights), history, step)
+    solver = parameters.SolverState(state.iteration, str(weights), history, step)
     return [
         (weights, partial(encode_net, state.graph, state.parameters, state.gradients)),
         (Path(f"{stem}.{tail}"), partial(encode_state, solver)),
@@ -81,8 +81,8 @@ def read_state(path: Path, graph: Graph, names: Sequence[str]) -> FoundState:
     Raises:
         SourceError: The state cannot be read, or is of another net or solver.
     """
-    state = snapshot.read_state(path)
-    order = snapshot.parameter_order(graph)
+    state = parameters.read_state(path)
+    order = parameters.parameter_order(graph)
     if len(state.history) != len(order) * len(names):
         raise ReadError(
             f"holds {len(state.history)} arrays, expected {len(order) * len(names)} ({len(names)} for "

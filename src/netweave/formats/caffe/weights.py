@@ -13,10 +13,9 @@ from netweave.errors import ReadError, SourceError, WeightError
 from netweave.files import is_file, read_bytes, read_head
 from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
-from netweave.formats.caffe.schema import caffe_schema
-from netweave.formats.caffe.upgrade import upgrade
+from netweave.formats.caffe.schema import caffe_schema, upgrade
 from netweave.graph import graph_of_weights
-from netweave.graph.budget import MAX_AXES, num_elements
+from netweave.graph.costs import MAX_AXES, num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

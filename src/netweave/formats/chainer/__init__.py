@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files.code_reader import MAX_CODE_BYTES, imports_package
+from netweave.files.python_code import MAX_CODE_BYTES, imports_package
 
 if TYPE_CHECKING:
     from netweave.files import Source

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.absent import importing
-from netweave.files.guard_answer import answer
-from netweave.files.model_code import Wanted, construct, imported, in_folder, own_factories
-from netweave.files.model_imports import imports_of
-from netweave.files.onnx.save import save
+from netweave.files.model_imports import Wanted, construct, imported, imports_of, in_folder, own_factories
+from netweave.files.onnx.model import save
+from netweave.files.seccomp import answer
 from netweave.formats.chainer.own import OWN_MODULES
 from netweave.formats.chainer.shim import installed
 from netweave.formats.chainer.shim.link import Link

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError, NetweaveError, ShapeError
 from netweave.files.unknown import check_input_names
-from netweave.formats.chainer.shim.arguments import ArgumentsError
-from netweave.formats.chainer.shim.recorder import WholeError
-from netweave.formats.chainer.shim.variable import Parameter, Variable
+from netweave.formats.chainer.shim.link import ArgumentsError
+from netweave.formats.chainer.shim.recorder import Parameter, Variable, WholeError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

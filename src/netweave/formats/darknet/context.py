@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.formats.darknet.config import Section
-    from netweave.formats.darknet.weights import WeightFile
+    from netweave.formats.darknet.reader import WeightFile
     from netweave.formats.lowering import ParameterStore
     from netweave.graph import Layer
     from netweave.graph.parameters import Step

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.formats.darknet.weights import WeightFile, encode_weights
+from netweave.formats.darknet.reader import WeightFile, encode_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

@@ -19,8 +19,8 @@ import keras
 from netweave.errors import WeightError, shortened
 from netweave.files.absent import importing, without
 from netweave.files.construction_lines import Lines, recording
-from netweave.files.guard_answer import answer
-from netweave.files.model_code import Wanted, construct, imported, in_folder, own_factories
+from netweave.files.model_imports import Wanted, construct, imported, in_folder, own_factories
+from netweave.files.seccomp import answer
 
 
 def main(request: dict[str, Any]) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import Source
-from netweave.files.code_reader import MAX_CODE_BYTES, imports_package, run_reader, weights_of_written
 from netweave.files.model_imports import imports_of_source
+from netweave.files.python_code import MAX_CODE_BYTES, imports_package, run_reader, weights_of_written
 from netweave.graph import LayerTable, Origin
 from netweave.installation import install_command
 

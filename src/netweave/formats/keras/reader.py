@@ -13,13 +13,12 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.keras.code import is_code, read_code
 from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
-from netweave.formats.keras.context import KerasLayer, KerasNet, tensors_of
+from netweave.formats.keras.context import KerasLayer, KerasNet, read_layer, tensors_of
 from netweave.formats.keras.layers import READERS, REASONS
-from netweave.formats.keras.layers.masking import KEEPS_MASK
+from netweave.formats.keras.layers.recurrent import KEEPS_MASK
 from netweave.formats.keras.opening import Opened, open_model
-from netweave.formats.keras.registry import read_layer
 from netweave.formats.lowering.channels_last import ChannelsLastLayer, Tensor
-from netweave.formats.lowering.inputs import check_given_sizes, unknown_sizes
+from netweave.formats.lowering.windows import check_given_sizes, unknown_sizes
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
 from netweave.graph.ordering import CycleError, inputs_first
 

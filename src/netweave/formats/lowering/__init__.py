@@ -6,8 +6,7 @@ A rule that several frameworks have in common stands here once: how a window mov
 weights are ordered, what an activation is called.
 """
 
-from netweave.formats.lowering.context import MANY, LayerContext
+from netweave.formats.lowering.context import MANY, LayerContext, RuleTable, import_families
 from netweave.formats.lowering.parameters import Layout, ParameterStore
-from netweave.formats.lowering.rules import RuleTable, import_families
 
 __all__ = ["MANY", "LayerContext", "Layout", "ParameterStore", "RuleTable", "import_families"]

@@ -1,10 +1,12 @@
-"""One layer of a source net while it is lowered to nodes: what the rules of every reader work with."""
+"""Context of a layer and the rules of its format."""
 
 from __future__ import annotations
 
+import pkgutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -13,13 +15,14 @@ from netweave.graph import known_shape
 from netweave.graph.parameters import ranges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message
     from netweave.graph import GraphBuilder, Layer
     from netweave.graph.parameters import Step
+
 
 Shape = tuple[int | None, ...]
 """Sizes of a value, one per axis; None where a size is symbolic, as the batch is."""
@@ -339,3 +342,46 @@ class LayerContext:
             if error.place:
                 raise
             raise type(error)(error.message, place=self.place, open_inputs=error.open_inputs) from error
+
+
+FunctionT = TypeVar("FunctionT")
+EntryT = TypeVar("EntryT")
+
+
+class RuleTable(dict[str, EntryT], Generic[FunctionT, EntryT]):
+    """Rules of a reader by the framework's name of the type; ``register`` adds to it.
+
+    Args:
+        entry: Makes an entry from the decorated function and the options of the decorator.
+    """
+
+    def __init__(self, entry: Callable[..., EntryT]) -> None:
+        super().__init__()
+        self._entry = entry
+
+    def register(self, *names: str, **options: Any) -> Callable[[FunctionT], FunctionT]:
+        """Register the decorated function.
+
+        Args:
+            names: The framework's name of the type, and those that mean the same.
+            options: Further arguments of the entry.
+        """
+
+        def decorate(function: FunctionT) -> FunctionT:
+            entry = self._entry(function, **options)
+            for name in names:
+                # two files of one package that claim a name would depend on the order of imports
+                assert name not in self, f"{name} has two rules"
+                self[name] = entry
+            return function
+
+        return decorate
+
+
+def import_families(package: str) -> None:
+    """Import every module of a package for the rules that it registers.
+
+    A package of rules calls it on itself, so that a new file of rules is named nowhere else.
+    """
+    for module in pkgutil.iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import Parameter
-from netweave.graph.budget import MAX_ELEMENTS, num_elements
-from netweave.graph.wording import dims_text
+from netweave.graph.costs import MAX_ELEMENTS, num_elements
+from netweave.graph.summary import dims_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

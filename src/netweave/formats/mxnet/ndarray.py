@@ -21,7 +21,7 @@ import onnx_ir as ir
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
 from netweave.formats.mxnet.symbol.settings import DTYPES
-from netweave.graph.budget import num_elements
+from netweave.graph.costs import num_elements
 
 if TYPE_CHECKING:
     from pathlib import Path

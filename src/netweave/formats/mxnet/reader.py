@@ -9,8 +9,8 @@ from netweave.errors import ReadError, WeightError
 from netweave.files.json_text import read_json
 from netweave.formats.mxnet.ndarray import is_arrays, read_arrays
 from netweave.formats.mxnet.symbol.build import build
-from netweave.formats.mxnet.symbol.document import parse_document, upgraded
-from netweave.formats.mxnet.symbol.partial import readable_part
+from netweave.formats.mxnet.symbol.shapes import readable_part
+from netweave.formats.mxnet.symbol.vertex import parse_document, upgraded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

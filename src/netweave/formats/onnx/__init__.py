@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.onnx.wire import is_model
+from netweave.formats.onnx.reader import is_model
 
 if TYPE_CHECKING:
     from netweave.files import Source

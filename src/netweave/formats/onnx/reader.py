@@ -1,19 +1,22 @@
-"""Reading an ONNX file into a Graph."""
+"""Reader of ONNX."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from netweave.errors import UsageError
 from netweave.files.checksums import CHANGED
 from netweave.files.onnx import Rows, metadata, read_model
 from netweave.files.onnx.layers import make_layers, make_parameters
-from netweave.files.onnx.model import parse
-from netweave.files.onnx.seal import is_as_sealed
+from netweave.files.onnx.model import SEAL_FIELD, is_as_sealed, parse
+from netweave.files.wire import BYTES, MAX_VARINT, VARINT, read_varint
 from netweave.graph import Graph
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx_ir as ir
 
     from netweave.files import Source
@@ -62,3 +65,54 @@ def read(source: Source) -> Graph:
 def _held(parameter: Parameter) -> Parameter:
     """Return a stored array as one whose values the file holds."""
     return parameter if parameter.loaded else replace(parameter, loaded=True, initial=True)
+
+
+GRAPH = 7
+"""Field of ModelProto that holds the net."""
+
+VERSIONS = frozenset({1, 8})
+"""Fields of ModelProto of which a file has at least one: the file version and the opsets."""
+
+FIELDS = {1: VARINT, 2: BYTES, 3: BYTES, 4: BYTES, 5: VARINT, 6: BYTES, GRAPH: BYTES, 8: BYTES, 14: BYTES}
+FIELDS |= {20: BYTES, 25: BYTES, 26: BYTES}
+FIELDS |= {SEAL_FIELD: BYTES}
+"""All fields of ModelProto (onnx.proto, IR version 13) with their wire types, and that of our checksum."""
+
+MAX_FIELDS = 10_000
+"""More outermost fields are not looked at."""
+
+
+def is_model(path: Path) -> bool:
+    """Return whether a file's outermost fields are those of an ONNX model; a cut-off graph still counts.
+
+    Only tags and lengths are read, so that the size of the file does not matter.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    seen: set[int] = set()
+    with path.open("rb") as file:
+        num_bytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        for _ in range(MAX_FIELDS):
+            if file.tell() >= num_bytes:
+                break
+            tag = _varint(file)
+            if tag is None or FIELDS.get(tag >> 3) != tag & 7:
+                return False
+            seen.add(tag >> 3)
+            length = _varint(file)
+            if length is None:
+                break
+            if tag & 7 == BYTES:
+                file.seek(min(length, num_bytes), os.SEEK_CUR)
+    return GRAPH in seen and bool(VERSIONS & seen)
+
+
+def _varint(file: BinaryIO) -> int | None:
+    start = file.tell()
+    read = read_varint(file.read(MAX_VARINT))
+    if read is None:
+        return None
+    file.seek(start + read[1])
+    return read[0]

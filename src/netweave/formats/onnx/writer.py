@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files import OutputFiles
-from netweave.files.onnx.save import save
+from netweave.files.onnx.model import save
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.onnx.functions import with_functions
 from netweave.graph.passes import chain, fuse_gelu, fuse_layer_norm

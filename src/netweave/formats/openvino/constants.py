@@ -13,7 +13,7 @@ from netweave.errors import ReadError, UnsupportedError, WeightError
 from netweave.files.source import is_file, read_bytes
 from netweave.formats.lowering.channels_last import Stored
 from netweave.formats.openvino.document import parse_size
-from netweave.graph.budget import num_elements
+from netweave.graph.costs import num_elements
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,22 +1,24 @@
-"""One operator of an IR while it is lowered: its settings, which are texts, and its inputs."""
+"""Context of OpenVINO's operators."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.lowering import RuleTable
 from netweave.formats.lowering.channels_last import ChannelsLastLayer, Stored
 from netweave.formats.lowering.windows import Window
-from netweave.graph.budget import MAX_LISTED
+from netweave.graph.costs import MAX_LISTED
 from netweave.graph.parameters import apply_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.lowering.channels_last import ChannelsLastNet, Operand
     from netweave.formats.openvino.document import IRLayer
+
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?|nan", re.IGNORECASE)
@@ -186,3 +188,23 @@ def constant_of(x: Operand | None) -> np.ndarray | None:
     if not isinstance(x, Stored) or x.array is None:
         return None
     return np.asarray(apply_layout(x.array, x.steps))
+
+
+Read = Callable[["OpenVINOOperation"], "Operand | Sequence[Operand]"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReader:
+    """Reader of an operator type.
+
+    Attributes:
+        read: Adds its nodes and returns its outputs.
+    """
+
+    read: Read
+
+
+READERS: RuleTable[Read, OperatorReader] = RuleTable(OperatorReader)
+"""The readers by the operator's name."""
+
+operator_reader = READERS.register

@@ -16,7 +16,7 @@ from netweave.formats.lowering.channels_last import (
     Stored,
     Tensor,
 )
-from netweave.formats.lowering.inputs import check_given_sizes, check_input_size, unknown_sizes
+from netweave.formats.lowering.windows import check_given_sizes, check_input_size, unknown_sizes
 from netweave.formats.openvino.constants import DTYPES, Constants, weights_beside
 from netweave.formats.openvino.context import OpenVINOOperation
 from netweave.formats.openvino.document import parse_size, read_document

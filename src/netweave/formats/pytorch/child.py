@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.files.construction_lines import recording
-from netweave.files.guard_answer import answer
-from netweave.formats.pytorch.construction import module_from_code, module_from_folder
+from netweave.files.seccomp import answer
+from netweave.formats.pytorch.construction import module_from_code, module_from_folder, on_cpu
 from netweave.formats.pytorch.module import describe, export, write, write_script
-from netweave.formats.pytorch.on_cpu import on_cpu
 from netweave.formats.pytorch.returned import return_place
 
 if TYPE_CHECKING:

@@ -1,26 +1,165 @@
-"""Modules from code and from Hugging Face model folders, in the guarded child process."""
+"""Construction of PyTorch's modules."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import urllib.request
+from collections import OrderedDict
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from netweave.errors import UnsupportedError, WeightError
 from netweave.files.absent import importing, with_bases, without
-from netweave.files.model_code import Wanted, construct, imported, in_folder, own_factories
-from netweave.files.removed_names import removed_names
+from netweave.files.model_imports import Wanted, construct, imported, in_folder, own_factories
+from netweave.files.pickles import removed_names
+from netweave.files.python_code import Settings
 from netweave.formats.pytorch import read_state
-from netweave.formats.pytorch.absent_base import base_for
-from netweave.formats.pytorch.fetched_weights import drawn_instead
-from netweave.formats.pytorch.source_functions import stand_in
-from netweave.formats.pytorch.state_match import COUNTERS, match_names
-from netweave.formats.pytorch.unscripted import unscripted
+from netweave.formats.pytorch.exporting import stand_in
+from netweave.formats.pytorch.module import unscripted
+from netweave.formats.pytorch.state import COUNTERS, match_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+
+# ``class Net(pl.LightningModule)`` is an ``nn.Module`` with more around it for training; so is
+# ``BaseModule`` of mmcv. What such a base does for training, nothing here asks for.
+
+
+class AbsentBase(torch.nn.Module):  # type: ignore[misc]  # torch is not looked into
+    """An ``nn.Module`` that takes whatever a base of another package takes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def save_hyperparameters(self, *args: Any, **kwargs: Any) -> None:
+        """Keep the arguments of the constructor that calls it as ``hparams``, as Lightning does."""
+        frame = inspect.currentframe()
+        caller = frame.f_back if frame is not None else None
+        values = dict(caller.f_locals) if caller is not None else {}
+        self.hparams = Settings({k: v for k, v in values.items() if k not in {"self", "__class__"}})
+
+    def init_weights(self) -> None:
+        """Do nothing: weights are drawn already."""
+
+
+def base_for(name: str) -> type:
+    """Return the class that stands for an absent one: ``nn.Module`` for a module by its name."""
+    last = name.rpartition(".")[2]
+    return AbsentBase if last.endswith("Module") and not last.endswith("DataModule") else object
+
+
+# Many constructors download the weights of their backbone, or load a file of their author's. Nothing is
+# fetched here: the code gets a state dict that is empty, which any net accepts, and the user is told.
+
+
+class MissingState(OrderedDict[str, Any]):
+    """A state dict that was not fetched: it is empty, and so is what a checkpoint holds under a key."""
+
+    def __missing__(self, key: str) -> MissingState:
+        return MissingState()
+
+    def __delitem__(self, key: str) -> None:
+        if key in self:
+            super().__delitem__(key)
+
+    def pop(self, key: str, default: Any = None) -> Any:
+        """Return what is under a key; nothing is."""
+        return super().pop(key, default)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return what is under a key: an empty state as well."""
+        return self[key]
+
+    def eval(self) -> MissingState:
+        """Return itself, as a module that was pickled whole would."""
+        return self
+
+    def state_dict(self) -> MissingState:
+        """Return itself, as a module that was pickled whole would."""
+        return self
+
+
+@contextmanager
+def drawn_instead(notes: list[str], *, trusted: bool) -> Iterator[None]:
+    """Answer what code fetches with an empty state dict, until the context ends.
+
+    Args:
+        notes: What to tell the user is added here.
+        trusted: Try to fetch it first, as the code would.
+    """
+    answers = _Answers(notes, trusted=trusted)
+    with ExitStack() as stack:
+        for owner, name, answer in answers.table():
+            stack.enter_context(patch.object(owner, name, answer))
+        yield
+
+
+class _Answers:
+    """Functions that stand for those that fetch weights."""
+
+    def __init__(self, notes: list[str], *, trusted: bool) -> None:
+        self._notes = notes
+        self._trusted = trusted
+        self._is_missing = False
+        self._load_into = torch.nn.Module.load_state_dict
+
+    def table(self) -> list[tuple[Any, str, Callable[..., Any]]]:
+        """Return the functions by the place where code looks for them."""
+        hub, zoo = torch.hub, importlib.import_module("torch.utils.model_zoo")
+        state = self._instead_of(hub.load_state_dict_from_url, MissingState())
+        return [
+            (hub, "load_state_dict_from_url", state),
+            (zoo, "load_url", state),
+            (hub, "download_url_to_file", self._instead_of(hub.download_url_to_file, None)),
+            (urllib.request, "urlretrieve", self._instead_of(urllib.request.urlretrieve, ("", None))),
+            (torch, "load", self._instead_of(torch.load, MissingState(), is_file=True)),  # noqa: TID251 - in the sandbox
+            (torch.nn.Module, "load_state_dict", self._loading()),
+        ]
+
+    def _instead_of(
+        self, function: Callable[..., Any], answer: Any, *, is_file: bool = False
+    ) -> Callable[..., Any]:
+        def fetch(*args: Any, **kwargs: Any) -> Any:
+            source = next(iter((*args, *kwargs.values())), None)  # it may be named: url=..., filename=...
+            can_try = self._trusted or (is_file and _is_readable(source))
+            try:
+                if can_try:
+                    return function(*args, **kwargs)
+            except OSError:
+                pass  # no such file, no network
+            self._is_missing = True
+            verb = "loads" if is_file else "downloads"
+            note = f"its code {verb} {str(source)!r}, which is not here: these weights are drawn"
+            advice = "" if self._trusted else "; --trust lets code that you trust read and download files"
+            if note + advice not in self._notes:
+                self._notes.append(note + advice)
+            return answer
+
+        return fetch
+
+    def _loading(self) -> Callable[..., Any]:
+        original = self._load_into
+
+        def load_state_dict(
+            module: torch.nn.Module, state_dict: Any, strict: bool = True, **kwargs: Any
+        ) -> Any:
+            """Accept a state that lacks arrays, once one could not be fetched."""
+            return original(module, state_dict, strict=strict and not self._is_missing, **kwargs)
+
+        return load_state_dict
+
+
+def _is_readable(source: Any) -> bool:
+    return not isinstance(source, str | Path) or Path(source).is_file()
+
 
 NEEDS = {"torch.utils.tensorboard": "tensorboard"}
 """Modules of PyTorch that another package is needed for, and no net."""
@@ -133,3 +272,55 @@ def _tensor(array: Any) -> torch.Tensor:
     if array.dtype.name == "bfloat16":  # NumPy has none of its own
         return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+# Where a tensor lies does not change the net, so all of them lie in main memory.
+
+TENSOR_TYPES = (
+    "FloatTensor",
+    "DoubleTensor",
+    "HalfTensor",
+    "LongTensor",
+    "IntTensor",
+    "ByteTensor",
+    "BoolTensor",
+)
+"""Old constructors of tensors, as ``torch.cuda`` has them."""
+
+
+class OnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not looked into
+    """Replaces a GPU by the CPU in each call."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Make a call, with the CPU for a GPU."""
+        named = dict(kwargs or {})
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.Tensor.to:
+            args = tuple("cpu" if _is_gpu(argument) else argument for argument in args)
+        if _is_gpu(named.get("device")):
+            named["device"] = "cpu"
+        return func(*args, **named)
+
+
+def _is_gpu(value: Any) -> bool:
+    if isinstance(value, torch.device):
+        return str(value.type) == "cuda"
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number or (isinstance(value, str) and value.startswith("cuda"))
+
+
+@contextmanager
+def on_cpu() -> Iterator[None]:
+    """Let code that asks for a GPU have the CPU, until the context ends, unless there is one."""
+    if torch.cuda.is_available():
+        yield
+        return
+    with ExitStack() as stack:
+        for name in TENSOR_TYPES:
+            stack.enter_context(patch.object(torch.cuda, name, getattr(torch, name), create=True))
+        stack.enter_context(patch.object(torch.cuda, "current_device", lambda: 0))
+        stack.enter_context(OnCpu())
+        yield

@@ -8,8 +8,8 @@ import zipfile
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from netweave.files.code_reader import MAX_CODE_BYTES, imports_package
 from netweave.files.model_imports import imported_packages, imports_of
+from netweave.files.python_code import MAX_CODE_BYTES, imports_package
 from netweave.files.source import is_folder
 from netweave.formats.pytorch.state import is_legacy
 

@@ -1,7 +1,4 @@
-"""A PyTorch module as ONNX, with what only the module knows beside it; the one file that imports torch.
-
-It is used for a module in memory, and by the guarded child process for one that it made from files.
-"""
+"""Modules of PyTorch."""
 
 from __future__ import annotations
 
@@ -11,22 +8,23 @@ import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from netweave.errors import CodeError
-from netweave.formats.pytorch.autocast import without_autocast
-from netweave.formats.pytorch.byte_masks import byte_masks
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
-from netweave.formats.pytorch.exporter_registry import shared_registry
-from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs
-from netweave.formats.pytorch.structured_inputs import mapped
+from netweave.formats.pytorch.exporting import byte_masks, shared_registry, without_autocast
+from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from torch.utils._pytree import TreeSpec
+
+
+# It is used for a module in memory, and by the guarded child process for one that it made from files.
 
 OPSET_VERSION = 22
 
@@ -294,3 +292,18 @@ _ADAPTIVE = frozenset(
     for kind in ("avg", "max")
     for rank in (1, 2, 3)
 )
+
+
+# Compiling says nothing about the net, fails where an operator is not registered that nothing of the net
+# calls, and hides what is inside from tracing.
+
+
+@contextmanager
+def unscripted() -> Iterator[None]:
+    """Let ``torch.jit.script`` give what it is given, until the context ends."""
+    with patch.object(torch.jit, "script", _as_it_is):
+        yield
+
+
+def _as_it_is(obj: Any = None, *_: Any, **__: Any) -> Any:
+    return obj

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UnsupportedError, UsageError
-from netweave.files.code_reader import run_reader, weights_of_written
 from netweave.files.json_text import read_json
 from netweave.files.model_imports import Imports, imports_of_source
+from netweave.files.python_code import run_reader, weights_of_written
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
 from netweave.installation import install_command

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message
+    from netweave.formats.singa.checkpoint import Parameters
     from netweave.formats.singa.inputs import InputLayer
-    from netweave.formats.singa.parameters import Parameters
     from netweave.formats.singa.unroll import Unit
     from netweave.graph import Layer
     from netweave.graph.parameters import Step

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
-from netweave.formats.singa.data_layers import data_sources, source_of
 from netweave.formats.singa.energy import build_contrastive, build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
-from netweave.formats.singa.net import build
+from netweave.formats.singa.inputs import data_sources, source_of
+from netweave.formats.singa.net import (
+    PHASES,
+    build,
+    checkpoints_of,
+    cluster_of,
+    place_of,
+    schedule_of,
+    solver_of,
+)
 from netweave.formats.singa.notes import notes_of
 from netweave.formats.singa.paths import below, root_of
-from netweave.formats.singa.phases import PHASES
-from netweave.formats.singa.settings import checkpoints_of, cluster_of, place_of, schedule_of, solver_of
 from netweave.job import Job, JobOptions, Phase, with_path
 
 if TYPE_CHECKING:

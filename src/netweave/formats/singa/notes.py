@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.singa.unroll import kind_of
-from netweave.graph.wording import names_text
+from netweave.graph.summary import names_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

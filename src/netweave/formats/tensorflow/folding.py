@@ -1,19 +1,24 @@
-"""Operators on constants and sizes, computed while the net is read."""
+"""Folding of TensorFlow's graphs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.tensorflow.attributes import DTYPES
+from netweave.errors import UnsupportedError
+from netweave.formats.tensorflow.attributes import DTYPES, Function
+from netweave.formats.tensorflow.frames import FRAME, Frame, join_frames
+from netweave.formats.tensorflow.nodes import Body, Node
 from netweave.formats.tensorflow.operands import Item, Open, Sizes, numbers_of, of_numbers
-from netweave.graph.budget import MAX_LISTED, num_elements
+from netweave.graph.costs import MAX_LISTED, num_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from netweave.formats.tensorflow.nodes import Node
+    from netweave.formats.tensorflow.nodes import Program, Ref
+
 
 Arrays = list[np.ndarray]
 
@@ -271,3 +276,259 @@ _JOINING = {"Concat", "ConcatV2", "Pack"}
 _GATHERING = {"Gather", "GatherV2"}
 _RESHAPING = ("ExpandDims", "Fill", "Prod", "Range", "Reshape", "Slice", "Squeeze", "StridedSlice", "Unpack")
 _WITHOUT_BROADCAST = {*_RESHAPING, *(word.title() for word in _REDUCTIONS)}
+
+
+# ``tf.nn.dropout`` is a division, a random mask and a product; ``tf.nn.batch_normalization`` is arithmetic
+# around an ``Rsqrt``; a dilated convolution of TensorFlow 1 is a convolution between ``SpaceToBatchND`` and
+# ``BatchToSpaceND``; a loop of TensorFlow 1 is a circle (``frames``). As single nodes they are what they
+# are called, whatever they are written as.
+
+ADDS = frozenset({"Add", "AddV2"})
+RANDOM = frozenset({"RandomUniform", "StatelessRandomUniform", "StatelessRandomUniformV2"})
+CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})
+
+MAX_STEPS = 6
+"""How far behind a mask its random numbers are looked for."""
+
+Nodes = "Mapping[str, Node]"
+
+
+def simplify(body: Body) -> Body:
+    """Return a body with the groups as single nodes; nodes that are left over are read by nobody."""
+    nodes = dict(body.nodes)
+    for node in body.nodes.values():
+        if node.op in {"Mul", "SelectV2", "Select"}:
+            joined = _dropout(node, nodes)
+        elif node.op in ADDS or node.op == "Sub":
+            joined = _normalisation(node, nodes)
+        else:
+            joined = None
+        if joined is not None:
+            nodes[node.name] = joined
+    _dilated(Body(body.name, nodes, body.arguments, body.results), nodes)
+    join_frames(nodes)
+    return Body(body.name, nodes, body.arguments, body.results)
+
+
+def _dropout(node: Node, nodes: Mapping[str, Node]) -> Node | None:
+    """Return a Dropout for ``scaled * mask`` or ``where(mask, scaled, 0)``."""
+    pairs = [(0, 1)] if node.op != "Mul" else [(0, 1), (1, 0)]
+    for mask, scaled in pairs:
+        if len(node.inputs) > scaled and _is_mask(node.inputs[mask], nodes):
+            source, ratio = _unscaled(node.inputs[scaled], nodes)
+            return Node(node.name, "Dropout", (source,), {"ratio": ratio}, node.line)
+    return None
+
+
+def _is_mask(ref: Ref, nodes: Mapping[str, Node]) -> bool:
+    node = _behind_patterns(ref, nodes)
+    return (
+        node is not None
+        and node.op in {"Floor", "GreaterEqual", "Greater", "Less"}
+        and any(_is_random(source, nodes, MAX_STEPS) for source in node.inputs)
+    )
+
+
+def _is_random(ref: Ref, nodes: Mapping[str, Node], steps: int) -> bool:
+    node = _behind_patterns(ref, nodes)
+    if node is None or not steps:
+        return False
+    if node.op in RANDOM:
+        return True
+    return node.op in ADDS | {"Mul", "Sub"} and any(
+        _is_random(source, nodes, steps - 1) for source in node.inputs
+    )
+
+
+def _unscaled(ref: Ref, nodes: Mapping[str, Node]) -> tuple[Ref, float | None]:
+    """Return what a dropout scales up, and the ratio that it drops, if it is stored."""
+    node = nodes.get(ref[0])
+    if node is None or node.op not in {"RealDiv", "Div", "Mul"}:
+        return ref, None
+    for index in (1, 0) if node.op == "Mul" else (1,):
+        number = _number(node.inputs[index], nodes)
+        if number:
+            keep = 1 / number if node.op == "Mul" else number
+            return node.inputs[1 - index], 1 - keep
+    return node.inputs[0], None
+
+
+def _normalisation(node: Node, nodes: Mapping[str, Node]) -> Node | None:
+    """Return a BatchNormalization for ``x * scale + (beta - mean * scale)``; ``scale`` holds the Rsqrt."""
+    if len(node.inputs) != 2:
+        return None
+    for product, shift in ((0, 1), (1, 0)) if node.op in ADDS else ((0, 1),):
+        left, right = nodes.get(node.inputs[product][0]), nodes.get(node.inputs[shift][0])
+        if left is None or right is None or left.op != "Mul":
+            continue
+        beta, mean_part = _shift(right) if node.op in ADDS else (None, right)
+        mean_node = nodes.get(mean_part[0]) if isinstance(mean_part, tuple) else mean_part
+        if mean_node is None or mean_node.op != "Mul":
+            continue
+        shared = _common(left, mean_node)
+        scale = _scale(shared[2], nodes) if shared else None
+        if shared and scale:
+            x, mean, _ = shared
+            gamma, variance, eps = scale
+            inputs = [x, mean, variance, *([gamma] if gamma else []), *([beta] if beta else [])]
+            settings = {"epsilon": eps, "gamma": gamma is not None, "beta": beta is not None}
+            return Node(node.name, "BatchNormalization", tuple(inputs), settings, node.line)
+    return None
+
+
+def _shift(node: Node) -> tuple[Ref | None, Ref]:
+    """Return beta and ``mean * scale`` of the part that does not hold x."""
+    if node.op == "Sub":
+        return node.inputs[0], node.inputs[1]
+    if node.op == "Neg":
+        return None, node.inputs[0]
+    return None, ("", 0)
+
+
+def _common(left: Node, right: Node) -> tuple[Ref, Ref, Ref] | None:
+    """Return x, mean and the factor that both products share."""
+    for i in (0, 1):
+        for j in (0, 1):
+            if left.inputs[i] == right.inputs[j]:
+                return left.inputs[1 - i], right.inputs[1 - j], left.inputs[i]
+    return None
+
+
+def _scale(ref: Ref, nodes: Mapping[str, Node]) -> tuple[Ref | None, Ref, float] | None:
+    """Return gamma, variance and eps of ``rsqrt(variance + eps) * gamma``."""
+    node = _behind_patterns(ref, nodes)
+    if node is None:
+        return None
+    gamma: Ref | None = None
+    root: Node | None = node
+    if node.op == "Mul":
+        roots = [_behind_patterns(source, nodes) for source in node.inputs]
+        at = next((i for i, each in enumerate(roots) if each is not None and each.op == "Rsqrt"), None)
+        if at is None:
+            return None
+        gamma, root = node.inputs[1 - at], roots[at]
+    if root is None or root.op != "Rsqrt":
+        return None
+    total = _behind_patterns(root.inputs[0], nodes)
+    if total is None or total.op not in ADDS:
+        return None
+    for index in (0, 1):
+        eps = _number(total.inputs[index], nodes)
+        if eps is not None:
+            return gamma, total.inputs[1 - index], eps
+    return None
+
+
+def _dilated(body: Body, nodes: dict[str, Node]) -> None:
+    """Write a convolution between SpaceToBatchND and BatchToSpaceND as a dilated one, in place."""
+    readers = body.readers()
+    for node in body.nodes.values():
+        inner = nodes.get(node.inputs[0][0]) if node.op == "BatchToSpaceND" else None
+        bias = inner if inner is not None and inner.op == "BiasAdd" else None
+        convolution = nodes.get(bias.inputs[0][0]) if bias else inner
+        if convolution is None or convolution.op not in CONVOLUTIONS:
+            continue
+        before = nodes.get(convolution.inputs[0][0])
+        alone = all(len(readers[n.name]) == 1 for n in (convolution, *([bias] if bias else [])))
+        if before is None or before.op != "SpaceToBatchND" or not alone:
+            continue
+        inputs = (before.inputs[0], convolution.inputs[1], *before.inputs[1:], node.inputs[2])
+        dilated = replace(convolution, inputs=inputs, attributes={**convolution.attributes, "_dilated": True})
+        if bias is None:
+            nodes[node.name] = replace(dilated, name=node.name)
+        else:
+            nodes[convolution.name] = dilated
+            nodes[node.name] = replace(bias, name=node.name)
+
+
+def _behind_patterns(ref: Ref, nodes: Mapping[str, Node]) -> Node | None:
+    """Return the node that makes a value, behind copies and changes of type."""
+    node = nodes.get(ref[0])
+    while node is not None and node.op in {"Identity", "Cast"} and node.inputs:
+        node = nodes.get(node.inputs[0][0])
+    return node
+
+
+def _number(ref: Ref, nodes: Mapping[str, Node]) -> float | None:
+    """Return a stored number."""
+    node = _behind_patterns(ref, nodes)
+    value = node.attributes.get("value") if node is not None and node.op == "Const" else None
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iuf":
+        return float(value.reshape(-1)[0])
+    return None
+
+
+MAX_NODES = 200_000
+"""A net with more nodes is refused: functions are written out."""
+
+
+def needed(program: Program, wanted: Sequence[Ref]) -> Iterator[Node]:
+    """Yield the nodes that some outputs of the main graph need, each once, in the order of the file.
+
+    Both branches of a condition are needed as long as nobody says which one is taken, so what stands behind
+    a Switch is left out.
+    """
+    bodies: list[tuple[Body, Sequence[Ref]]] = [(program.main, wanted)]
+    seen: set[str] = set()
+    while bodies:
+        body, refs = bodies.pop()
+        seen.add(body.name)
+        for node in _behind_reach(simplify(body), refs):
+            yield node
+            for name in _called(node, program):
+                reached = program.functions[name]
+                if reached.name not in seen:
+                    bodies.append((reached, reached.results))
+
+
+def check_written_out(program: Program) -> None:
+    """Refuse functions that call one another so often that a net of them has no end.
+
+    Raises:
+        UnsupportedError: There are more than ``MAX_NODES`` nodes when every call is written out.
+    """
+    sizes: dict[str, int] = {}
+    stack = [(name, False) for name in program.functions]
+    while stack:
+        name, done = stack.pop()
+        if name in sizes and not done:
+            continue
+        nodes = program.functions[name].nodes.values()
+        called = [inner for node in nodes for inner in _called(node, program)]
+        if done:
+            sizes[name] = len(nodes) + sum(sizes[inner] for inner in called)
+            if sizes[name] > MAX_NODES:
+                raise UnsupportedError(
+                    f"the function {name!r} has more than {MAX_NODES:,} nodes when all that it calls is "
+                    f"written out",
+                    place=program.file,
+                )
+            continue
+        sizes[name] = MAX_NODES  # what a function has that calls itself
+        stack.append((name, True))
+        stack += [(inner, False) for inner in called if inner not in sizes]
+
+
+def _behind_reach(body: Body, refs: Sequence[Ref]) -> list[Node]:
+    stack, names = [name for name, _ in refs], set()
+    entering: set[str] = set()
+    while stack:
+        name = stack.pop()
+        node = body.nodes.get(name)
+        if name in names or node is None:
+            continue
+        names.add(name)
+        if node.op not in {"Merge", "RefMerge"}:
+            stack += [source for source, _ in node.inputs]
+        if isinstance(frame := node.attributes.get(FRAME), Frame):
+            stack += [source for source, _ in frame.inner()]
+            entering.update(frame.constants)  # its loop reads these for it
+    return [node for name, node in body.nodes.items() if name in names - entering]
+
+
+def _called(node: Node, program: Program) -> list[str]:
+    """Return the functions of the net that a node calls: those that it names, or the one that it is."""
+    if node.op in {"If", "StatelessIf"}:
+        return []  # only one of the branches is read
+    named = [value.name for value in node.attributes.values() if isinstance(value, Function)]
+    return [name for name in (node.op, *named) if name in program.functions]

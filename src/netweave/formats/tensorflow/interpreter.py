@@ -8,13 +8,11 @@ import numpy as np
 
 from netweave.errors import ReadError, SourceError, UnsupportedError
 from netweave.formats.lowering.channels_last import Stored, Tensor
-from netweave.formats.tensorflow.context import TensorFlowOperation
-from netweave.formats.tensorflow.folding import fold
+from netweave.formats.tensorflow.folding import MAX_NODES, fold, simplify
 from netweave.formats.tensorflow.frames import MERGE
+from netweave.formats.tensorflow.nodes import TensorFlowOperation
 from netweave.formats.tensorflow.operands import Dead, Item
 from netweave.formats.tensorflow.operators import READERS, REASONS
-from netweave.formats.tensorflow.patterns import simplify
-from netweave.formats.tensorflow.reach import MAX_NODES
 from netweave.graph import Origin
 from netweave.graph.ordering import CycleError, inputs_first
 
@@ -22,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from netweave.formats.lowering.channels_last import ChannelsLastNet
-    from netweave.formats.tensorflow.inputs import Inputs
-    from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
-    from netweave.formats.tensorflow.registry import OperatorReader
-    from netweave.formats.tensorflow.variables import Variables
+    from netweave.formats.tensorflow.nodes import Body, Node, OperatorReader, Program, Ref
+    from netweave.formats.tensorflow.opening import Variables
+    from netweave.formats.tensorflow.reader import Inputs
 
 MAX_DEPTH = 64
 """Functions that call functions beyond this depth are refused."""

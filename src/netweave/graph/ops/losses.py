@@ -1,9 +1,4 @@
-"""Caffe's losses and metrics: one number for a batch, divided as ``loss_param`` says.
-
-Inputs are predictions and labels; class numbers come as floats. ``normalization`` is ``FULL`` (all labels),
-``VALID`` (those that are not ``ignore_label``), ``BATCH_SIZE`` (the axes before the classes) or ``NONE``.
-The weight of a loss comes as the gradient of its output.
-"""
+"""Losses and outputs that carry a loss."""
 
 from __future__ import annotations
 
@@ -14,6 +9,10 @@ import numpy as np
 
 from netweave.errors import RunError
 from netweave.graph.operators import Attributes, Dim, operator
+
+# Inputs are predictions and labels; class numbers come as floats. ``normalization`` is ``FULL`` (all
+# labels), ``VALID`` (those that are not ``ignore_label``), ``BATCH_SIZE`` (the axes before the classes) or
+# ``NONE``. The weight of a loss comes as the gradient of its output.
 
 Arrays = Sequence[np.ndarray]
 Gradients = Sequence[np.ndarray | None]
@@ -76,7 +75,7 @@ def _positions(inputs: Arrays, attributes: Attributes) -> tuple[np.ndarray, np.n
     return flat, np.where(kept, labels, 0), kept
 
 
-def _rows(x: np.ndarray) -> np.ndarray:
+def _rows_losses(x: np.ndarray) -> np.ndarray:
     return x.reshape(x.shape[0], -1)
 
 
@@ -120,7 +119,7 @@ def softmax_with_loss(inputs: Arrays, attributes: Attributes) -> Arrays:
 
 
 def _kept_targets(target: np.ndarray, attributes: Attributes) -> np.ndarray:
-    rows = _rows(target)
+    rows = _rows_losses(target)
     ignored = attributes.get("ignore_label")
     return np.ones(rows.shape, bool) if ignored is None else rows.astype(np.int64) != ignored
 
@@ -129,15 +128,15 @@ def _sigmoid_gradient(
     inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
 ) -> Gradients:
     kept = _kept_targets(inputs[1], attributes)
-    sigmoid = 0.5 * np.tanh(0.5 * _rows(inputs[0])) + 0.5
-    slope = (sigmoid - _rows(inputs[1])) * kept * (gradients[0] / _divisor(kept, attributes))
+    sigmoid = 0.5 * np.tanh(0.5 * _rows_losses(inputs[0])) + 0.5
+    slope = (sigmoid - _rows_losses(inputs[1])) * kept * (gradients[0] / _divisor(kept, attributes))
     return [slope.reshape(inputs[0].shape), None]
 
 
 @operator("SigmoidCrossEntropyLoss", shapes=_equal_shapes, gradient=_sigmoid_gradient)
 def sigmoid_cross_entropy(inputs: Arrays, attributes: Attributes) -> Arrays:
     """Caffe sigmoid_cross_entropy_loss_layer.cpp: cross entropy of targets between 0 and 1."""
-    x, target = _rows(inputs[0]), _rows(inputs[1])
+    x, target = _rows_losses(inputs[0]), _rows_losses(inputs[1])
     kept = _kept_targets(inputs[1], attributes)
     losses = np.maximum(x, 0) - x * target + np.log1p(np.exp(-np.abs(x)))
     return [_number((losses * kept).sum() / _divisor(kept, attributes), x)]
@@ -159,7 +158,7 @@ def euclidean(inputs: Arrays, attributes: Attributes) -> Arrays:
 
 def _margins(inputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """Return how far each class is on the wrong side of its margin, and the sign of each class."""
-    rows = _rows(inputs[0])[:, :, None]
+    rows = _rows_losses(inputs[0])[:, :, None]
     flat, labels, _ = _positions([rows, inputs[1]], {})
     signs = 2 * _hits(flat, labels)[:, :, 0] - 1
     return np.maximum(0, 1 - signs * flat[:, :, 0]), signs
@@ -181,7 +180,7 @@ def hinge(inputs: Arrays, attributes: Attributes) -> Arrays:
 
 def _pair_distance(inputs: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the difference of each pair, its squared length, and whether the pair is alike."""
-    difference = _rows(inputs[0]) - _rows(inputs[1])
+    difference = _rows_losses(inputs[0]) - _rows_losses(inputs[1])
     return difference, (difference**2).sum(axis=1), inputs[2].reshape(-1).astype(np.int64) != 0
 
 
@@ -215,7 +214,7 @@ def contrastive(inputs: Arrays, attributes: Attributes) -> Arrays:
 def _multinomial_gradient(
     inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
 ) -> Gradients:
-    flat, labels, _ = _positions([_rows(inputs[0]), inputs[1]], {})
+    flat, labels, _ = _positions([_rows_losses(inputs[0]), inputs[1]], {})
     slope = -_hits(flat, labels) / np.maximum(flat, _LOG_THRESHOLD) * (gradients[0] / flat.shape[0])
     return [slope.reshape(inputs[0].shape), None]
 
@@ -223,7 +222,7 @@ def _multinomial_gradient(
 @operator("MultinomialLogisticLoss", shapes=_row_shapes, gradient=_multinomial_gradient)
 def multinomial_logistic(inputs: Arrays, attributes: Attributes) -> Arrays:
     """Caffe multinomial_logistic_loss_layer.cpp: minus the logarithm of the label's probability."""
-    flat, labels, _ = _positions([_rows(inputs[0]), inputs[1]], {})
+    flat, labels, _ = _positions([_rows_losses(inputs[0]), inputs[1]], {})
     losses = -np.log(np.maximum(_picked(flat, labels), _LOG_THRESHOLD))
     return [_number(losses.sum() / flat.shape[0], flat)]
 
@@ -307,3 +306,159 @@ def smooth_l1(inputs: Arrays, attributes: Attributes) -> Arrays:
     size = abs(difference)
     losses = np.where(size < 1 / square, 0.5 * square * difference**2, size - 0.5 / square) * outside
     return [_number(losses.sum() / inputs[0].shape[0], inputs[0])]
+
+
+# Unless said otherwise a gradient ignores the one that comes from above: these operators end a net.
+
+
+def _same_shape(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
+    return [shapes[0]]
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """Return the softmax along an axis."""
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return np.asarray(e / e.sum(axis=axis, keepdims=True))
+
+
+def _rows_outputs(x: np.ndarray, attributes: Attributes) -> np.ndarray:
+    """Return the input as (rows, classes, positions): softmax is over axis 1."""
+    if attributes.get("multi_output"):
+        return x.reshape(x.shape[0], x.shape[1], -1)
+    if attributes.get("preserve_shape"):
+        return x.reshape(-1, x.shape[-1], 1)
+    return x.reshape(x.shape[0], -1, 1)
+
+
+def softmax_output_gradient(
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    gradients: Sequence[np.ndarray],
+    attributes: Attributes,
+) -> Sequence[np.ndarray | None]:
+    """Return ``(p - target) * grad_scale / count``, times the gradient from above with ``out_grad``."""
+    label = inputs[1]
+    scale = float(attributes.get("grad_scale", 1.0))
+    if label.shape == outputs[0].shape:
+        gradient = (outputs[0] - label) * scale
+    else:
+        p = _rows_outputs(outputs[0], attributes)
+        count = p.shape[0] * p.shape[2]  # MXNet reads no more of a label that is larger
+        classes = label.reshape(-1)[:count].reshape(p.shape[0], p.shape[2])
+        gradient = _from_classes(p, classes, attributes) * scale
+    gradient = gradient.reshape(outputs[0].shape).astype(outputs[0].dtype)
+    if attributes.get("out_grad"):
+        gradient = gradient * gradients[0]
+    return [gradient, None]
+
+
+def _from_classes(p: np.ndarray, label: np.ndarray, attributes: Attributes) -> np.ndarray:
+    """Return the gradient of rows of probabilities for labels that are class numbers."""
+    classes = p.shape[1]
+    index = label.astype(np.int64)
+    alpha = float(attributes.get("smooth_alpha", 0.0))
+    hit = np.arange(classes)[None, :, None] == index[:, None, :]
+    other = alpha / (classes - 1) if classes > 1 else 0.0
+    gradient = p - np.where(hit, 1.0 - alpha, other)
+    kept = np.ones(label.shape, bool)
+    if attributes.get("use_ignore"):
+        kept = index != int(attributes.get("ignore_label", -1))
+        gradient = gradient * kept[:, None, :]
+    normalization = attributes.get("normalization", "null")
+    if normalization == "valid":
+        return np.asarray(gradient / max(int(kept.sum()), 1))
+    count = p.shape[0] if normalization == "batch" else 1
+    return np.asarray(gradient / (count * p.shape[2]))
+
+
+@operator("SoftmaxOutput", shapes=_same_shape, gradient=softmax_output_gradient)
+def softmax_output(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """MXNet softmax_output-inl.h: softmax over axis 1, the last, or all but the first."""
+    return [softmax(_rows_outputs(inputs[0], attributes), 1).reshape(inputs[0].shape)]
+
+
+def _per_label(label: np.ndarray) -> float:
+    """Return the number of outputs of one element of the batch (``num_output``)."""
+    return label.size / label.shape[0] if label.ndim else 1.0
+
+
+def _difference(
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    gradients: Sequence[np.ndarray],
+    attributes: Attributes,
+) -> Sequence[np.ndarray | None]:
+    """Return ``(output - label) * grad_scale / num_output``."""
+    label = inputs[1].reshape(outputs[0].shape)
+    scale = float(attributes.get("grad_scale", 1.0)) / _per_label(inputs[1])
+    return [((outputs[0] - label) * scale).astype(outputs[0].dtype), None]
+
+
+def _sign_of_difference(
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    gradients: Sequence[np.ndarray],
+    attributes: Attributes,
+) -> Sequence[np.ndarray | None]:
+    """Return ``sign(output - label) * grad_scale / num_output``."""
+    label = inputs[1].reshape(outputs[0].shape)
+    scale = float(attributes.get("grad_scale", 1.0)) / _per_label(inputs[1])
+    return [(np.sign(outputs[0] - label) * scale).astype(outputs[0].dtype), None]
+
+
+@operator("LinearRegressionOutput", shapes=_same_shape, gradient=_difference)
+def linear_regression_output(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """MXNet regression_output-inl.h: the input itself, squared loss."""
+    return [inputs[0].copy()]
+
+
+@operator("LogisticRegressionOutput", shapes=_same_shape, gradient=_difference)
+def logistic_regression_output(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """MXNet regression_output-inl.h: the sigmoid, cross-entropy."""
+    return [np.asarray(1.0 / (1.0 + np.exp(-inputs[0])), inputs[0].dtype)]
+
+
+@operator("MAERegressionOutput", shapes=_same_shape, gradient=_sign_of_difference)
+def mae_regression_output(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """MXNet regression_output-inl.h: the input itself, absolute loss."""
+    return [inputs[0].copy()]
+
+
+def svm_output_gradient(
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    gradients: Sequence[np.ndarray],
+    attributes: Attributes,
+) -> Sequence[np.ndarray | None]:
+    """Return the gradient of one hinge per class: of its value, or with ``use_linear=0`` of its square."""
+    x, label = outputs[0], inputs[1].astype(np.int64)
+    side = np.where(np.arange(x.shape[1])[None, :] == label[:, None], 1.0, -1.0)
+    slack = np.maximum(float(attributes.get("margin", 1.0)) - side * x, 0.0)
+    slope = (slack > 0) if attributes.get("use_linear") else 2.0 * slack
+    scale = float(attributes.get("regularization_coefficient", 1.0))
+    return [(-side * slope * scale).astype(x.dtype), None]
+
+
+@operator("SVMOutput", shapes=_same_shape, gradient=svm_output_gradient)
+def svm_output(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """MXNet svm_output-inl.h: the input itself, hinge loss."""
+    return [inputs[0].copy()]
+
+
+def make_loss_gradient(
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    gradients: Sequence[np.ndarray],
+    attributes: Attributes,
+) -> Sequence[np.ndarray | None]:
+    """Return ``grad_scale``, over the batch size or the number of elements above ``valid_thresh``."""
+    x = inputs[0]
+    valid = max(int((x > float(attributes.get("valid_thresh", 0.0))).sum()), 1)
+    count = {"null": 1, "batch": x.shape[0], "valid": valid}[attributes.get("normalization", "null")]
+    return [np.full_like(x, float(attributes.get("grad_scale", 1.0)) / count)]
+
+
+@operator("MakeLoss", shapes=_same_shape, gradient=make_loss_gradient)
+def make_loss(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """MXNet make_loss-inl.h: the input itself."""
+    return [inputs[0].copy()]

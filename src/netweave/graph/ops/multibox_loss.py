@@ -12,7 +12,7 @@ import numpy as np
 
 from netweave.errors import RunError
 from netweave.graph.operators import Attributes, Dim, operator
-from netweave.graph.ops.boxes import LEAST_OVERLAP, encoded, overlaps, pair_best
+from netweave.graph.ops.detection import LEAST_OVERLAP, encoded, overlaps, pair_best
 
 Arrays = Sequence[np.ndarray]
 Gradients = Sequence[np.ndarray | None]

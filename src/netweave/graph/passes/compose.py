@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
 from netweave.graph.ops.pooling import PoolWindows
-from netweave.graph.passes.rewrite import Pass, Rewriter, has_one_reader
-from netweave.graph.passes.slopes import join_slopes
+from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader
+from netweave.graph.passes.spread import join_slopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

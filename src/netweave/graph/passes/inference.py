@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import DOMAIN, attributes_of, effects_of, known_shape
-from netweave.graph.passes.rewrite import Pass, Rewriter, remove_unneeded
+from netweave.graph.passes.rewriting import Pass, Rewriter, remove_unneeded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,7 @@ import onnx_ir as ir
 
 from netweave.graph import DOMAIN, known_shape
 from netweave.graph.parameters import source_keys, tag_sources
-from netweave.graph.passes.reference import evaluate_node
-from netweave.graph.passes.rewrite import Pass, Rewriter
+from netweave.graph.passes.rewriting import Pass, Rewriter, evaluate_node
 
 if TYPE_CHECKING:
     from netweave.graph import Graph

@@ -14,9 +14,9 @@ import onnx_ir as ir
 from onnx_shape_inference import SYM_DATA_KEY
 
 from netweave.graph import effects_of, infer_shapes, parameter_key
-from netweave.graph.passes.fold import fold
-from netweave.graph.passes.rewrite import Pass, Rewriter, chain, remove_unneeded
-from netweave.graph.passes.strided import take_strided
+from netweave.graph.passes.folding import fold
+from netweave.graph.passes.rewriting import Pass, Rewriter, chain, remove_unneeded
+from netweave.graph.passes.windows import take_strided
 
 if TYPE_CHECKING:
     from collections.abc import Callable

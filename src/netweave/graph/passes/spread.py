@@ -1,21 +1,24 @@
-"""Grouped convolutions as branches: the other way round than ``branches``, to look into single groups."""
+"""Operators spread into simpler ones."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
-from netweave.graph import attributes_of, known_shape
+from netweave.graph import attributes_of, known_shape, layer_keys, set_layer_keys
+from netweave.graph.parameters import source_keys, tag_sources
 from netweave.graph.passes.branches import FILTERS, branch_input, channel_axis
-from netweave.graph.passes.pieces import Piece, axis_of
-from netweave.graph.passes.rewrite import Rewriter, has_one_reader
+from netweave.graph.passes.extraction import Piece, axis_of
+from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from netweave.graph import Graph
+
 
 Branchings = dict[int, set[str]]
 """The operators in branches, by how many branches there are."""
@@ -49,7 +52,7 @@ def spread_groups(graph: Graph, branchings: Mapping[int, set[str]]) -> Graph:
     for node in list(found.nodes):
         groups = node.attributes.get_int("group", 1) if node.op_type in FILTERS and not node.domain else 1
         if groups > 1 and groups in branchings:
-            _spread(rewriter, _chain(node, branchings[groups]), groups)
+            _spread_spread(rewriter, _chain(node, branchings[groups]), groups)
     return found
 
 
@@ -79,7 +82,7 @@ def _chain(node: ir.Node, op_types: set[str]) -> list[ir.Node]:
     return chain
 
 
-def _spread(rewriter: Rewriter, chain: Sequence[ir.Node], groups: int) -> None:
+def _spread_spread(rewriter: Rewriter, chain: Sequence[ir.Node], groups: int) -> None:
     """Put branches in the place of a chain that begins with a grouped filter."""
     first, last = chain[0], chain[-1]
     pieces = _cut(rewriter, first, first.inputs[0], 1, groups)
@@ -126,3 +129,102 @@ def _narrow(value: ir.Value, like: ir.Value, axis: int, count: int) -> None:
     if like.shape is not None:
         sizes = [x // count if i == axis and isinstance(x, int) else x for i, x in enumerate(like.shape)]
         value.shape = ir.Shape(sizes)
+
+
+ELEMENTWISE = frozenset({"Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Sigmoid", "Tanh"})
+"""Activations of one input, which know nothing of channels."""
+
+
+@Pass
+def spread_activations(graph: Graph) -> None:
+    """Put an activation that alone reads a concatenation in front of each part instead.
+
+    Inception's blocks are written in both ways. The parts keep what is wrong with one of them apart.
+    """
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        concat = _concat_before(node)
+        if concat is not None:
+            _spread_spread_activations(rewriter, node, concat)
+
+
+def num_behind_concats(graph: Graph) -> int:
+    """Return how many activations would be spread."""
+    return sum(_concat_before(node) is not None for node in graph.nodes)
+
+
+def num_before_concats(graph: Graph) -> int:
+    """Return how many concatenations have an activation in front of a part."""
+    joined = [node for node in graph.nodes if (node.domain, node.op_type) == ("", "Concat")]
+    makers = [[value.producer() for value in node.inputs if value is not None] for node in joined]
+    return sum(
+        any(node and not node.domain and node.op_type in ELEMENTWISE for node in row) for row in makers
+    )
+
+
+def _is_activation(node: ir.Node | None) -> bool:
+    return node is not None and not node.domain and node.op_type in ELEMENTWISE
+
+
+def _concat_before(node: ir.Node) -> ir.Node | None:
+    if not _is_activation(node) or node.inputs[0] is None:
+        return None
+    value = node.inputs[0]
+    maker = value.producer() if has_one_reader(value) else None
+    return maker if maker is not None and (maker.domain, maker.op_type) == ("", "Concat") else None
+
+
+def _spread_spread_activations(rewriter: Rewriter, activation: ir.Node, concat: ir.Node) -> None:
+    parts = []
+    for value in concat.inputs:
+        part = rewriter.insert(activation, activation.op_type, [value], attributes_of(activation)).outputs[0]
+        part.type, part.shape = (value.type, value.shape) if value is not None else (None, None)
+        parts.append(part)
+    joined = rewriter.insert(activation, "Concat", parts, attributes_of(concat))
+    set_layer_keys(joined, layer_keys(concat))
+    joined.outputs[0].type, joined.outputs[0].shape = concat.outputs[0].type, concat.outputs[0].shape
+    rewriter.take_over(activation.outputs[0], joined.outputs[0])
+    for node in (activation, concat):
+        rewriter.graph.model.graph.remove(node, safe=True)
+
+
+def join_slopes(rewriter: Rewriter, add: ir.Node) -> bool:
+    """Make one PRelu of ``relu(x) + c * relu(-x)`` with stored ``c``, whose slopes are ``-c``.
+
+    Returns:
+        Whether the sum was one; it is gone then.
+    """
+    for right, left in (add.inputs, reversed(add.inputs)):
+        positive, product = _maker(right, "Relu"), _maker(left, "Mul")
+        factor, negative = _factor(product)
+        turned = _maker(negative.inputs[0], "Neg") if negative is not None else None
+        if positive is None or product is None or factor is None or negative is None or turned is None:
+            continue
+        if turned.inputs[0] is positive.inputs[0] and factor.const_value is not None:
+            values = np.negative(factor.const_value.numpy())
+            slopes = rewriter.initializer(ir.Tensor(values), f"{add.name}/slopes")
+            tag_sources(slopes, source_keys(factor))
+            nodes = [positive, turned, negative, product, add]
+            rewriter.replace(nodes, "PRelu", [positive.inputs[0], slopes], {})
+            return True
+    return False
+
+
+def _maker(value: ir.Value | None, op_type: str) -> ir.Node | None:
+    """Return the node that makes a value, if it is of this type and nothing else reads it."""
+    node = value.producer() if value is not None else None
+    if value is None or node is None or node.domain or node.op_type != op_type or not has_one_reader(value):
+        return None
+    return node
+
+
+def _factor(product: ir.Node | None) -> tuple[ir.Value | None, ir.Node | None]:
+    """Return the stored factor of a product and the rectifier that makes the other one."""
+    if product is None:
+        return None, None
+    first, second = product.inputs
+    stored, other = (
+        (first, second) if first is not None and first.const_value is not None else (second, first)
+    )
+    is_stored = stored is not None and stored.const_value is not None
+    return (stored, _maker(other, "Relu")) if is_stored else (None, None)

@@ -3,7 +3,6 @@
 from typing import Any
 
 from netweave.api.models.events import History
-from netweave.keras.absent import missing
 from netweave.keras.callbacks.base import Callback
 from netweave.keras.callbacks.files import CSVLogger, ModelCheckpoint, TensorBoard
 from netweave.keras.callbacks.stopping import (
@@ -13,6 +12,7 @@ from netweave.keras.callbacks.stopping import (
     ReduceLROnPlateau,
     TerminateOnNaN,
 )
+from netweave.keras.objects import missing
 
 __all__ = [
     "CSVLogger",

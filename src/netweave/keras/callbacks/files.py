@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from netweave.errors import UsageError
-from netweave.files.atomic import write_file, writing
+from netweave.files.output_files import write_file, writing
 from netweave.keras.callbacks.base import Callback, Logs, Monitoring
 
 if TYPE_CHECKING:

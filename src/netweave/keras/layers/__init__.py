@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
 from netweave.formats.keras.layers import READERS
-from netweave.keras.absent import missing
 from netweave.keras.layer import LAYERS, Layer, layer_class
-from netweave.keras.layers.input import Input, InputLayer
-from netweave.keras.layers.signatures import SIGNATURES
+from netweave.keras.layers.signatures import SIGNATURES, Input, InputLayer
+from netweave.keras.objects import missing
 
 if TYPE_CHECKING:
     from netweave.keras.operation import KerasTensor

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from netweave.keras.absent import missing
 from netweave.keras.losses.classes import CLASSES
 from netweave.keras.losses.functions import LOSSES, Loss, LossFunction, as_loss, get
+from netweave.keras.objects import missing
 
 __all__ = ["LOSSES", "Loss", "LossFunction", "as_loss", "get"]
 

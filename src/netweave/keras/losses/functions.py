@@ -12,7 +12,7 @@ import numpy as np
 from netweave.errors import UsageError
 from netweave.keras import ops
 from netweave.keras.objects import Configured, Family
-from netweave.keras.state import EPSILON, unique_name
+from netweave.keras.operation import EPSILON, unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from netweave.keras.absent import missing
 from netweave.keras.metrics import means
 from netweave.keras.metrics.base import METRICS, Mean, MeanMetricWrapper, Metric, Sum
 from netweave.keras.metrics.confusion import (
@@ -14,7 +13,8 @@ from netweave.keras.metrics.confusion import (
     TrueNegatives,
     TruePositives,
 )
-from netweave.keras.metrics.scores import F1Score, FBetaScore, MeanIoU, R2Score
+from netweave.keras.metrics.means import F1Score, FBetaScore, MeanIoU, R2Score
+from netweave.keras.objects import missing
 
 __all__ = [
     "AUC",

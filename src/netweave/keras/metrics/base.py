@@ -9,7 +9,7 @@ import numpy as np
 from netweave.errors import UsageError
 from netweave.keras.losses.functions import as_values, same_rank
 from netweave.keras.objects import Configured, Family
-from netweave.keras.state import unique_name
+from netweave.keras.operation import unique_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import numpy as np
 from netweave.errors import UsageError
 from netweave.keras.losses.functions import same_rank
 from netweave.keras.metrics.base import METRICS, Metric
-from netweave.keras.state import EPSILON
+from netweave.keras.operation import EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

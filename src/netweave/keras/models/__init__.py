@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from netweave.keras.absent import missing
 from netweave.keras.layers import Input
 from netweave.keras.models.loading import load_model, model_from_config
 from netweave.keras.models.model import Model, Sequential
+from netweave.keras.objects import missing
 
 __all__ = ["Input", "Model", "Sequential", "load_model", "model_from_config"]
 

@@ -10,13 +10,10 @@ import numpy as np
 
 from netweave.errors import UsageError
 from netweave.keras.fitting import FitNetwork
-from netweave.keras.graphs import CallGraph
-from netweave.keras.layer import Layer
+from netweave.keras.layer import CallGraph, Layer, Network
 from netweave.keras.layers import MODEL_LAYERS
-from netweave.keras.layers.input import Input, InputLayer
-from netweave.keras.network import Network
-from netweave.keras.operation import KerasTensor, tensors_in
-from netweave.keras.state import unique_name
+from netweave.keras.layers.signatures import Input, InputLayer
+from netweave.keras.operation import KerasTensor, tensors_in, unique_name
 from netweave.keras.summary import summary_text
 
 if TYPE_CHECKING:

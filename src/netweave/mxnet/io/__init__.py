@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from netweave.mxnet.io.arrays import NDArrayIter, _init_data
-from netweave.mxnet.io.batch import DataBatch, DataDesc, DataIter
+from netweave.mxnet.io.batch import (
+    DataBatch,
+    DataDesc,
+    DataIter,
+    MXDataIter,
+    NDArrayIter,
+    PrefetchingIter,
+    ResizeIter,
+    _init_data,
+)
 from netweave.mxnet.io.files import CSVIter, LibSVMIter, MNISTIter
 from netweave.mxnet.io.images import (
     ImageDetRecordIter,
@@ -13,8 +21,6 @@ from netweave.mxnet.io.images import (
     ImageRecordIter_v1,
     ImageRecordUInt8Iter,
 )
-from netweave.mxnet.io.loaded import MXDataIter
-from netweave.mxnet.io.wrapped import PrefetchingIter, ResizeIter
 
 __all__ = [
     "CSVIter",

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.mxnet.io.loaded import MXDataIter, drop_ignored, require_known, share_of_worker
+from netweave.mxnet.io.batch import MXDataIter, drop_ignored, require_known, share_of_worker
 from netweave.training.data import Source
-from netweave.training.data.sources.csv import CSV
-from netweave.training.data.sources.idx import MNIST
+from netweave.training.data.sources.arrays import CSV, MNIST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,17 +15,21 @@ from netweave.mxnet.metric.base import (
     np,
     register,
 )
-from netweave.mxnet.metric.classification import (
+from netweave.mxnet.metric.regression import (
     F1,
+    MAE,
     MCC,
+    MSE,
     PCC,
+    RMSE,
     Accuracy,
     CrossEntropy,
+    Loss,
     NegativeLogLikelihood,
+    PearsonCorrelation,
     Perplexity,
     TopKAccuracy,
 )
-from netweave.mxnet.metric.regression import MAE, MSE, RMSE, Loss, PearsonCorrelation
 
 __all__ = [
     "F1",

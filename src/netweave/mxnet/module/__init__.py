@@ -6,8 +6,7 @@ from typing import Any
 
 from netweave.mxnet.module.base_module import BaseModule, BatchEndParam
 from netweave.mxnet.module.bucketing_module import BucketingModule
-from netweave.mxnet.module.module import Module
-from netweave.mxnet.module.python_module import PythonLossModule, PythonModule
+from netweave.mxnet.module.module import Module, PythonLossModule, PythonModule
 from netweave.mxnet.module.sequential_module import SequentialModule
 
 __all__ = [

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from netweave.mxnet.base import missing
-from netweave.mxnet.namespace import Namespace
 from netweave.mxnet.ndarray import random, sparse
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.ndarray.creation import (
@@ -55,7 +54,7 @@ from netweave.mxnet.ndarray.functions import (
     true_divide,
     waitall,
 )
-from netweave.mxnet.operators import PREFIXES, find_operator, names_in
+from netweave.mxnet.operators import PREFIXES, Namespace, find_operator, names_in
 
 __all__ = [
     "NDArray",

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from netweave.errors import UsageError
-from netweave.files.atomic import write_file
+from netweave.files.output_files import write_file
 from netweave.formats.mxnet.ndarray import read_arrays
 from netweave.formats.mxnet.params import encode_arrays
 from netweave.mxnet.context import Context, current_context

@@ -6,22 +6,25 @@ from typing import Any
 
 from netweave.mxnet.rnn.cells import (
     BaseRNNCell,
+    BidirectionalCell,
+    DropoutCell,
     GRUCell,
     LSTMCell,
+    ModifierCell,
+    ResidualCell,
     RNNCell,
     RNNParams,
     SequentialRNNCell,
-)
-from netweave.mxnet.rnn.checkpoints import do_rnn_checkpoint, load_rnn_checkpoint, save_rnn_checkpoint
-from netweave.mxnet.rnn.fused import FusedRNNCell
-from netweave.mxnet.rnn.modifiers import (
-    BidirectionalCell,
-    DropoutCell,
-    ModifierCell,
-    ResidualCell,
     ZoneoutCell,
 )
-from netweave.mxnet.rnn.sentences import BucketSentenceIter, encode_sentences
+from netweave.mxnet.rnn.fused import FusedRNNCell
+from netweave.mxnet.rnn.sentences import (
+    BucketSentenceIter,
+    do_rnn_checkpoint,
+    encode_sentences,
+    load_rnn_checkpoint,
+    save_rnn_checkpoint,
+)
 
 __all__ = [
     "BaseRNNCell",

@@ -10,6 +10,8 @@ from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
 from netweave.mxnet.rnn.cells import (
     BaseRNNCell,
+    BidirectionalCell,
+    DropoutCell,
     GRUCell,
     LSTMCell,
     RNNCell,
@@ -19,7 +21,6 @@ from netweave.mxnet.rnn.cells import (
     merged,
     split_steps,
 )
-from netweave.mxnet.rnn.modifiers import BidirectionalCell, DropoutCell
 
 GATES = {
     "rnn_relu": ("",),

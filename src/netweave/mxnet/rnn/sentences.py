@@ -1,4 +1,4 @@
-"""Sentences as numbers, and batches of sentences of about the same length."""
+"""Sentences and checkpoints of MXNet's recurrent nets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.mxnet import checkpoint
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.io import DataBatch, DataDesc, DataIter
 from netweave.mxnet.ndarray import random
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def encode_sentences(
@@ -152,3 +153,35 @@ class BucketSentenceIter(DataIter):
             provide_data=[self._describe(self.data_name, length)],
             provide_label=[self._describe(self.label_name, length)],
         )
+
+
+def _cells(cells: Any) -> list[Any]:
+    return list(cells) if isinstance(cells, list | tuple) else [cells]
+
+
+def save_rnn_checkpoint(
+    cells: Any, prefix: str, epoch: int, symbol: Any, arg_params: Any, aux_params: Any
+) -> None:
+    """Write a checkpoint with the weights of gates by themselves."""
+    for cell in _cells(cells):
+        arg_params = cell.unpack_weights(arg_params)
+    checkpoint.save_checkpoint(prefix, epoch, symbol, arg_params, aux_params)
+
+
+def load_rnn_checkpoint(cells: Any, prefix: str, epoch: int) -> tuple[Any, Any, Any]:
+    """Return symbol and arrays of a checkpoint, the weights of gates put together."""
+    symbol, args, states = checkpoint.load_checkpoint(prefix, epoch)
+    for cell in _cells(cells):
+        args = cell.pack_weights(args)
+    return symbol, args, states
+
+
+def do_rnn_checkpoint(cells: Any, prefix: str, period: int = 1) -> Callable[..., None]:
+    """Return a callback that writes a checkpoint after every ``period`` epochs."""
+    every = int(max(1, period))
+
+    def callback(iter_no: int, sym: Any = None, arg: Any = None, aux: Any = None) -> None:
+        if (iter_no + 1) % every == 0:
+            save_rnn_checkpoint(cells, prefix, iter_no + 1, sym, arg, aux)
+
+    return callback

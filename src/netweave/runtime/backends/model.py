@@ -16,7 +16,7 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from netweave.runtime.backends.segments import Segment
+    from netweave.runtime.backends.segmented import Segment
 
 INLINE_BYTES = 1024
 """Arrays up to this size stay in the model, where shape inference sees them (axes, shapes, pads)."""

@@ -23,6 +23,7 @@ from netweave.graph import attributes_of, known_shape
 from netweave.graph.ops.pooling import PoolWindows
 from netweave.graph.passes import pad_rounded_windows
 from netweave.runtime.backends import onnxruntime
+from netweave.runtime.backends.inputs import SizedRunner
 from netweave.runtime.backends.segmented import (
     Runtime,
     SegmentedRunner,
@@ -32,7 +33,6 @@ from netweave.runtime.backends.segmented import (
     wanted_names,
 )
 from netweave.runtime.backends.settings import Purpose
-from netweave.runtime.backends.sized import SizedRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

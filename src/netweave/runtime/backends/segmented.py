@@ -1,29 +1,189 @@
-"""A Graph made ready for runtimes of ONNX models: segment by segment, with the registry in between."""
+"""Nets run in segments by several backends."""
 
 from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from netweave.errors import RunError, UsageError
-from netweave.graph import DOMAIN
-from netweave.graph.uses import needed_nodes
-from netweave.runtime.backends.fallback import fallback
+from netweave.graph import DOMAIN, attributes_of, find_operator
+from netweave.graph.graph import needed_nodes, reads
+from netweave.graph.operators import effects_of
 from netweave.runtime.backends.inputs import check_inputs
 from netweave.runtime.backends.model import SegmentModel, build_model
-from netweave.runtime.backends.segments import split
-from netweave.runtime.engine.cores import num_cores
+from netweave.runtime.engine.threaded import num_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    import numpy as np
     import onnx_ir as ir
 
     from netweave.graph import Graph
     from netweave.runtime.backends.settings import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Nodes that run together.
+
+    Attributes:
+        native: Whether the runtime runs them; otherwise the registry's own forwards do.
+        nodes: The nodes, in topological order.
+        inputs: Values that they read and that something before them makes.
+        initializers: Stored values that they read.
+        outputs: Values that they make and that are read after them or wanted by the caller.
+    """
+
+    native: bool
+    nodes: tuple[ir.Node, ...]
+    inputs: tuple[ir.Value, ...]
+    initializers: tuple[ir.Value, ...]
+    outputs: tuple[ir.Value, ...]
+
+
+def split(
+    nodes: Iterable[ir.Node],
+    *,
+    is_native: Callable[[ir.Node], bool],
+    wanted: set[ir.Value],
+    max_nodes: int | None = None,
+) -> list[Segment]:
+    """Cut nodes into the longest segments that can run one after another.
+
+    Nodes move ahead of nodes that they do not depend on, so that there are as few segments as a change
+    between runtimes along some path demands; nodes with effects keep their order among themselves.
+
+    Args:
+        nodes: The nodes, in topological order.
+        is_native: Whether the runtime can run a node.
+        wanted: Values that must be outputs of their segments.
+        max_nodes: Most nodes in a segment of the runtime's; None for any number. A segment with a value of
+            unknown type stays whole, since a value that goes from one to the next needs one.
+    """
+    levels: dict[ir.Node, int] = {}
+    last_effect = 0
+    for node in nodes:
+        native = is_native(node)
+        makers = [value.producer() for value in reads(node)]
+        after = [levels[maker] for maker in makers if maker in levels]
+        if effects_of(node):
+            after.append(last_effect)
+        level = max([_aligned(level, native=native) for level in after], default=0 if native else 1)
+        if effects_of(node):
+            last_effect = level
+        levels[node] = level
+    members: dict[int, list[ir.Node]] = {}
+    for node, level in levels.items():
+        members.setdefault(level, []).append(node)
+    parts = [
+        (level % 2 == 0, part)
+        for level in sorted(members)
+        for part in _pieces(members[level], max_nodes if level % 2 == 0 else None)
+    ]
+    return _bounded(parts, wanted)
+
+
+def _pieces(nodes: list[ir.Node], max_nodes: int | None) -> list[list[ir.Node]]:
+    """Cut the nodes of a segment into pieces of about the same number."""
+    typed = all(value.type is not None for node in nodes for value in node.outputs if value.name)
+    if max_nodes is None or len(nodes) <= max_nodes or not typed:
+        return [nodes]
+    size = ceil(len(nodes) / ceil(len(nodes) / max_nodes))
+    return [nodes[start : start + size] for start in range(0, len(nodes), size)]
+
+
+def _aligned(level: int, *, native: bool) -> int:
+    """Even levels are native and odd ones are not; return the first that is not before ``level``."""
+    return level if (level % 2 == 0) == native else level + 1
+
+
+def _bounded(parts: Sequence[tuple[bool, list[ir.Node]]], wanted: set[ir.Value]) -> list[Segment]:
+    needed = set(wanted)
+    segments: list[Segment] = []
+    for native, nodes in reversed(parts):
+        made = [value for node in nodes for value in node.outputs]
+        inside = set(made)
+        read = dict.fromkeys(value for node in nodes for value in reads(node))
+        outside = [value for value in read if value not in inside]
+        segments.append(
+            Segment(
+                native=native,
+                nodes=tuple(nodes),
+                inputs=tuple(value for value in outside if not value.is_initializer()),
+                initializers=tuple(value for value in outside if value.is_initializer()),
+                outputs=tuple(value for value in made if value in needed),
+            )
+        )
+        needed.update(outside)
+    return segments[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """A segment run node by node in NumPy.
+
+    Attributes:
+        nodes: The nodes, in order.
+        places: Where each of them stands, for a message.
+        stored: Arrays of the initializers that they read, by name.
+        outputs: Names of the values to give back.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    places: tuple[str, ...]
+    stored: dict[str, np.ndarray]
+    outputs: tuple[str, ...]
+
+    def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the outputs by name, given the values that the segment reads."""
+        local = {**values, **self.stored}
+        for node, place in zip(self.nodes, self.places, strict=True):
+            local.update(run_node(node, local, place=place))
+        return {name: local[name] for name in self.outputs}
+
+
+def fallback(segment: Segment, graph: Graph) -> Fallback:
+    """Make a segment of a graph ready; its operators must be in the registry.
+
+    Raises:
+        RunError: An operator is not registered.
+    """
+    for node in segment.nodes:
+        find_operator(node.op_type)
+    stored = {
+        value.name or "": value.const_value.numpy()
+        for value in segment.initializers
+        if value.const_value is not None
+    }
+    places = tuple(graph.place_of(node) for node in segment.nodes)
+    return Fallback(segment.nodes, places, stored, tuple(value.name or "" for value in segment.outputs))
+
+
+def run_node(node: ir.Node, values: Mapping[str, np.ndarray], *, place: str) -> dict[str, np.ndarray]:
+    """Return the outputs of one node of the domain ``netweave`` by name.
+
+    Optional inputs that are left out are left out of what its forward is given, as of what its shape
+    rule is.
+
+    Raises:
+        RunError: The forward cannot be carried out on these values.
+    """
+    entry = find_operator(node.op_type)
+    inputs = [values[value.name or ""] for value in node.inputs if value is not None]
+    try:
+        with np.errstate(all="ignore"):  # infinities are values here, as in the sources
+            made = entry.forward(inputs, attributes_of(node))
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
+        shapes = ", ".join(str(array.shape) for array in inputs)
+        raise RunError(f"{place}: {node.op_type} cannot run on inputs {shapes}: {error}") from error
+    return {
+        value.name: np.asarray(array) for value, array in zip(node.outputs, made, strict=False) if value.name
+    }
 
 
 class Step(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.runtime.engine.cores import num_cores
+from netweave.runtime.engine.threaded import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

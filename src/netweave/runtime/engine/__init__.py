@@ -13,13 +13,8 @@ a variable stands for anything that tasks share.
 6
 """
 
-from netweave.runtime.engine.dependency_engine import Engine
-from netweave.runtime.engine.serial import SerialEngine
-from netweave.runtime.engine.statistics import LaneStatistics
-from netweave.runtime.engine.task import Completion, Future
-from netweave.runtime.engine.threaded import ThreadedEngine
-from netweave.runtime.engine.trace import Trace
-from netweave.runtime.engine.variable import Variable
+from netweave.runtime.engine.dependency_engine import Completion, Engine, Future, LaneStatistics, Variable
+from netweave.runtime.engine.threaded import SerialEngine, ThreadedEngine, Trace
 
 __all__ = [
     "Completion",

@@ -1,20 +1,24 @@
-"""The engine with threads: each lane has its own, and a queue ordered by priority."""
+"""Threads of the engine."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import json
+import os
 import threading
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from netweave.files.output_files import writing
 from netweave.runtime.engine.dependency_engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
+    from typing import TextIO
 
-    from netweave.runtime.engine.task import Task
-    from netweave.runtime.engine.trace import Trace
+    from netweave.runtime.engine.dependency_engine import Task
 
 
 class _Lane:
@@ -109,3 +113,133 @@ class ThreadedEngine(Engine):
             else:
                 self._run(task, name)
                 del task  # or its result would live until the next one comes
+
+
+class SerialEngine(Engine):
+    """Runs every task in the thread that pushes it, in the order of pushing, and stops in its debugger.
+
+    Lanes and priorities are accepted and mean nothing. What a task pushes runs when that task is done.
+    """
+
+    def __init__(self, lanes: Mapping[str, int] | None = None, *, trace: Trace | None = None) -> None:
+        self._ready: list[tuple[int, Task]] = []
+        self._thread: int | None = None  # the one that runs tasks now
+        super().__init__(lanes, trace=trace)
+
+    def _make_ready(self, task: Task) -> None:
+        task.ready_ns = task.pushed_ns
+        heapq.heappush(self._ready, (task.order, task))
+
+    def _pushed(self) -> None:
+        with self._lock:
+            if self._thread is not None:
+                return
+            self._thread = threading.get_ident()
+        while (task := self._next()) is not None:
+            self._run(task, threading.current_thread().name)
+            if not task.done:  # it gave a future
+                self._sleep_until(task)
+
+    def _next(self) -> Task | None:
+        with self._lock:
+            if self._ready:
+                return heapq.heappop(self._ready)[1]
+            self._thread = None
+            return None
+
+    def _in_task(self) -> bool:
+        return self._thread == threading.get_ident()
+
+    def _set_threads(self, lane: str, num_threads: int) -> None:
+        pass
+
+    def _stop(self) -> None:
+        pass
+
+
+FLUSH_EVENTS = 1024
+"""So many events are kept in memory at most; a killed run loses no more than these."""
+
+
+class Trace:
+    """Writes a timeline to a file as tasks end: one row per thread, one box per task.
+
+    The file is an array of events of the Trace Event Format, which need not be closed, so that the
+    timeline of a killed run can be opened too.
+
+    Args:
+        path: The file; overwritten.
+
+    Raises:
+        WriteError: The file cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._events: list[str] = []
+        self._threads: dict[str, int] = {}
+        self._process = os.getpid()
+        with writing(path):
+            self._file: TextIO = path.open("w", encoding="utf-8")
+        self._file.write("[\n")
+        self._emit({"ph": "M", "name": "process_name", "args": {"name": "netweave"}})
+
+    def add_task(self, task: Task, ended_ns: int) -> None:
+        """Note a task that has ended."""
+        event = {
+            "name": task.name,
+            "cat": task.lane,
+            "ts": task.started_ns / 1000,
+            "args": {
+                "order": task.order,
+                "priority": task.priority,
+                "blocked_us": (task.ready_ns - task.pushed_ns) / 1000,
+                "queued_us": (task.started_ns - task.ready_ns) / 1000,
+                "reads": [variable.name for variable in task.reads],
+                "writes": [variable.name for variable in task.writes],
+                **({"error": repr(task._error)} if task._error is not None else {}),
+            },
+        }
+        with self._lock:
+            event["tid"] = self._thread(task.thread)
+            if task.deferred:  # may overlap with what its thread does next
+                self._emit({**event, "ph": "b", "id": task.order})
+                end = {"ph": "e", "id": task.order, "name": task.name, "cat": task.lane, "tid": event["tid"]}
+                self._emit({**end, "ts": ended_ns / 1000})
+            else:
+                self._emit({**event, "ph": "X", "dur": (ended_ns - task.started_ns) / 1000})
+            if len(self._events) >= FLUSH_EVENTS:
+                self._flush()
+
+    def close(self) -> None:
+        """Write what is left and close the file; a second call does nothing."""
+        with self._lock:
+            if not self._file.closed:
+                with writing(self.path), self._file:
+                    self._flush(last=True)
+
+    def _thread(self, name: str) -> int:
+        number = self._threads.get(name)
+        if number is None:
+            number = self._threads[name] = len(self._threads) + 1
+            self._emit({"ph": "M", "name": "thread_name", "tid": number, "args": {"name": name}})
+        return number
+
+    def _emit(self, event: dict[str, Any]) -> None:
+        self._events.append(json.dumps({"pid": self._process, **event}))
+
+    def _flush(self, *, last: bool = False) -> None:
+        text = ",\n".join(self._events)
+        self._events.clear()
+        with writing(self.path):
+            self._file.write(text + ("\n]\n" if last else ",\n"))
+            self._file.flush()
+
+
+def num_cores() -> int:
+    """Return the number of cores that this process may use, >= 1."""
+    # the machine may have more: containers, batch systems and taskset give a process some of its cores
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Lifetimes of buffers: the first and the last step at which each is needed."""
+"""Lifetimes of values and buffers that they share."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from netweave.graph import gradient_factors, known_shape
+from netweave.runtime.memory_plan.behaviour import behaviour_of
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +87,168 @@ class Timeline:
 
     def _with(self, rest: Sequence[Buffer]) -> Timeline:
         return Timeline(self.steps, rest, self.recompute_multiply_adds, self.recompute_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """An input that a node writes its output over.
+
+    Attributes:
+        position: Of the input.
+        in_training: Whether it does so in training too.
+    """
+
+    position: int
+    in_training: bool
+
+
+def overwrites(graph: Graph, wanted: Collection[ir.Value] = ()) -> dict[ir.Node, Overwrite]:
+    """Return the nodes that may write over an input, and over which.
+
+    A node may if it is the only reader of the input, the input is memory that its producer made for it, and
+    output and input have the same shape and type. In training the producer's backward must not read it.
+
+    Args:
+        graph: The graph.
+        wanted: Values that must keep what they hold, besides the outputs.
+    """
+    kept = {*graph.outputs, *wanted}
+    found = {}
+    for node in graph.nodes:
+        overwrite = _overwrite(node, kept)
+        if overwrite is not None:
+            found[node] = overwrite
+    return found
+
+
+def _overwrite(node: ir.Node, kept: Collection[ir.Value]) -> Overwrite | None:
+    behaviour = behaviour_of(node)
+    if gradient_factors(node):  # a scaled gradient comes through a view
+        return None
+    for position in behaviour.overwrites:
+        value = node.inputs[position] if position < len(node.inputs) else None
+        if value is not None and value not in kept and _is_free(value, node.outputs[0]):
+            maker = value.producer()
+            assert maker is not None
+            fresh = behaviour_of(maker).fresh and value is maker.outputs[0]
+            return Overwrite(position, in_training=fresh and behaviour.overwrites_in_training)
+    return None
+
+
+def _is_free(value: ir.Value, output: ir.Value) -> bool:
+    maker = value.producer()
+    if maker is None or len(value.uses()) != 1 or not behaviour_of(maker).owned:
+        return False
+    return value.dtype == output.dtype and _may_be_alike(known_shape(value), known_shape(output))
+
+
+def _may_be_alike(ours: tuple[int | None, ...] | None, theirs: tuple[int | None, ...] | None) -> bool:
+    """Return whether two shapes can be the same; a lowering looks again where a size is not known."""
+    if ours is None or theirs is None:
+        return True
+    return len(ours) == len(theirs) and all(
+        a is None or b is None or a == b for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+ALIGNMENT = 64
+"""Places are multiples of this many bytes: a cache line, and what vector instructions want."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Offsets of the buffers.
+
+    Attributes:
+        offsets: The first byte of each buffer, in the order given.
+        num_bytes: Size of the block.
+    """
+
+    offsets: tuple[int, ...]
+    num_bytes: int
+
+
+def share(buffers: Sequence[Buffer]) -> Sharing:
+    """Return places for buffers: one after the other, each into the tightest gap that is free all its life.
+
+    MXNet gives out freed blocks while it walks the net (nnvm's ``PlanMemory``), so that a block is as
+    large as the largest buffer that was ever in it. Placing in another order than that of time needs the
+    whole schedule beforehand, which is known here, and comes closer to the bound (Pisarchyk and Lee 2020).
+    No order is the best for all nets: the largest first is for most, the longest alive first for AlexNet.
+
+    >>> from netweave.runtime.memory_plan.lifetimes import Buffer
+    >>> a, b, c = (Buffer(n, "value", 64, i, i + 1) for i, n in enumerate("abc"))
+    >>> share([a, b, c])
+    Sharing(offsets=(0, 64, 0), num_bytes=128)
+    """
+    found = Sharing((), 0)
+    if buffers:
+        lives = _Lives.of(buffers)
+        for keys in lives.orders():
+            one = lives.placed(np.lexsort(keys))
+            found = min(found, one, key=lambda each: each.num_bytes) if found.offsets else one
+            if found.num_bytes == lives.bound:
+                break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """Sizes of buffers, and the first and last steps of their lives, by number of the buffer.
+
+    Attributes:
+        around: The most bytes alive at once while each is alive.
+        bound: The most bytes alive at once: no placing needs less.
+    """
+
+    sizes: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    around: np.ndarray
+    bound: int
+
+    @classmethod
+    def of(cls, buffers: Sequence[Buffer]) -> _Lives:
+        sizes = np.array([_aligned(buffer.num_bytes) for buffer in buffers], np.int64)
+        first = np.array([buffer.first for buffer in buffers], np.int64)
+        last = np.array([buffer.last for buffer in buffers], np.int64)
+        changes = np.zeros(int(last.max()) + 2, np.int64)
+        np.add.at(changes, first, sizes)
+        np.subtract.at(changes, last + 1, sizes)
+        live = np.cumsum(changes)
+        around = np.array([live[a : b + 1].max() for a, b in zip(first, last, strict=True)], np.int64)
+        return cls(sizes, first, last, around, int(live.max()))
+
+    def orders(self) -> Iterator[tuple[np.ndarray, ...]]:
+        """Yield orders to place in, as keys for ``np.lexsort``: the last key counts most."""
+        life = self.last - self.first + 1
+        yield self.first, -self.sizes
+        yield self.first, -self.sizes, -self.around
+        yield self.first, -self.sizes, -life
+        yield self.first, -self.sizes * life
+
+    def placed(self, order: np.ndarray) -> Sharing:
+        """Return places for the buffers, given in an order."""
+        offsets = np.zeros(len(self.sizes), np.int64)
+        placed = np.zeros(len(self.sizes), bool)
+        for index in order:
+            alive = placed & (self.first <= self.last[index]) & (self.last >= self.first[index])
+            begins, ends = offsets[alive], (offsets + self.sizes)[alive]
+            offsets[index] = _tightest(begins, ends, int(self.sizes[index]))
+            placed[index] = True
+        return Sharing(tuple(offsets.tolist()), int((offsets + self.sizes).max()))
+
+
+def _tightest(begins: np.ndarray, ends: np.ndarray, size: int) -> int:
+    """Return the begin of the smallest gap that holds a size; behind all if there is none."""
+    best, place, top = None, 0, 0
+    for begin, end in sorted(zip(begins.tolist(), ends.tolist(), strict=True)):
+        gap = begin - top
+        if gap >= size and (best is None or gap < best):
+            best, place = gap, top
+        top = max(top, end)
+    return place if best is not None else top
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // ALIGNMENT) * ALIGNMENT

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from netweave.graph import Cost, gradient_factors, node_cost, parameter_key
 from netweave.graph.costs import num_bytes
-from netweave.graph.passes.fusion import scaled_normalisations
-from netweave.graph.passes.rectified_pools import rectified_pools
+from netweave.graph.passes.folding import scaled_normalisations
+from netweave.graph.passes.windows import rectified_pools
 from netweave.runtime.memory_plan.behaviour import behaviour_of, is_stored
-from netweave.runtime.memory_plan.in_place import Overwrite, overwrites
+from netweave.runtime.memory_plan.lifetimes import Overwrite, overwrites
 from netweave.runtime.memory_plan.masking import masked_convolutions
 
 if TYPE_CHECKING:

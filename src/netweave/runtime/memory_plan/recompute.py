@@ -1,26 +1,34 @@
-"""Recomputation: values that are freed after forward and computed again by backward.
-
-A value may be if its operators give the same bits a second time, down to values that stay. What that costs is
-counted in multiply-adds. Passes over memory are weighed against these, since an operator without any, such as
-a normalisation, is not free.
-"""
+"""Recomputation and tiling within a limit."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING
 
+from netweave.errors import UsageError
+from netweave.graph import total_cost
+from netweave.graph.costs import num_bytes
+from netweave.graph.passes.projections import NotTileableError, is_tileable, tile
+from netweave.graph.summary import bytes_text
 from netweave.runtime.memory_plan.behaviour import behaviour_of, is_stored
+from netweave.runtime.memory_plan.net import prepare
 from netweave.runtime.memory_plan.program import timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import onnx_ir as ir
 
+    from netweave.graph import Graph
     from netweave.runtime.memory_plan.lifetimes import Timeline
     from netweave.runtime.memory_plan.net import Net
+
+
+# A value may be if its operators give the same bits a second time, down to values that stay. What that
+# costs is counted in multiply-adds. Passes over memory are weighed against these, since an operator without
+# any, such as a normalisation, is not free.
 
 MULTIPLY_ADDS_PER_BYTE = 8
 """A processor does about so many multiply-adds in the time in which a byte comes from memory."""
@@ -208,3 +216,187 @@ def _pruned(net: Net, found: Recomputation, limit: int) -> Recomputation:
         if tried.peak <= limit:
             found, values = tried, fewer
     return found
+
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+_BINARY = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+
+def parse_bytes(text: str | int) -> int:
+    """Return a number of bytes: 4 GB are 4 * 10**9, 4 GiB are 4 * 2**30.
+
+    Raises:
+        UsageError: The text is no size.
+
+    >>> parse_bytes("4GB"), parse_bytes("1.5 MiB"), parse_bytes(1000)
+    (4000000000, 1572864, 1000)
+    """
+    if isinstance(text, int):
+        return text
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", str(text).lower())
+    if match is None or (match[3] and not match[2]):
+        raise UsageError(f"memory is {text!r}, expected a size such as 4GB, 512MB or 4GiB")
+    unit = _BINARY[match[2]] if match[3] else _UNITS[match[2]]
+    return int(float(match[1]) * unit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingMemory:
+    """Memory of a training run, without the values of a step.
+
+    Attributes:
+        parameters: All stored arrays.
+        solver: What the solver keeps for them.
+        batches: Batches that are there at once: the one that is computed with, and those being made.
+        accumulate: Batches whose gradients are added up for an update.
+        exchange: What several ranks exchange their gradients in.
+    """
+
+    parameters: int
+    solver: int
+    batches: int
+    accumulate: int = 1
+    exchange: int = 0
+
+    def fixed(self, graph: Graph, batch: int) -> int:
+        """Return the bytes that no plan changes."""
+        inputs = sum(num_bytes(value, batch) for value in graph.inputs)
+        return self.parameters + self.solver + self.exchange + self.batches * inputs
+
+
+def plan_training(
+    graph: Graph,
+    *,
+    batch: int,
+    limit: int,
+    run: TrainingMemory,
+    losses: Collection[str] | None = None,
+    kept: Collection[str] = (),
+    stages: Sequence[Collection[ir.Node]] = (),
+) -> Recomputation:
+    """Return the cheapest plan with which training fits in a limit.
+
+    Args:
+        graph: The training net.
+        batch: Records in a batch.
+        limit: Bytes, for all that a run holds.
+        run: What it holds besides the values of a step.
+        losses: Names of the values that gradients begin at; all outputs if nothing is said.
+        kept: Names of values that are needed until forward ends.
+        stages: The nodes of each stage that the net is cut into.
+
+    Raises:
+        UsageError: None fits; the message says what would.
+    """
+
+    def needed(batch: int) -> tuple[Recomputation, int]:
+        """Return the cheapest plan for batches of a size, and the bytes of a run with it."""
+        net = prepare(graph, batch=batch, training=True, losses=losses, kept=kept, stages=stages)
+        fixed = run.fixed(graph, batch)
+        found = cheapest(net, limit - fixed)
+        return found, fixed + found.peak
+
+    found, num_bytes = needed(batch)
+    if num_bytes <= limit:
+        return found
+    fits = _largest_batch(batch, lambda size: needed(size)[1] <= limit)
+    advice = f"give it {bytes_text(num_bytes)}"
+    if fits:
+        times = -(-batch * run.accumulate // fits)
+        advice += f", or take batches of {fits} or less ({times} of them accumulated are the same update)"
+    fixed = bytes_text(run.fixed(graph, batch))
+    raise UsageError(
+        f"{graph.name}: training with batches of {batch} needs at least {bytes_text(num_bytes)}, however "
+        f"much is recomputed; {fixed} of that are parameters, solver state and batches. The limit is "
+        f"{bytes_text(limit)}: {advice}"
+    )
+
+
+def _largest_batch(batch: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest batch size below one that does not fit; 0 if not even one record fits."""
+    low, high = 0, batch
+    while high - low > max(1, low // 16):  # a size near the largest will do
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+BANDS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Numbers of bands that are tried."""
+
+PLACES = 4
+"""So many places before and behind the largest layer are tried as ends of what is tiled."""
+
+
+def tile_to_fit(graph: Graph, limit: int, *, batch: int = 1) -> Graph:
+    """Return a graph that computes the same with less memory: its large layers over bands of the image.
+
+    Where the most memory is alive, the run of layers is tiled that costs the least more and fits; if none
+    does, the one that brings the most, and so on.
+
+    Args:
+        graph: The net as it predicts, with known heights and widths.
+        limit: Bytes for values and kernels, besides parameters and inputs.
+        batch: Records in a batch.
+
+    Raises:
+        UsageError: No tiling fits; the message says how near one came.
+    """
+    peak, _ = _peak(graph, batch)
+    while peak > limit:
+        tried = [
+            (now, cost, found) for found in _tilings(graph, batch) for now, cost in [_judged(found, batch)]
+        ]
+        fitting = [row for row in tried if row[0] <= limit]
+        best = min(fitting, key=lambda row: row[1]) if fitting else min(tried, key=_first, default=None)
+        if best is None or best[0] >= peak:
+            raise UsageError(
+                f"{graph.name}: a run of {batch} needs {bytes_text(peak)} at least, over bands of the image "
+                f"where that helps, and is limited to {bytes_text(limit)}; give it more, or run fewer at once"
+            )
+        peak, graph = best[0], best[2]
+    return graph
+
+
+def _first(row: tuple[int, float, Graph]) -> int:
+    return row[0]
+
+
+def _judged(graph: Graph, batch: int) -> tuple[int, float]:
+    """Return what a graph needs, and what it costs: multiply-adds, and filters written anew for each band."""
+    net = prepare(graph, batch=batch)
+    plan = timeline(net)
+    written = sum(buffer.num_bytes for buffer in plan.buffers if buffer.kind == "workspace")
+    return plan.peak, total_cost(graph, batch=batch).multiply_adds + MULTIPLY_ADDS_PER_BYTE * written
+
+
+def _peak(graph: Graph, batch: int) -> tuple[int, int]:
+    """Return the most bytes alive in a run, and the number of the node at which they are."""
+    live = timeline(prepare(graph, batch=batch)).live_bytes()
+    return max(live, default=0), live.index(max(live)) if live else 0
+
+
+def _tilings(graph: Graph, batch: int) -> Iterator[Graph]:
+    """Yield the graph with the layers around its largest tiled."""
+    net = prepare(graph, batch=batch)
+    _, at = _peak(graph, batch)
+    places = bottlenecks(net)
+    cuts = [i for i, node in enumerate(net.nodes) if any(value in places for value in net.outputs[node])]
+    begins = [*[cut + 1 for cut in cuts if cut < at][-PLACES:], 0]
+    ends = [cut for cut in cuts if cut >= at][:PLACES]
+    last = len(net.nodes) - 1
+    if len(ends) < PLACES and set(net.outputs[net.nodes[last]]) == set(graph.outputs):
+        ends = sorted({*ends, last})  # a net whose last layers are its largest
+    for begin in dict.fromkeys(begins):
+        for end in ends:
+            nodes = [part for node in net.nodes[begin : end + 1] for part in net.parts_of(node)]
+            if all(map(is_tileable, nodes)):
+                yield from _by_bands(graph, nodes)
+
+
+def _by_bands(graph: Graph, nodes: Sequence[ir.Node]) -> Iterator[Graph]:
+    for count in BANDS:
+        try:
+            yield tile(graph, nodes, count)
+        except NotTileableError:
+            return

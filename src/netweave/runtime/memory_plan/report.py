@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.graph import total_cost
+from netweave.runtime.memory_plan.lifetimes import share
 from netweave.runtime.memory_plan.net import prepare
 from netweave.runtime.memory_plan.program import timeline
-from netweave.runtime.memory_plan.recompute import cheapest, square_root
-from netweave.runtime.memory_plan.sharing import share
-from netweave.runtime.memory_plan.tiling import tile_to_fit
+from netweave.runtime.memory_plan.recompute import cheapest, square_root, tile_to_fit
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -1,9 +1,8 @@
 """Bounding boxes: extracted from a net's outputs, read from files, and scored as VOC and COCO define it."""
 
-from netweave.training.boxes.heads import find_boxes
+from netweave.training.boxes.anchors import find_boxes
 from netweave.training.boxes.read import read_detections, read_labels
-from netweave.training.boxes.scores import BoxScores, ClassScores, score
-from netweave.training.boxes.tables import Detections, Labels
+from netweave.training.boxes.scores import BoxScores, ClassScores, Detections, Labels, score
 
 __all__ = [
     "BoxScores",

@@ -10,7 +10,7 @@ from netweave.training.boxes import coco, voc
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from netweave.training.boxes.tables import Detections, Labels
+    from netweave.training.boxes.scores import Detections, Labels
 
 Ids = tuple[dict[Any, int], dict[Any, int]]
 """Numbers of images and of classes by what files of detections call them."""

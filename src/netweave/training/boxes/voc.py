@@ -15,7 +15,7 @@ import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.source import read_bytes
-from netweave.training.boxes.tables import Detections, Labels
+from netweave.training.boxes.scores import Detections, Labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

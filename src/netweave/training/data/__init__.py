@@ -2,8 +2,7 @@
 
 from netweave.training.data.batch import Batch
 from netweave.training.data.loader import Loader
-from netweave.training.data.order import BatchPlan, Order
-from netweave.training.data.share import BatchShare, BatchTurns, Turns, share_bounds
+from netweave.training.data.order import BatchPlan, BatchShare, BatchTurns, Order, Turns, share_bounds
 from netweave.training.data.source import SOURCES, EndOfDataError, Record, Source, open_source
 from netweave.training.data.transform import TRANSFORMS, Pipeline
 

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from netweave.errors import ReadError
 from netweave.formats.singa.schema import singa_schema
-from netweave.graph.budget import MAX_AXES
+from netweave.graph.costs import MAX_AXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

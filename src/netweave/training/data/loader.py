@@ -1,10 +1,4 @@
-"""Batches made ahead of time, on the engine's input lane.
-
-There are a few slots, each with the arrays of one batch and a variable for each piece of it. Filling a slot
-is one task per piece, which writes that variable; so a slot is filled again only when whoever reads it is
-done, and an error comes up where the batch is asked for. Which records a batch has and what is drawn for
-them is a function of its number (``order``): the number is all that a checkpoint needs.
-"""
+"""Loader of data."""
 
 from __future__ import annotations
 
@@ -18,11 +12,10 @@ import numpy as np
 
 from netweave.errors import ShapeError, UsageError
 from netweave.runtime.engine import Variable
+from netweave.runtime.engine.threaded import num_cores
 from netweave.training.data import transforms as _transforms
 from netweave.training.data.batch import Batch
-from netweave.training.data.fetch_ahead import FetchAhead, size_of
 from netweave.training.data.source import EndOfDataError
-from netweave.training.data.threads import ThreadTuner
 from netweave.training.data.transform import Pipeline
 
 if TYPE_CHECKING:
@@ -30,9 +23,164 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from netweave.runtime.engine import Engine
-    from netweave.training.data.order import BatchPlan, Order
-    from netweave.training.data.share import BatchShare, BatchTurns
+    from netweave.training.data.order import BatchPlan, BatchShare, BatchTurns, Order
     from netweave.training.data.source import Record, Source
+
+
+# A ring of entries, each with the raw records of one batch and a variable: fetching writes it, the tasks
+# that decode read it. So an entry is only filled again when its batch is decoded, and what waits for the
+# network never holds up a thread that decodes.
+
+MAX_BATCHES = 8
+"""Batches on their way at most, besides those being decoded: a store that takes 20 ms to answer then keeps up
+with a step of 3 ms."""
+
+MAX_BYTES = 64 << 20
+"""About so many bytes are on their way at most, whatever the size of records; but always one batch."""
+
+LANE = "fetch"
+
+
+class FetchAhead:
+    """Raw records of the next batches.
+
+    Args:
+        source: Where they come from.
+        engine: Where they are fetched.
+        batch_bytes: About the size of a batch.
+        decoded: Batches that are decoded ahead of the one that is given.
+    """
+
+    def __init__(self, source: Source, engine: Engine, *, batch_bytes: int, decoded: int) -> None:
+        self._source = source
+        self._engine = engine
+        self.ahead = max(1, min(MAX_BATCHES, MAX_BYTES // max(1, batch_bytes)))
+        # one more than can be on its way: the tasks that read an entry are pushed before it is written again
+        self._entries = [_Entry(number) for number in range(decoded + 1 + self.ahead)]
+        engine.add_lane(LANE, decoded + self.ahead)  # all that may be on its way; they only wait
+
+    def push(self, number: int, plan: BatchPlan) -> None:
+        """Begin to fetch the records of a batch, the loader's of this number."""
+        entry = self._of(number)
+        self._engine.push(
+            functools.partial(self._fetch, entry, plan),
+            writes=[entry.variable],
+            lane=LANE,
+            name=f"fetch batch {number}",
+        )
+
+    def variable(self, number: int) -> Variable:
+        """Return what a task that decodes a batch must name."""
+        return self._of(number).variable
+
+    def records(self, number: int, piece: slice) -> Sequence[Any]:
+        """Return the raw records of a piece of a batch, in a task that names its variable."""
+        return self._of(number).records[piece]
+
+    def wait(self, number: int) -> None:
+        """Wait for a batch; raise its error, after which the entry can be used again."""
+        self._engine.wait_for(self._of(number).variable)
+
+    def drain(self) -> None:
+        """Wait for all that is on its way, and forget it and its errors."""
+        for number in range(len(self._entries)):
+            with contextlib.suppress(Exception):
+                self.wait(number)
+
+    def _of(self, number: int) -> _Entry:
+        return self._entries[number % len(self._entries)]
+
+    def _fetch(self, entry: _Entry, plan: BatchPlan) -> None:
+        entry.records = ()  # so that no more batches are in memory than have entries
+        entry.records = self._source.fetch(plan.records.tolist())
+
+
+def size_of(raw: Any) -> int:
+    """Return the bytes of what a source has fetched of a record.
+
+    >>> size_of((b"image", b"7")), size_of(None)
+    (6, 0)
+    """
+    if isinstance(raw, tuple | list):
+        return sum(map(size_of, raw))
+    return len(raw) if isinstance(raw, bytes) else int(getattr(raw, "nbytes", 0))
+
+
+class _Entry:
+    __slots__ = ("records", "variable")
+
+    def __init__(self, number: int) -> None:
+        self.records: Sequence[Any] = ()
+        self.variable = Variable(f"fetched records {number}")
+
+
+WINDOW_BATCHES = 16
+WINDOW_S = 0.25
+"""A number of threads is judged over so many batches, and so long, at least."""
+
+WAITING = 0.05
+"""With a larger share of the time spent in waiting for batches, another thread is tried."""
+
+GAIN = 1.03
+"""A further thread must make so many times the batches per second to stay."""
+
+
+class ThreadTuner:
+    """Adds threads as long as somebody waits for batches and they help; takes back one that did not.
+
+    Args:
+        most: Largest number of threads; that of the processors if None.
+
+    Attributes:
+        threads: The number that is best so far, or on trial.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most or num_cores()
+        self.threads = min(2, self._most)
+        self._batches = 0
+        self._waited_s = 0.0
+        self._elapsed_s = 0.0
+        self._rate_before: float | None = None  # of the number before the one on trial
+        self._pause = 0  # windows without a trial
+        self._next_pause = 4
+
+    def note(self, waited_s: float, elapsed_s: float) -> bool:
+        """Take note of a batch; say whether ``threads`` has changed.
+
+        Args:
+            waited_s: How long the batch was waited for.
+            elapsed_s: Time since the batch before.
+        """
+        self._batches += 1
+        self._waited_s += waited_s
+        self._elapsed_s += elapsed_s
+        if self._batches < WINDOW_BATCHES or self._elapsed_s < WINDOW_S:
+            return False
+        rate, waiting = self._batches / self._elapsed_s, self._waited_s / self._elapsed_s
+        self._batches, self._waited_s, self._elapsed_s = 0, 0.0, 0.0
+        before = self.threads
+        self._judge(rate, waiting)
+        return self.threads != before
+
+    def _judge(self, rate: float, waiting: float) -> None:
+        if self._rate_before is not None:
+            if rate < GAIN * self._rate_before:
+                self.threads -= 1
+                self._pause = self._next_pause
+                self._next_pause *= 2
+            self._rate_before = None
+        elif self._pause:
+            self._pause -= 1
+        elif waiting > WAITING and self.threads < self._most:
+            self.threads += 1
+            self._rate_before = rate
+
+
+# There are a few slots, each with the arrays of one batch and a variable for each piece of it. Filling a
+# slot is one task per piece, which writes that variable; so a slot is filled again only when whoever reads
+# it is done, and an error comes up where the batch is asked for. Which records a batch has and what is
+# drawn for them is a function of its number (``order``): the number is all that a checkpoint needs.
 
 del _transforms  # imported to enter its rows in the table
 

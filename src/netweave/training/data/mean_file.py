@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import ShapeError, UsageError
-from netweave.files.atomic import write_file, writing
+from netweave.files.output_files import write_file, writing
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.training.data.kvfile import frame, record_class
 

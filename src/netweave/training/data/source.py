@@ -174,25 +174,25 @@ class StoredSource(Source):
 
 SOURCES: dict[str, tuple[str, str]] = {
     "lmdb": ("lmdb", "LMDB"),
-    "recordio": ("recordio", "RecordIO"),
+    "recordio": ("images", "RecordIO"),
     "images": ("images", "ImageList"),
     "folder": ("images", "ImageFolder"),
-    "boxes": ("boxes", "LabelledImages"),
+    "boxes": ("images", "LabelledImages"),
     "hdf5": ("hdf5", "HDF5"),
-    "mnist": ("idx", "MNIST"),
-    "cifar": ("cifar", "CIFAR"),
-    "csv": ("csv", "CSV"),
+    "mnist": ("arrays", "MNIST"),
+    "cifar": ("arrays", "CIFAR"),
+    "csv": ("arrays", "CSV"),
     "kvfile": ("singa", "KVFile"),
     "shard": ("singa", "KVFile"),
     "record_lmdb": ("singa", "RecordLMDB"),
     "textfile": ("singa", "TextFile"),
     "arrays": ("arrays", "Arrays"),
     "numpy": ("arrays", "NumpyFiles"),
-    "filled": ("filled", "Filled"),
+    "filled": ("arrays", "Filled"),
     "hbase": ("hbase", "HBase"),
-    "windows": ("windows", "Windows"),
-    "iterable": ("iterable", "Iterated"),
-    "characters": ("characters", "Characters"),
+    "windows": ("composed", "Windows"),
+    "iterable": ("composed", "Iterated"),
+    "characters": ("composed", "Characters"),
 }
 """The kinds of sources: module of ``training.data.sources`` and class. Loaded when first needed."""
 
@@ -244,7 +244,7 @@ def open_source(wanted: DataSource) -> Source:
 
 def _open_parts(place: str, settings: Sequence[Mapping[str, Any]], made: type[Source]) -> Source:
     """Open files that are read as one."""
-    parts = importlib.import_module("netweave.training.data.sources.parts")
+    parts = importlib.import_module("netweave.training.data.sources.composed")
     opened: list[Source] = []
     try:
         opened.extend(made(**one) for one in settings)

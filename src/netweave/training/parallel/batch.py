@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.training.data.share import share_bounds
+from netweave.training.data.order import share_bounds
 
 if TYPE_CHECKING:
     from netweave.job import Job

@@ -24,7 +24,7 @@ def announce_early_failure(message: str) -> None:
     if environment is None or environment.size == 1:
         return
     with contextlib.suppress(PeerError, ImportError):
-        from netweave.training.parallel.rank_store import RankStore  # torch, which may be what is missing
+        from netweave.training.parallel.world import RankStore  # torch, which may be what is missing
 
         if RankStore.num_joined:
             return

@@ -24,7 +24,7 @@ from netweave.training.parallel.environment import GROUP_LOST, leave_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netweave.training.parallel.rank_store import RankStore
+    from netweave.training.parallel.world import RankStore
 
 BEAT_S = 1.0
 """Seconds between two beats."""

@@ -21,7 +21,7 @@ from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol.training import mxnet_solver
 from netweave.runtime.engine import ThreadedEngine, Variable
 from netweave.training.optim import Trained, Updater
-from netweave.training.parallel.compression import num_code_bytes, quantize_2bit, sum_2bit
+from netweave.training.parallel.exchange import num_code_bytes, quantize_2bit, sum_2bit
 from netweave.training.parallel.link import Channel
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import RunError
-from netweave.runtime.engine.cores import num_cores
+from netweave.runtime.engine.threaded import num_cores
 from netweave.training.parallel.environment import DEVICE, ERROR_FILE, GROUP_LOST, LAUNCHED
 
 if TYPE_CHECKING:

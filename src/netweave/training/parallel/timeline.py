@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from netweave.files.atomic import write_file
+from netweave.files.output_files import write_file
 
 if TYPE_CHECKING:
     from pathlib import Path

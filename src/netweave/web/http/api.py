@@ -10,9 +10,9 @@ from ninja.openapi.docs import Swagger
 from netweave import __version__
 from netweave.web.http.auth import AUTH
 from netweave.web.http.comparisons import router as comparisons
-from netweave.web.http.inputs import router as inputs
+from netweave.web.http.nets import input_router as inputs
 from netweave.web.http.nets import router as nets
-from netweave.web.http.samples import router as samples
+from netweave.web.http.nets import sample_router as samples
 from netweave.web.nets import RefusedError
 from netweave.web.safety import TooManyError
 

@@ -11,9 +11,7 @@ from django.utils.http import content_disposition_header
 from ninja import Query, Router, Status
 
 from netweave.web import comparisons
-from netweave.web.http.documents import document_response
-from netweave.web.http.exports import ExportKind, export_response
-from netweave.web.http.nets import own_net
+from netweave.web.http.nets import ExportKind, document_response, export_response, own_net
 from netweave.web.http.schemas import ComparisonOut, NewComparison, Offset, Problem, Rename
 from netweave.web.models import Comparison, OwnInput
 from netweave.web.nets import RefusedError

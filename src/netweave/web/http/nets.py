@@ -2,24 +2,173 @@
 
 from __future__ import annotations
 
-from typing import Any
+import enum
+import gzip
+import json
+import re
+from typing import TYPE_CHECKING, Any
 from uuid import UUID  # noqa: TC003 (read at run time)
 
 from django.conf import settings
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
-from ninja import Router, Status
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+)
+from django.utils.cache import patch_vary_headers
+from django.utils.http import content_disposition_header
+from ninja import Router, Schema, Status
 
+from netweave import viewer
 from netweave.web import nets
-from netweave.web.http.documents import document_response
-from netweave.web.http.exports import ExportKind, export_response
-from netweave.web.http.schemas import NetChange, NetOut, NewNet, Offset, Problem
+from netweave.web.http.schemas import NetChange, NetOut, NewNet, Offset, Pair, Problem, SampleOut
 from netweave.web.models import Net
+from netweave.web.nets import RefusedError
+from netweave.web.own_inputs import add_input
 from netweave.web.safety import count
+from netweave.web.samples import samples
 from netweave.web.statements import select_one
 from netweave.web.work import storage
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
 router = Router()
+input_router = Router()
+sample_router = Router()
+
+
+class OwnInputOut(Schema):
+    """A file of inputs, to be named by its id when a comparison is started."""
+
+    id: UUID
+    name: str
+    num_bytes: int
+
+
+@input_router.put(
+    "/{name}",
+    response={201: OwnInputOut, 422: Problem, 429: Problem},
+    summary="Upload inputs to run a comparison on",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+def upload_input(request: HttpRequest, name: str) -> Any:
+    """An image, .npz or .npy; it goes with the last comparison that uses it, or after a day without one."""
+    length = request.headers.get("Content-Length", "")
+    own = add_input(
+        request.auth,  # type: ignore[attr-defined]  # ninja sets it: the workspace
+        name,
+        request,  # type: ignore[arg-type]  # it is read like a file
+        num_bytes=int(length) if length.isdecimal() else None,
+    )
+    return Status(201, own)
+
+
+@sample_router.get("", response=list[SampleOut], summary="List the samples")
+def list_samples(request: HttpRequest) -> Any:
+    """Pairs of nets to try the workbench with."""
+    return list(samples().values())
+
+
+@sample_router.post(
+    "/{key}", response={201: Pair, 404: Problem, 429: Problem}, summary="Take a sample: two nets"
+)
+def take_sample(request: HttpRequest, key: str) -> Any:
+    """The two nets are the caller's from then on."""
+    sample = samples().get(key)
+    if sample is None:
+        raise Http404(f"there is no sample {key!r}")
+    owner = request.auth  # type: ignore[attr-defined]  # django-ninja sets it
+    count("uploads", str(owner.pk), limit=settings.OPTIONS.uploads_per_minute)
+    pair = []
+    for files in (sample.a, sample.b):
+        net = nets.make_net(owner, name=next(iter(files)))
+        nets.add_files(net, files)
+        pair.append(net)
+    return Status(201, dict(zip("ab", pair, strict=True)))
+
+
+class ExportKind(enum.StrEnum):
+    """A kind of export, chosen by the ending of the file."""
+
+    HTML = "html"
+    JSON = "json"
+    MARKDOWN = "md"
+    PATCH = "patch"
+
+
+def export_response(name: str, kind: ExportKind, *, document: str, result: str = "") -> HttpResponse:
+    """Return a net or a comparison as a file.
+
+    Args:
+        name: What it is called.
+        kind: What is wanted.
+        document: Name in the storage of what the viewer shows.
+        result: Name in the storage of a comparison's result, which is its JSON; a net's is the document.
+
+    Raises:
+        Http404: It is not there yet, or was deleted.
+        RefusedError: There is no patch.
+    """
+    text = _stored(result if kind is ExportKind.JSON and result else document)
+    content = _WRITERS[kind](name, text)
+    # never shown by the browser as a page of the workbench, whatever it holds
+    response = HttpResponse(content.encode(), content_type="application/octet-stream")
+    stem = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "net"
+    header = content_disposition_header(True, f"{stem}.{kind}")
+    response.headers["Content-Disposition"] = header or "attachment"
+    return response
+
+
+def _stored(name: str) -> str:
+    if not name:
+        raise Http404("not available yet; it is available once the state is 'done'")
+    try:
+        return storage.kept_text(name)
+    except FileNotFoundError as error:
+        raise Http404("it was deleted") from error
+
+
+def _patch(name: str, text: str) -> str:
+    patch: dict[str, Any] = json.loads(text).get("patch") or {}
+    if not patch.get("diff"):
+        raise RefusedError(patch.get("why") or "there is no fix of this comparison that a patch could hold")
+    return str(patch["diff"])
+
+
+_WRITERS: dict[ExportKind, Callable[[str, str], str]] = {
+    ExportKind.HTML: viewer.stored_document_page,
+    ExportKind.JSON: lambda name, text: text,
+    ExportKind.MARKDOWN: lambda name, text: viewer.document_markdown(json.loads(text)),
+    ExportKind.PATCH: _patch,
+}
+
+
+def document_response(request: HttpRequest, name: str) -> HttpResponse:
+    """Return a stored document.
+
+    Raises:
+        Http404: There is none yet.
+    """
+    if not name:
+        raise Http404("not available yet; it is available once the state is 'done'")
+    try:
+        content = storage.kept_bytes(name)
+    except FileNotFoundError as error:
+        raise Http404("it was deleted") from error
+    packed = "gzip" in request.headers.get("Accept-Encoding", "")
+    response = HttpResponse(content if packed else gzip.decompress(content), content_type="application/json")
+    if packed:
+        response.headers["Content-Encoding"] = "gzip"
+    patch_vary_headers(response, ["Accept-Encoding"])
+    return response
 
 
 def own_net(request: HttpRequest, key: UUID) -> Net:

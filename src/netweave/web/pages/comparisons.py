@@ -13,8 +13,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from netweave.web import choices, comparisons, rerun
-from netweave.web.http.documents import document_response
+from netweave.web import choices, comparisons
+from netweave.web.http.nets import document_response
 from netweave.web.models import Comparison, State
 from netweave.web.nets import RefusedError
 from netweave.web.options import LOOPBACK
@@ -68,7 +68,7 @@ def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespon
     context["chosen"] = choices.rows(found)
     context["colors"] = choices.COLORS
     context["form"] = choices.form_values(found)
-    context["others"] = rerun.others(found)[:OTHERS] if found.state == State.DONE else []
+    context["others"] = comparisons.others(found)[:OTHERS] if found.state == State.DONE else []
     return render(request, "web/comparison.html", context)
 
 
@@ -82,7 +82,7 @@ def against(request: HttpRequest, owner: Workspace | None, key: UUID, other: UUI
         raise Http404
     old, new = sorted(pair, key=lambda found: found.created)
     results = [storage.kept_json(found.result) for found in (old, new)]
-    difference = rerun.run_difference(old, new, *results)
+    difference = comparisons.run_difference(old, new, *results)
     return render(request, "web/against.html", {"old": old, "new": new, "difference": difference})
 
 

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 from netweave.web import nets
 from netweave.web.models import Net, State
 from netweave.web.pages.shared import owned
-from netweave.web.work import storage, upload_quota
+from netweave.web.work import storage
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -51,7 +51,7 @@ def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
         found = found.filter(name__icontains=word)
     rows = found.annotate(num_bytes=Sum("files__num_bytes"), num_files=Count("files")).order_by("-created")
     total = settings.OPTIONS.max_total_mb << 20
-    taken = upload_quota.taken_bytes(owner.pk) if owner else 0
+    taken = storage.taken_bytes(owner.pk) if owner else 0
     context = {
         "page": Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page")),
         "words": words,

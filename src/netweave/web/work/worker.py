@@ -62,12 +62,15 @@ def end_with_parent() -> None:
 def _sweep() -> None:
     from django.db import close_old_connections
 
-    from netweave.web.work import leftovers
-    from netweave.web.work.expiry import delete_unused_inputs, delete_unused_nets
+    from netweave.web.work import storage
     from netweave.web.work.leases import requeue_lost
-    from netweave.web.work.storage import remove_left_scratch
+    from netweave.web.work.storage import (
+        delete_unused_inputs,
+        delete_unused_nets,
+        release_abandoned,
+        remove_left_scratch,
+    )
     from netweave.web.work.tasks import TASKS
-    from netweave.web.work.upload_quota import release_abandoned
 
     pause, swept = threading.Event(), float("-inf")
     while not pause.wait(SWEEP_SECONDS):
@@ -81,8 +84,8 @@ def _sweep() -> None:
                 delete_unused_nets()
                 delete_unused_inputs()
                 release_abandoned()
-                leftovers.remove_unnamed_files()
-                leftovers.forget()
+                storage.remove_unnamed_files()
+                storage.forget()
         except Exception:
             log.exception("cannot look for lost jobs and old nets")
 

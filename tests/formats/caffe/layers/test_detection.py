@@ -9,7 +9,7 @@ import pytest
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.files.prototext import parse_text
-from netweave.formats.caffe.data_layers import Place, data_sources
+from netweave.formats.caffe.inputs import Place, data_sources
 from netweave.formats.caffe.schema import caffe_schema
 from tests.formats.caffe.nets import inputs, layer, load, normal, run
 

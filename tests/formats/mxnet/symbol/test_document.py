@@ -9,7 +9,7 @@ import pytest
 
 from netweave.errors import ReadError
 from netweave.files.json_text import parse_json
-from netweave.formats.mxnet.symbol.document import parse_document, upgraded
+from netweave.formats.mxnet.symbol.vertex import parse_document, upgraded
 from tests.formats.mxnet.symbols import node, symbol, variable
 
 AGES = json.loads((Path(__file__).parents[3] / "golden" / "mxnet_ages.json").read_text())["symbols"]

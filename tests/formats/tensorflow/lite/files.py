@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.tensorflow.lite.schema import OPERATORS, SCHEMA
+from netweave.formats.tensorflow.lite.program import OPERATORS, SCHEMA
 
 if TYPE_CHECKING:
     from netweave.files.flatbuffers import FlatSchema

@@ -8,7 +8,7 @@ from scipy import stats
 
 torch = pytest.importorskip("torch")
 
-from netweave.runtime.backends.torch.draws import (  # noqa: E402 - after the check for torch
+from netweave.runtime.backends.torch.random import (  # noqa: E402 - after the check for torch
     Draws,
     normal_words,
     stream_of,

@@ -8,9 +8,9 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402 - after the check for torch
 
-from netweave.runtime.backends.torch import local_response  # noqa: E402
+from netweave.runtime.backends.torch import normalisation  # noqa: E402
 
-lrn = local_response.local_response_normalization
+lrn = normalisation.local_response_normalization
 
 
 def images(*shape, dtype=torch.float64):
@@ -47,7 +47,7 @@ def test_cutting_changes_nothing(monkeypatch, memory_format):
         return y.detach(), leaf.grad
 
     whole = run()
-    monkeypatch.setattr(local_response, "CHUNK_ELEMENTS", 24)
+    monkeypatch.setattr(normalisation, "CHUNK_ELEMENTS", 24)
     assert all(map(torch.equal, run(), whole))
 
 

@@ -7,9 +7,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from netweave.runtime.backends.torch import TorchNet  # noqa: E402 - after the check for torch
-from netweave.runtime.backends.torch.allocations import record_allocations  # noqa: E402
-from netweave.runtime.backends.torch.convolution import conv  # noqa: E402
-from netweave.runtime.backends.torch.masked_convolution import masked_conv, unmasked_relu  # noqa: E402
+from netweave.runtime.backends.torch.convolution import (  # noqa: E402
+    conv,
+    masked_conv,
+    unmasked_relu,
+)
+from netweave.runtime.backends.torch.memory import record_allocations  # noqa: E402
 from netweave.runtime.memory_plan import prepare, timeline  # noqa: E402
 from tests.runtime.memory_plan.drawn import build  # noqa: E402
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402 - after the check for torch
 
-from netweave.runtime.backends.torch.max_pooling import max_pool_2d  # noqa: E402
+from netweave.runtime.backends.torch.pooling import max_pool_2d  # noqa: E402
 
 WINDOWS = [
     ([2, 2], [2, 2], [0, 0], [1, 1], False),

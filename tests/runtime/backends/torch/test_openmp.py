@@ -10,10 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.runtime.backends.torch import openmp  # noqa: E402 - after the check for torch
-from netweave.runtime.backends.torch.openmp import release_threads  # noqa: E402
+from netweave.runtime.backends.torch import device  # noqa: E402 - after the check for torch
+from netweave.runtime.backends.torch.device import release_threads  # noqa: E402
 
-gnu = pytest.mark.skipif(openmp._gnu_pause() is None, reason="torch computes by another OpenMP than GNU's")
+gnu = pytest.mark.skipif(device._gnu_pause() is None, reason="torch computes by another OpenMP than GNU's")
 
 
 @gnu
@@ -23,7 +23,7 @@ def test_a_thread_without_helpers_has_none_to_dismiss():
 
 
 def test_other_libraries_are_left_alone(monkeypatch):
-    monkeypatch.setattr(openmp, "_gnu_pause", lambda: None)
+    monkeypatch.setattr(device, "_gnu_pause", lambda: None)
     assert release_threads() is False
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional  # noqa: E402 - after the check for torch
 from netweave.graph import GraphBuilder, Parameter  # noqa: E402
 from netweave.runtime.backends.torch import TorchNet  # noqa: E402
 from netweave.runtime.backends.torch.convolution import conv, conv_transpose  # noqa: E402
-from netweave.runtime.backends.torch.pointwise import every, is_pointwise, pointwise  # noqa: E402
+from netweave.runtime.backends.torch.elementwise import every, is_pointwise, pointwise  # noqa: E402
 
 PLAIN = {"strides": [1, 1], "padding": [0, 0], "group": 1}
 STRIDES = [(1, 1), (2, 2), (3, 1), (1, 2)]

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 from netweave.graph import GraphBuilder, Parameter  # noqa: E402
 from netweave.runtime.backends.settings import Purpose, RunSettings  # noqa: E402
 from netweave.runtime.backends.torch import TorchNet  # noqa: E402 - after the check for torch
-from netweave.runtime.backends.torch.openmp import computing_with  # noqa: E402
-from netweave.runtime.backends.torch.prepared import PreparedTorchNet, round_weights  # noqa: E402
+from netweave.runtime.backends.torch.device import computing_with  # noqa: E402
+from netweave.runtime.backends.torch.net import PreparedTorchNet, round_weights  # noqa: E402
 
 
 def net(*, shared):
@@ -37,7 +37,7 @@ def test_only_what_products_alone_read_is_rounded(shared, dtype):
 
 
 def test_outputs_keep_their_types_in_half_precision(monkeypatch):
-    monkeypatch.setattr("netweave.runtime.backends.torch.prepared.check_bfloat16", lambda device: None)
+    monkeypatch.setattr("netweave.runtime.backends.torch.net.check_bfloat16", lambda device: None)
     graph = net(shared=False)
     found = PreparedTorchNet(graph, [], RunSettings(Purpose.INFERENCE, "bf16")).run({"x": np.eye(3)})
     (array,) = found.values()

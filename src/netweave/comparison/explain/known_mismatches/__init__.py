@@ -5,20 +5,21 @@ add it to ``KNOWN_MISMATCHES``. A proposal says what differs and how to change B
 inputs and reported only if B's nodes then do what A's do. Where nothing differs, nothing must be proposed.
 """
 
-from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
+from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches, function_mismatches
 from netweave.comparison.explain.known_mismatches.constants import bias_mismatches, constant_mismatches
 from netweave.comparison.explain.known_mismatches.folded import folded_mismatches
-from netweave.comparison.explain.known_mismatches.functions import function_mismatches
-from netweave.comparison.explain.known_mismatches.gates import gate_mismatches
 from netweave.comparison.explain.known_mismatches.groups import group_mismatches
 from netweave.comparison.explain.known_mismatches.mismatch import Case, KnownMismatch, Proposal
 from netweave.comparison.explain.known_mismatches.operators import input_order_mismatches, operator_mismatches
-from netweave.comparison.explain.known_mismatches.pool_padding import pool_padding_mismatches
+from netweave.comparison.explain.known_mismatches.recurrent import (
+    gate_mismatches,
+    rotary_mismatches,
+    softmax_mismatches,
+)
 from netweave.comparison.explain.known_mismatches.resizing import resize_mismatches
-from netweave.comparison.explain.known_mismatches.rotary import rotary_mismatches
 from netweave.comparison.explain.known_mismatches.scaling_order import scaling_behind_mismatches
-from netweave.comparison.explain.known_mismatches.softmax import softmax_mismatches
 from netweave.comparison.explain.known_mismatches.views import view_mismatches
+from netweave.comparison.explain.known_mismatches.windows import pool_padding_mismatches
 
 KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     attribute_mismatches,

@@ -9,14 +9,17 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.align.weights import filters_of, stand_in
-from netweave.comparison.explain.known_mismatches.filters import DENSE, in_input_order, say_filters
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.known_mismatches.resizing import same_size
-from netweave.comparison.explain.known_mismatches.rounding import rounding_of
+from netweave.comparison.explain.known_mismatches.windows import (
+    DENSE,
+    in_input_order,
+    rounding_of,
+    say_filters,
+)
 from netweave.comparison.explain.wording import padding_layer_setting, slope_setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
-from netweave.comparison.metric import FACTOR_TOLERANCE, differing, relative_error
-from netweave.comparison.signals import constants_of, is_constant
+from netweave.comparison.metric import FACTOR_TOLERANCE, constants_of, differing, is_constant, relative_error
 from netweave.formats.dialect import dialect_of
 from netweave.graph.parameters import source_keys
 

@@ -20,10 +20,9 @@ from netweave.comparison.explain.known_mismatches.constants import (
     same_array,
     wanted_constant,
 )
-from netweave.comparison.explain.known_mismatches.filters import DENSE, say_filters
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, together
-from netweave.comparison.metric import FACTOR_TOLERANCE
-from netweave.comparison.signals import constants_of, family_of
+from netweave.comparison.explain.known_mismatches.windows import DENSE, say_filters
+from netweave.comparison.metric import FACTOR_TOLERANCE, constants_of, family_of
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from netweave.comparison.explain.known_mismatches.folded import missing_factor
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, together
 from netweave.comparison.explain.wording import in_groups, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
-from netweave.comparison.signals import constants_of
+from netweave.comparison.metric import constants_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.sequences import common_subsequence
-from netweave.comparison.signals import Signals, family_of
+from netweave.comparison.align.alignment import common_subsequence
+from netweave.comparison.metric import Signals, family_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.wording import input_order, operator
-from netweave.comparison.signals import constants_of, num_signals
+from netweave.comparison.metric import constants_of, num_signals
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph.ops.pooling import PoolWindows
-from netweave.graph.passes.specialise import same_pads
+from netweave.graph.passes.windows import same_pads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

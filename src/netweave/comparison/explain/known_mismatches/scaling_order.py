@@ -10,8 +10,8 @@ from netweave.comparison.align.chains import only_reader
 from netweave.comparison.align.weights import filters_of
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.known_mismatches.operators import operator_name
-from netweave.comparison.signals import ELEMENTWISE, Signals, constants_of, family_of, num_signals
-from netweave.graph.passes.rewrite import Rewriter
+from netweave.comparison.metric import ELEMENTWISE, Signals, constants_of, family_of, num_signals
+from netweave.graph.passes.rewriting import Rewriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.comparison.explain.known_mismatches.filters import DENSE
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
-from netweave.comparison.signals import constants_of, is_view
+from netweave.comparison.explain.known_mismatches.windows import DENSE
+from netweave.comparison.metric import constants_of, is_view
 from netweave.graph import attributes_of, known_shape
 
 if TYPE_CHECKING:

@@ -3,6 +3,6 @@
 To add an operator: a function under ``@written`` in the file of its subject in ``operators``.
 """
 
-from netweave.formats.caffe.writer.files import write
+from netweave.formats.caffe.writer.net import write
 
 __all__ = ["write"]

@@ -17,11 +17,11 @@ from netweave.files.absent import Finder
 from netweave.formats.chainer.own import OWN_MODULES
 from netweave.formats.chainer.shim.chainercv import CV_LINKS
 from netweave.formats.chainer.shim.functions import FUNCTIONS
-from netweave.formats.chainer.shim.functions.former import FORMER
+from netweave.formats.chainer.shim.functions.array import FORMER
 from netweave.formats.chainer.shim.functions.order import concat_examples
 from netweave.formats.chainer.shim.link import Chain, ChainList, Link, Sequential
 from netweave.formats.chainer.shim.links import LINKS
-from netweave.formats.chainer.shim.variable import Parameter, Variable
+from netweave.formats.chainer.shim.recorder import Parameter, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -4,6 +4,6 @@
 writes the text and the arrays of what is left.
 """
 
-from netweave.formats.darknet.pruning.cut import PrunedNet, prune_channels
+from netweave.formats.darknet.pruning.channels import PrunedNet, prune_channels
 
 __all__ = ["PrunedNet", "prune_channels"]

@@ -1,24 +1,30 @@
-"""Channels of a net that must be kept or pruned together.
-
-Every convolution makes channels of its own. A sum (``[shortcut]``) ties those of its inputs together, place
-by place; what is joined (``[route]``), scaled up or pooled keeps them. A channel that something else reads,
-whose weights are not cut here, is fixed.
-"""
+"""Pruning of Darknet's channels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.errors import ReadError
+from netweave.errors import ReadError, UsageError
+from netweave.files import Source, read_bytes
+from netweave.formats.darknet.config import parse_config
+from netweave.formats.darknet.reader import build, encode_weights
+from netweave.graph import stored_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from netweave.formats.darknet.config import Section
     from netweave.graph import Graph
+
+
+# Every convolution makes channels of its own. A sum (``[shortcut]``) ties those of its inputs together,
+# place by place; what is joined (``[route]``), scaled up or pooled keeps them. A channel that something
+# else reads, whose weights are not cut here, is fixed.
 
 KEEPING = frozenset({"upsample", "dropout", "maxpool", "max", "activation", "empty", "silence"})
 """Types of layers that do the same to each channel, by itself."""
@@ -197,3 +203,171 @@ class _Tracer:
 
     def _count(self, section: Section, index: int) -> int:
         return self._shape(section, index)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The channels that pruning keeps.
+
+    Attributes:
+        kept: Of each channel by number, whether it stays.
+        threshold: Channels with a larger scale stay; others only where a layer would have too few.
+        multiply_adds: Of all convolutions then.
+    """
+
+    kept: np.ndarray
+    threshold: float
+    multiply_adds: int
+
+
+def choose(channels: Channels, scales: Mapping[str, np.ndarray], *, keep: float, least: float) -> Choice:
+    """Return the channels with the largest scales whose convolutions cost at most a share of all.
+
+    A channel that several layers share has the largest of its scales.
+
+    Args:
+        channels: The channels of the net.
+        scales: Of each convolution with batch normalisation, by key.
+        keep: Largest share of the multiply-adds, above 0 and at most 1.
+        least: Smallest share of the channels of each layer that stay.
+
+    Raises:
+        UsageError: No choice costs so little.
+    """
+    rank = _Ranking(channels, scales, least)
+    most = rank.multiply_adds(np.ones(len(rank.scores), bool))
+    thresholds = np.concatenate([[-1.0], np.unique(rank.scores[np.isfinite(rank.scores)])])
+    low, high = 0, len(thresholds) - 1
+    if rank.multiply_adds(rank.kept(thresholds[high])) > keep * most:
+        share = rank.multiply_adds(rank.kept(thresholds[high])) / most
+        raise UsageError(
+            f"cannot keep {keep:g} of the multiply-adds: with {least:g} of the channels of each layer, "
+            f"{share:.3g} are left; keep more, or fewer channels of each layer"
+        )
+    while low < high:  # the cost falls as the threshold grows
+        middle = (low + high) // 2
+        if rank.multiply_adds(rank.kept(thresholds[middle])) > keep * most:
+            low = middle + 1
+        else:
+            high = middle
+    kept = rank.kept(thresholds[low])
+    return Choice(kept, max(0.0, float(thresholds[low])), rank.multiply_adds(kept))
+
+
+class _Ranking:
+    """Scores of channels, and what is left under a threshold.
+
+    Attributes:
+        scores: Of each channel by number; infinity where it stays in any case.
+    """
+
+    def __init__(self, channels: Channels, scales: Mapping[str, np.ndarray], least: float) -> None:
+        self._convolutions = channels.convolutions
+        self._roots = channels.roots(np.arange(channels.count))
+        of_root = np.zeros(len(self._roots))
+        for one in self._convolutions:
+            if one.normalised:
+                np.maximum.at(of_root, self._roots[one.outputs], np.abs(scales[one.key]))
+        of_root[list(channels.fixed_roots())] = np.inf
+        self.scores = of_root[self._roots]
+        self._least = self._protected(least)
+
+    def _protected(self, least: float) -> np.ndarray:
+        """Return which channels stay so that each layer has enough: its best ones."""
+        protected = np.zeros(len(self._roots), bool)
+        for one in self._convolutions:
+            count = max(1, ceil(least * len(one.outputs)))
+            best = one.outputs[np.argsort(-self.scores[one.outputs], kind="stable")[:count]]
+            protected[self._roots[best]] = True
+        return np.asarray(protected[self._roots])
+
+    def kept(self, threshold: float) -> np.ndarray:
+        """Return which channels stay."""
+        return np.asarray((self.scores > threshold) | self._least)
+
+    def multiply_adds(self, kept: np.ndarray) -> int:
+        """Return what all convolutions cost with these channels."""
+        return sum(_cost(one, kept) for one in self._convolutions)
+
+
+def _cost(one: Convolution, kept: np.ndarray) -> int:
+    inputs, outputs = int(kept[one.inputs].sum()), int(kept[one.outputs].sum())
+    per_output = 1 if one.is_depthwise else inputs // one.groups
+    return outputs * one.places * one.taps * per_output
+
+
+OF_OUTPUTS = ("biases", "scales", "rolling_mean", "rolling_variance")
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedNet:
+    """A net with fewer channels.
+
+    Attributes:
+        config: The text of its ``.cfg``: that of the whole net with other numbers of filters.
+        weights: The bytes of its ``.weights``; of no images seen, so that training begins anew.
+        filters: Of each convolution by key, filters before and after.
+        threshold: Scale above which channels have stayed.
+    """
+
+    config: str
+    weights: bytes
+    filters: Mapping[str, tuple[int, int]]
+    threshold: float
+
+
+def prune_channels(net: Path, weights: Path, *, keep: float, least: float) -> PrunedNet:
+    """Remove the channels with the smallest scales of batch normalisation.
+
+    Args:
+        net: The ``.cfg``.
+        weights: Its ``.weights``.
+        keep: Largest share of the multiply-adds that is left, above 0 and at most 1.
+        least: Smallest share of the channels of each layer that is left.
+
+    Raises:
+        SourceError: A file cannot be read, or they do not fit.
+        UsageError: Nothing can be pruned, or not as much.
+    """
+    content = read_bytes(net)
+    sections = parse_config(content, file=str(net))
+    graph = build(sections, Source(net), weights).graph
+    arrays = stored_arrays(graph)
+    channels = trace(sections[1:], graph)
+    scales = {one.key: arrays[f"{one.key}/scales"] for one in channels.convolutions if one.normalised}
+    if not scales:
+        raise UsageError(f"{net}: no layer has batch_normalize=1, so that there are no scales to prune by")
+    choice = choose(channels, scales, keep=keep, least=least)
+    cut = dict(arrays)
+    for one in channels.convolutions:
+        cut |= _cut(one, arrays, choice.kept)
+    return PrunedNet(
+        config=_text(content.decode("utf-8-sig"), sections, channels, choice.kept),
+        weights=encode_weights([cut[key] for key in graph.parameters], seen=0),
+        filters={
+            one.key: (len(one.outputs), int(choice.kept[one.outputs].sum())) for one in channels.convolutions
+        },
+        threshold=choice.threshold,
+    )
+
+
+def _cut(one: Convolution, arrays: Mapping[str, np.ndarray], kept: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the arrays of a convolution without the channels that do not stay."""
+    outputs, inputs = np.flatnonzero(kept[one.outputs]), np.flatnonzero(kept[one.inputs])
+    names = [f"{one.key}/{name}" for name in OF_OUTPUTS]
+    found = {name: arrays[name][outputs] for name in names if name in arrays}
+    filters = arrays[f"{one.key}/weights"][outputs]
+    found[f"{one.key}/weights"] = filters if one.groups > 1 else filters[:, inputs]
+    return found
+
+
+def _text(text: str, sections: Sequence[Section], channels: Channels, kept: np.ndarray) -> str:
+    """Return the text with other numbers of filters; all else, comments too, is as it was."""
+    lines = text.splitlines()
+    for one in channels.convolutions:
+        section, count = sections[1 + one.index], int(kept[one.outputs].sum())
+        changed = {"filters": count, **({"groups": count} if one.is_depthwise else {})}
+        for name, number in changed.items():
+            if number != section.integer(name, 1):
+                lines[section.lines[name] - 1] = f"{name}={number}"
+    return "\n".join(lines) + "\n"

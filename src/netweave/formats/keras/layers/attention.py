@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.keras.registry import layer_reader
+from netweave.formats.keras.context import layer_reader
 from netweave.formats.lowering.channels_last import Tensor
-from netweave.formats.lowering.channels_last.axes import reduce, widen
+from netweave.formats.lowering.channels_last.layer import reduce, widen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

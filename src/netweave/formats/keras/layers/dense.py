@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.formats.keras.layers.activation import activate
-from netweave.formats.keras.layers.masking import nonzero
-from netweave.formats.keras.registry import layer_reader
+from netweave.formats.keras.context import layer_reader
+from netweave.formats.keras.layers.elementwise import activate
+from netweave.formats.keras.layers.recurrent import nonzero
 from netweave.formats.lowering.channels_last import Tensor
-from netweave.formats.lowering.channels_last.axes import gather
+from netweave.formats.lowering.channels_last.layer import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.keras.registry import layer_reader
-from netweave.formats.lowering import activations
+from netweave.formats.keras.context import layer_reader
+from netweave.formats.lowering import elementwise
 from netweave.formats.lowering.channels_last import Tensor
-from netweave.formats.lowering.channels_last.axes import along, reduce
+from netweave.formats.lowering.channels_last.layer import along, reduce
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
@@ -38,7 +38,7 @@ def function(ctx: KerasLayer) -> Tensor:
 @layer_reader("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "NotEqual")
 def comparison(ctx: KerasLayer) -> Tensor:
     """Of two tensors, or of a tensor and a number."""
-    holds = ctx.broadcast(activations.find_operator(ctx.type), _two_operands(ctx))
+    holds = ctx.broadcast(elementwise.find_operator(ctx.type), _two_operands(ctx))
     return ctx.unary("Not", holds) if ctx.type == "NotEqual" else holds
 
 
@@ -59,7 +59,7 @@ def log_softmax(ctx: KerasLayer) -> Tensor:
 def clip(ctx: KerasLayer) -> Tensor:
     """Between two numbers."""
     low, high = ctx.number("x_min", 0.0), ctx.number("x_max", 0.0)
-    return ctx.elementwise(activations.clip, ctx.x, low=low, high=high)
+    return ctx.elementwise(elementwise.clip, ctx.x, low=low, high=high)
 
 
 @layer_reader("Cast")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.keras.layers.normalization import unit_length
-from netweave.formats.keras.registry import layer_reader
-from netweave.formats.lowering.activations import find_operator
+from netweave.formats.keras.context import layer_reader
+from netweave.formats.keras.layers.convolution import unit_length
 from netweave.formats.lowering.channels_last import Stored, Tensor
-from netweave.formats.lowering.channels_last.axes import concat, drop
+from netweave.formats.lowering.channels_last.layer import concat, drop
+from netweave.formats.lowering.elementwise import find_operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.formats.keras.registry import layer_reader
+from netweave.formats.keras.context import layer_reader
 from netweave.formats.lowering.channels_last import Operand, Stored, Tensor
-from netweave.formats.lowering.channels_last.axes import along, arg, drop, reduce
+from netweave.formats.lowering.channels_last.layer import along, arg, drop, reduce
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer

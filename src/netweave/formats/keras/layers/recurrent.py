@@ -1,24 +1,141 @@
-"""Recurrent layers and layers around a layer (keras/layers/rnn)."""
+"""Recurrent layers and masks of Keras."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from netweave.formats.keras.layers.activation import hard_slope
-from netweave.formats.keras.layers.masking import pack
-from netweave.formats.keras.layers.noise import input_dropout
-from netweave.formats.keras.registry import READERS, layer_reader, read_layer
-from netweave.formats.lowering.channels_last.axes import concat, flip, reshape, split
-from netweave.formats.lowering.channels_last.recurrent import Outputs, Weights, recurrent
+import numpy as np
+import onnx_ir as ir
+
+from netweave.formats.keras.config import LayerConfig
+from netweave.formats.keras.context import READERS, layer_reader, read_layer
+from netweave.formats.keras.layers.elementwise import activate, hard_slope, input_dropout
+from netweave.formats.keras.weights import snake_case
+from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.channels_last.layer import concat, drop, flip, reduce, reshape, split, widen
+from netweave.formats.lowering.channels_last.windows import (
+    Outputs,
+    PaddedWindow,
+    Weights,
+    convolution,
+    recurrent,
+)
 from netweave.formats.lowering.recurrent import RecurrentCell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.formats.keras.config import LayerConfig
     from netweave.formats.keras.context import KerasLayer
-    from netweave.formats.lowering.channels_last import Tensor
+
+
+# A mask is True at the steps of an example that count (batch, time). A recurrent layer keeps its state over
+# a step that does not: here the steps that count are brought together, run as far as they go, and spread
+# again.
+
+KEEPS_MASK = frozenset(
+    {
+        "Activation",
+        "ActivityRegularization",
+        "AlphaDropout",
+        "BatchNormalization",
+        "Dense",
+        "Dropout",
+        "ELU",
+        "GaussianDropout",
+        "GaussianNoise",
+        "GroupNormalization",
+        "Identity",
+        "LayerNormalization",
+        "LeakyReLU",
+        "Normalization",
+        "PReLU",
+        "ReLU",
+        "Rescaling",
+        "Softmax",
+        "SpatialDropout1D",
+        "TimeDistributed",
+        "UnitNormalization",
+    }
+)
+"""Layers whose output has the mask of their input (``supports_masking``); others drop it or say their own."""
+
+
+@layer_reader("Masking")
+def masking(ctx: KerasLayer) -> Tensor:
+    """Steps of which every number is ``mask_value`` do not count, and are 0."""
+    x = ctx.x
+    differs = ctx.as_type(_differs(ctx, x, ctx.number("mask_value", 0.0)), ir.DataType.INT64)
+    kept = reduce(ctx, "ReduceMax", differs, [-1], keep=True)
+    zeroed = ctx.broadcast("Mul", [x, ctx.as_type(kept, x.value.dtype or ir.DataType.FLOAT)])
+    return ctx.masked(zeroed, ctx.as_type(drop(ctx, kept, [-1]), ir.DataType.BOOL))
+
+
+def nonzero(ctx: KerasLayer, x: Tensor) -> Tensor:
+    """Return the mask of an embedding: number 0 stands for no word."""
+    return _differs(ctx, x, 0.0)
+
+
+def _differs(ctx: KerasLayer, x: Tensor, number: float) -> Tensor:
+    return ctx.unary("Not", ctx.broadcast("Equal", [x, ctx.scalar(number, x)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A sequence with the steps that count at its begin.
+
+    Attributes:
+        x: The sequence (batch, time, features).
+        lengths: How many steps of each example count.
+        places: Where each step of the source lies in it: the last one that counts, -1 before the first.
+        mask: The mask as 0 and 1 (batch, time).
+    """
+
+    x: Tensor
+    lengths: ir.Value
+    places: ir.Value
+    mask: ir.Value
+
+    def spread(self, ctx: KerasLayer, steps: Tensor, *, zeros: bool) -> Tensor:
+        """Return every step of the source from those that were run.
+
+        Args:
+            ctx: The layer.
+            steps: The steps (batch, time, units).
+            zeros: Whether a step that does not count is 0; else it is what the one before was.
+        """
+        zero = ctx.scalar(0, self.places)
+        nearest = _picked(ctx, steps, ctx.add("Max", [self.places, zero]))
+        begun = ctx.unary("Not", ctx.add("Less", [self.places, zero]))
+        counts = ctx.as_type(self.mask, ir.DataType.BOOL) if zeros else begun
+        column = ctx.unsqueeze(counts, [-1])
+        return Tensor(ctx.add("Where", [column, nearest, ctx.scalar(0.0, nearest)]))
+
+
+def pack(ctx: KerasLayer, x: Tensor, mask: Tensor) -> Packed:
+    """Return a sequence with the steps that count at its begin, in their order.
+
+    The steps are sorted by their number, to which those that do not count add the number of all steps: so
+    they come last, and the order of the others stays.
+    """
+    time = ctx.constant(np.asarray(1), dtype=np.int64)
+    counts = ctx.source(ctx.as_type(mask, ir.DataType.INT64))
+    one = ctx.scalar(1, counts)
+    missing = ctx.add("Sub", [one, counts])
+    numbers = ctx.add("CumSum", [ctx.add("Add", [counts, missing]), time], {"exclusive": 1})
+    steps = ctx.add("Shape", [counts], {"start": 1, "end": 2})
+    keys = ctx.add("Add", [numbers, ctx.add("Mul", [missing, steps])])
+    order = ctx.add_many("TopK", [keys, steps], {"axis": 1, "largest": 0, "sorted": 1}, outputs=2)[1]
+    total = ctx.add("ReduceSum", [counts, ctx.integers([1])], {"keepdims": 0})
+    places = ctx.add("Sub", [ctx.add("CumSum", [counts, time]), one])
+    lengths = ctx.source(ctx.as_type(total, ir.DataType.INT32))
+    return Packed(Tensor(_picked(ctx, x, order)), lengths, places, counts)
+
+
+def _picked(ctx: KerasLayer, x: Tensor, numbers: ir.Value) -> ir.Value:
+    """Return steps of (batch, time, features) by their numbers (batch, time)."""
+    return ctx.add("GatherND", [x, ctx.unsqueeze(numbers, [-1])], {"batch_dims": 1})
 
 
 OPERATORS = {"CuDNNGRU": "GRU", "CuDNNLSTM": "LSTM", "GRU": "GRU", "LSTM": "LSTM", "SimpleRNN": "RNN"}
@@ -229,3 +346,94 @@ def time_distributed(ctx: KerasLayer) -> Tensor:
     every_step = reshape(ctx, ctx.x, [None, *sizes])
     outputs = read_layer(ctx.inner(layer, [every_step], inside="layer"))[0]
     return reshape(ctx, outputs, [None, steps, *ctx.sizes(range(1, ctx.rank(outputs)), outputs)])
+
+
+CELLS = {"GRUCell": "GRU", "LSTMCell": "LSTM", "SimpleRNNCell": "SimpleRNN"}
+"""Cells, and the layer that does the same at every step."""
+
+MAX_STEPS = 1000
+"""More steps of convolutions are refused, since each is written out."""
+
+
+@layer_reader("RNN")
+def rnn(ctx: KerasLayer) -> list[Tensor]:
+    """A cell, or several over each other, at every step."""
+    if len(ctx.inputs) != 1:
+        raise ctx.unsupported("initial states are not supported")
+    cells = _cells(ctx)
+    x, mask = ctx.x, ctx.mask(ctx.x)
+    states: list[Tensor] = []
+    for number, (cell, inside) in enumerate(cells):
+        # A stacked cell reads every step of the one below it, which has turned them round already.
+        more = {
+            "go_backwards": ctx.boolean("go_backwards", False) and not number,
+            "return_sequences": ctx.boolean("return_sequences", False) or number < len(cells) - 1,
+            "zero_output_for_mask": ctx.setting("zero_output_for_mask", False),
+        }
+        layer = LayerConfig(cell.name, CELLS[cell.type], {**cell.settings, **more})
+        settings = settings_of(ctx.inner(layer, [], inside=""))
+        outputs = run(ctx, settings, x, mask, inside)
+        x = outputs.steps if settings.sequences else outputs.states[0]
+        mask = flip(ctx, mask, [1]) if mask is not None and settings.backwards else mask
+        states += outputs.states
+    return [x, *states] if ctx.boolean("return_state", False) else [x]
+
+
+def _cells(ctx: KerasLayer) -> list[tuple[LayerConfig, str]]:
+    """Return the cells from the lowest up, and the group of each one's arrays."""
+    held = ctx.layer_setting("cell")
+    if held.type != "StackedRNNCells":
+        cells = [(held, "cell")]
+    else:
+        counts: Counter[str] = Counter()
+        cells = []
+        for each in held.settings.get("cells") or ():
+            cell = ctx.layer_of("cell", each)
+            key = snake_case(cell.type)
+            cells.append((cell, f"cell/cells/{key}{f'_{counts[key]}' if counts[key] else ''}"))
+            counts[key] += 1
+    for cell, _ in cells:
+        if cell.type not in CELLS:
+            raise ctx.unsupported(f"a cell of class {cell.type!r} inside it is not supported")
+    return cells
+
+
+@layer_reader("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D")
+def convolutional_lstm(ctx: KerasLayer) -> list[Tensor]:
+    """An LSTM over images: gates i, f, c, o, each a convolution of the input and one of the last output."""
+    if ctx.mask(ctx.x) is not None or len(ctx.inputs) != 1:
+        raise ctx.unsupported("masks and initial states are not supported here")
+    rank, last, filters = ctx.spatial_rank, ctx.is_last(), ctx.positive("filters")
+    sizes, channels, steps = ctx.per_axis("kernel_size", rank), ctx.size(-1 if last else 2), ctx.size(1)
+    if not 0 < steps <= MAX_STEPS:
+        raise ctx.unsupported(f"runs {steps:,} steps; from 1 to {MAX_STEPS:,} are read")
+    kernel = ctx.parameter("kernel", (*sizes, channels, 4 * filters), inside="cell")
+    recurrent = ctx.parameter("recurrent_kernel", (*sizes, filters, 4 * filters), inside="cell")
+    bias = ctx.optional_parameter("use_bias", "bias", (4 * filters,), role="bias", inside="cell")
+    strides, dilations = ctx.per_axis("strides", rank), ctx.per_axis("dilation_rate", rank)
+    window = PaddedWindow.of(sizes, strides, ctx.padding(), dilations)
+    over_output = PaddedWindow.of(sizes, [1] * rank, "SAME")
+    cell = hidden = None
+    outs: list[Tensor] = []
+    frames = split(ctx, ctx.x, [1] * steps, 1)
+    for frame in reversed(frames) if ctx.boolean("go_backwards", False) else frames:
+        gates = convolution(ctx, drop(ctx, frame, [1]), kernel, window, bias=bias, last=last)
+        if hidden is not None:
+            before = convolution(ctx, hidden, recurrent, over_output, last=last)
+            gates = ctx.broadcast("Add", [gates, before])
+        cell, hidden = _step(ctx, split(ctx, gates, [filters] * 4, -1 if last else 1), cell)
+        outs.append(hidden)
+    assert hidden is not None
+    assert cell is not None
+    out = hidden
+    if ctx.boolean("return_sequences", False):
+        out = concat(ctx, [widen(ctx, out, [1]) for out in outs], 1)
+    return [out, hidden, cell] if ctx.boolean("return_state", False) else [out]
+
+
+def _step(ctx: KerasLayer, gates: list[Tensor], cell: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the cell and the output of one step; without a cell it starts from zeros."""
+    i, f, o = (activate(ctx, gates[number], "recurrent_activation") for number in (0, 1, 3))
+    new = ctx.broadcast("Mul", [i, activate(ctx, gates[2], "activation")])
+    state = new if cell is None else ctx.broadcast("Add", [ctx.broadcast("Mul", [f, cell]), new])
+    return state, ctx.broadcast("Mul", [o, activate(ctx, state, "activation")])

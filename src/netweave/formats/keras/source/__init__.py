@@ -4,6 +4,6 @@ The way of the data: ``reading`` makes a step of each node (``operators/``, a ta
 last; ``files.source_code`` finds the parts that repeat; ``writer`` writes functions for those, and ``build``.
 """
 
-from netweave.formats.keras.source.files import write
+from netweave.formats.keras.source.writer import write
 
 __all__ = ["write"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from netweave.files.source_code.tidying import needed, without_identities, write_steps
+from netweave.files.source_code.blocks import needed, without_identities, write_steps
 from netweave.formats.keras.source.layouts import channels_last_values
 from netweave.formats.keras.source.operators import TABLE
 from netweave.formats.keras.source.table import KerasNode
@@ -16,7 +16,7 @@ from netweave.formats.keras.source.table import KerasNode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.files.source_code.steps import Step
+    from netweave.files.source_code.forward import Step
     from netweave.graph import Graph
 
 _KEPT = re.compile(r"layers\.Global(Average|Max)Pooling[123]D\(keepdims=True\)\(\{0\}\)")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.node_writer import NotWritable, WriterTable
+from netweave.files.source_code.forward import Module, Step
 from netweave.files.source_code.node import SourceNode
-from netweave.files.source_code.steps import Module, Step
 from netweave.formats.keras.source.layouts import IMAGE, RANKS
-from netweave.graph.passes.specialise import same_pads
+from netweave.graph.passes.windows import same_pads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from netweave.files.source_code.steps import Field
+    from netweave.files.source_code.forward import Field
     from netweave.formats.lowering.windows import Window
     from netweave.graph import Graph
 

@@ -1,4 +1,4 @@
-"""A net as a file of Python for Keras 3, with its arrays by layer and name."""
+"""Writer of Keras's source code."""
 
 from __future__ import annotations
 
@@ -10,23 +10,59 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.files import OutputFiles
+from netweave.files.output_files import replacing_files, require_weights
 from netweave.files.source_code.blocks import Block, BlockClass, far_values, parts_of
-from netweave.files.source_code.forward import Forward
-from netweave.files.source_code.naming import Names, block_name, identifier, shared_prefix, stem_of
-from netweave.files.source_code.steps import Step
+from netweave.files.source_code.forward import (
+    Forward,
+    Names,
+    Step,
+    block_name,
+    identifier,
+    shared_prefix,
+    stem_of,
+)
 from netweave.files.source_code.text import WIDTH, commented, file_name, literal, printable, wrapped
-from netweave.formats.keras.source.functions import FUNCTIONS
 from netweave.formats.keras.source.layouts import channels_last_values
 from netweave.formats.keras.source.reading import steps_of
 from netweave.formats.keras.source.table import order
 from netweave.graph import known_shape
 from netweave.graph.naming import free_name, take_name
+from netweave.graph.passes import (
+    absorb_biases,
+    absorb_scales,
+    attention_fusion,
+    chain,
+    channels_first,
+    fuse_gelu,
+    fuse_layer_norm,
+    prune,
+    see_through,
+    specialise,
+    to_inference,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from netweave.files.source_code.steps import Module
+    from netweave.files.source_code.forward import Module
     from netweave.graph import Graph
+
+
+# They are made of ``keras.ops``, so that a model that is saved needs the file no more.
+
+FUNCTIONS = {
+    "local_response_norm": '''def local_response_norm(x, size, alpha, beta, bias):
+    """Divide by the energy of the channels around each one, for which Keras has no layer."""
+    before = (size - 1) // 2
+    squares = ops.pad(ops.square(x), ((0, 0), (0, 0), (0, 0), (before, size - 1 - before)))
+    energy = sum(squares[..., first : first + x.shape[-1]] for first in range(size))
+    return x / ops.power(bias + alpha / size * energy, beta)
+''',
+}
+"""Their text by their names."""
+
 
 HEAD = '''"""{title} in Keras 3, written by Netweave.
 
@@ -349,3 +385,20 @@ def _runs(parts: Sequence[Step | Block]) -> list[Step | list[Block]]:
 def _continues(before: Block, block: Block) -> bool:
     is_alike = before.kind is block.kind and repr(before.arguments) == repr(block.arguments)
     return is_alike and before.exit == block.entry
+
+
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
+    """Write ``NAME.py``, and ``NAME.npz`` beside it.
+
+    The net is written as it predicts, and images have channels last.
+    """
+    require_weights(graph, random_weights=random_weights)
+    plain = chain(to_inference, see_through, absorb_scales, absorb_biases, prune)(graph)
+    settled = channels_first(specialise(plain))
+    source = write_source(
+        chain(fuse_layer_norm, fuse_gelu, attention_fusion(projected_only=True))(settled), title=path.stem
+    )
+    with replacing_files(path) as folder:
+        (folder / path.name).write_text(source.text)
+        np.savez(folder / f"{path.stem}.npz", allow_pickle=False, **source.arrays)
+    return OutputFiles(path, None, entry="load", inputs=None, one_size=True)

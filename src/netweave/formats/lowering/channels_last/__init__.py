@@ -5,8 +5,7 @@ source has them last. Operators follow that layout as long as they can; a Transp
 order of the elements matters to the source: a flatten, a reshape, a product over the last axis, an output.
 """
 
-from netweave.formats.lowering.channels_last.layer import ChannelsLastLayer
-from netweave.formats.lowering.channels_last.net import ChannelsLastNet
-from netweave.formats.lowering.channels_last.tensor import Operand, Stored, Tensor
+from netweave.formats.lowering.channels_last.layer import ChannelsLastLayer, ChannelsLastNet
+from netweave.formats.lowering.channels_last.windows import Operand, Stored, Tensor
 
 __all__ = ["ChannelsLastLayer", "ChannelsLastNet", "Operand", "Stored", "Tensor"]

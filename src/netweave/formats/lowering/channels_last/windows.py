@@ -1,20 +1,135 @@
-"""Convolutions and poolings; SAME stays a rule until sizes are known."""
+"""Operators on tensors with channels last."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.lowering.channels_last.tensor import Operand, Tensor
+import onnx_ir as ir
+
+from netweave.formats.lowering import elementwise
+from netweave.formats.lowering.recurrent import (
+    GateLayouts,
+    RecurrentCell,
+    merge_directions,
+    recurrent_node,
+    without_state_bias,
+)
 from netweave.formats.lowering.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import onnx_ir as ir
+    import numpy as np
 
     from netweave.formats.lowering.channels_last.layer import ChannelsLastLayer
     from netweave.formats.lowering.parameters import Layout
+    from netweave.graph.parameters import Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A tensor of the source and the value that holds it.
+
+    Attributes:
+        value: The value.
+        first: Whether the value has on axis 1 what the source has on its last axis.
+    """
+
+    value: ir.Value
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """An array of the source; it becomes an initializer, in the layout that is asked for, when it is read.
+
+    Attributes:
+        shape: Sizes as the operator that reads it sees them.
+        array: Its values as the source stores them; None where no file gave them.
+        key: Key of the stored array; None for a constant that is part of the net.
+        role: See ``Parameter``.
+        stored: Sizes as the source stores it.
+        steps: Steps from those to ``shape``, which the source's own operators make.
+    """
+
+    shape: tuple[int, ...]
+    array: np.ndarray | None
+    key: str | None = None
+    role: str = "weight"
+    stored: tuple[int, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    @classmethod
+    def parameter(
+        cls, key: str, array: np.ndarray | None, shape: tuple[int, ...], role: str = "weight"
+    ) -> Stored:
+        """Return a stored array."""
+        return cls(shape, array, key, role, shape)
+
+    def reshaped(self, shape: tuple[int, ...]) -> Stored:
+        """Return the array with other sizes."""
+        if self.key is None and self.array is not None:
+            return Stored.constant(self.array.reshape(shape))
+        return replace(self, shape=shape, steps=(*self.steps, ("reshape", shape)))
+
+    def transposed(self, perm: tuple[int, ...]) -> Stored:
+        """Return the array with its axes in another order."""
+        if self.key is None and self.array is not None:
+            return Stored.constant(self.array.transpose(perm))
+        shape = tuple(self.shape[axis] for axis in perm)
+        return replace(self, shape=shape, steps=(*self.steps, ("transpose", perm)))
+
+    def with_role(self, role: str) -> Stored:
+        """Return the array as what it is to the operator that reads it."""
+        return replace(self, role=role)
+
+    @classmethod
+    def constant(cls, array: np.ndarray) -> Stored:
+        """Return a constant that is part of the net."""
+        return cls(array.shape, array)
+
+
+Operand = ir.Value | Tensor | Stored
+"""What an operator reads; a value by itself has the axes in the source's order."""
+
+
+def is_first(x: Operand) -> bool:
+    """Return whether a tensor has on axis 1 what the source has on its last axis."""
+    return isinstance(x, Tensor) and x.first
+
+
+def to_first(rank: int) -> tuple[int, ...]:
+    """Return the axes that bring channels from the last axis to axis 1.
+
+    >>> to_first(4)
+    (0, 3, 1, 2)
+    """
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def to_last(rank: int) -> tuple[int, ...]:
+    """Return the axes that bring channels from axis 1 to the last axis.
+
+    >>> to_last(4)
+    (0, 2, 3, 1)
+    """
+    return (0, *range(2, rank), 1)
+
+
+def position(axis: int, rank: int, *, first: bool) -> int:
+    """Return where an axis of the source, counted from the front, stands in the value.
+
+    >>> [position(axis, 4, first=True) for axis in range(4)]
+    [0, 2, 3, 1]
+    """
+    return to_last(rank)[axis] if first else axis
+
+
+def arranged(sizes: Sequence[int | None], *, first: bool) -> tuple[int | None, ...]:
+    """Return the sizes of a value in the order of the source's axes."""
+    return tuple(sizes[axis] for axis in to_last(len(sizes))) if first else tuple(sizes)
+
 
 Padding = str | list[int]
 """``SAME``, ``VALID``, or all begins, then all ends."""
@@ -177,3 +292,168 @@ def _check(
 def _weights(ctx: ChannelsLastLayer, kernel: Operand, layout: Layout, bias: Operand | None) -> list[ir.Value]:
     weight = ctx.in_layout(kernel, layout, role="weight")
     return [weight] if bias is None else [weight, ctx.in_layout(bias, role="bias")]
+
+
+# An output pixel ``i`` takes its value from the input at ``i * scale`` (the old way), at ``i * (in - 1) /
+# (out - 1)`` (``align_corners``), or at ``(i + 0.5) * scale - 0.5`` (``half_pixel_centers``, all that
+# TensorFlow 2 and Keras know). Rules: tensorflow/core/kernels/image/image_resizer_state.h,
+# resize_nearest_neighbor_op.cc, resize_bicubic_op.cc.
+
+CONVENTIONS = {"asymmetric": "asymmetric", "corners": "align_corners", "half": "half_pixel"}
+"""ONNX's name of each convention."""
+
+
+def resize(
+    ctx: ChannelsLastLayer,
+    x: Operand,
+    *,
+    method: str,
+    convention: str,
+    sizes: Sequence[int] | None = None,
+    factors: Sequence[int] | None = None,
+    last: bool = True,
+) -> Tensor:
+    """Write a Resize of the spatial axes.
+
+    Args:
+        ctx: The layer.
+        x: The tensor.
+        method: ``nearest``, ``linear`` or ``cubic``.
+        convention: A key of ``CONVENTIONS``.
+        sizes: The new sizes, or
+        factors: how many times the old ones they are.
+        last: Whether the source has the channels on the last axis.
+    """
+    value = ctx.first(x) if last else ctx.source(x)
+    axes = list(range(2, ctx.rank(x)))
+    attributes: dict[str, Any] = {
+        "axes": axes,
+        "mode": method,
+        "coordinate_transformation_mode": CONVENTIONS[convention],
+    }
+    if method == "nearest":
+        attributes["nearest_mode"] = "floor" if convention == "asymmetric" else "round_prefer_ceil"
+    if method == "cubic":
+        attributes |= {"cubic_coeff_a": -0.5 if convention == "half" else -0.75}
+        attributes |= {"exclude_outside": int(convention == "half")}
+    inputs: list[ir.Value | None] = [value, None]
+    if sizes is not None:
+        inputs += [None, ctx.integers(sizes)]
+    else:
+        inputs.append(ctx.constant([float(f) for f in factors or ()]))
+    return Tensor(ctx.add("Resize", inputs, attributes), last)
+
+
+def batch_normalization(
+    ctx: ChannelsLastLayer,
+    x: Operand,
+    *,
+    gamma: Operand | None,
+    beta: Operand | None,
+    mean: Operand,
+    variance: Operand,
+    epsilon: float,
+    momentum: float = 0.9,
+    axis: int = -1,
+) -> Tensor:
+    """Add a normalisation by stored statistics.
+
+    Args:
+        ctx: The layer.
+        x: The tensor.
+        gamma: Scale by channel; None for 1.
+        beta: Shift by channel; None for 0.
+        mean: Mean by channel.
+        variance: Variance by channel.
+        epsilon: What is added to the variance.
+        momentum: What of the stored statistics a step of training keeps.
+        axis: The source's axis of the channels.
+    """
+    rank = ctx.rank(x)
+    axis = ctx.axis(axis, rank)
+    first = axis == rank - 1
+    value = elementwise.batch_normalization(
+        ctx,
+        ctx.ordered(x, first=first),
+        gamma=None if gamma is None else ctx.in_layout(gamma, role="gamma"),
+        beta=None if beta is None else ctx.in_layout(beta, role="beta"),
+        mean=ctx.in_layout(mean, role="mean"),
+        variance=ctx.in_layout(variance, role="variance"),
+        epsilon=epsilon,
+        momentum=momentum,
+        axis=1 if first else axis,
+    )
+    return Tensor(value, first and rank > 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Stored arrays of one direction.
+
+    Attributes:
+        kernel: (features, gates * units).
+        recurrent: (units, gates * units).
+        bias: (gates * units,), or (2, gates * units) for the bias of the input and that of the state.
+    """
+
+    kernel: Stored
+    recurrent: Stored
+    bias: Stored | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Outputs of a layer: every step as (batch, time, directions * units), and the last states."""
+
+    steps: Tensor
+    states: tuple[Tensor, ...]
+
+
+def recurrent(
+    ctx: ChannelsLastLayer,
+    cell: RecurrentCell,
+    x: Tensor,
+    weights: Sequence[Weights],
+    *,
+    units: int,
+    states: Sequence[Operand] = (),
+    lengths: ir.Value | None = None,
+) -> Outputs:
+    """Add a recurrent layer over (batch, time, features).
+
+    Args:
+        ctx: The layer.
+        cell: What it computes at every step.
+        x: The sequence.
+        weights: Arrays of each direction, with Keras's order of gates.
+        units: Size of the state.
+        states: First states (batch, units) in ONNX's order; none for zeros.
+        lengths: Steps of each example; none where all have all steps.
+    """
+    gates, width = GateLayouts(cell.op_type, "keras", units), len(weights) * units
+    matrices = [
+        ctx.concat([ctx.in_layout(each, gates.matrix(each.shape[0], transposed=True)) for each in arrays], 0)
+        for arrays in ([w.kernel for w in weights], [w.recurrent for w in weights])
+    ]
+    biases = [_bias(ctx, gates, w.bias) for w in weights] if any(w.bias for w in weights) else []
+    sequence, last = recurrent_node(
+        ctx,
+        cell,
+        ctx.transpose(ctx.source(x), [1, 0, 2]),
+        (matrices[0], matrices[1], ctx.concat(biases, 0) if biases else None),
+        hidden_size=units,
+        num_directions=len(weights),
+        lengths=lengths,
+        states=[ctx.unsqueeze(state, [0]) for state in states],
+    )
+    steps = merge_directions(ctx, sequence, width, batch_first=True)
+    ends = (ctx.reshape(ctx.transpose(state, [1, 0, 2]), [0, width]) for state in last)
+    return Outputs(Tensor(steps), tuple(map(Tensor, ends)))
+
+
+def _bias(ctx: ChannelsLastLayer, gates: GateLayouts, stored: Stored | None) -> ir.Value:
+    """Return ONNX's (1, 2 * gates * units): the bias of the input, then that of the state."""
+    if stored is not None and len(stored.shape) == 2:
+        return ctx.in_layout(stored, gates.bias(2), role="bias")
+    own = [] if stored is None else [ctx.in_layout(stored, gates.bias(), role="bias")]
+    return without_state_bias(ctx, own, gates.num_rows)

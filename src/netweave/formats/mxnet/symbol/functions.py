@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.formats.mxnet.symbol.arithmetic import Number
-from netweave.formats.mxnet.symbol.symbol import Symbol, operator_function
+from netweave.formats.mxnet.symbol.symbol import Number, Symbol, operator_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from netweave.formats.mxnet.symbol.infer import sized_graph
 from netweave.formats.mxnet.symbol.registry import ROLES
+from netweave.formats.mxnet.symbol.shapes import sized_graph
 from netweave.formats.mxnet.symbol.vertex import Vertex, auxiliaries, sorted_vertices
 from netweave.graph import known_shape
 

@@ -1,32 +1,35 @@
-"""The symbol: some outputs of a net that is being built."""
+"""Symbols of MXNet."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from netweave.errors import UsageError
-from netweave.files.atomic import write_file
 from netweave.files.json_text import parse_json, read_json
-from netweave.formats.mxnet.symbol.apply import apply
-from netweave.formats.mxnet.symbol.arithmetic import Arithmetic
-from netweave.formats.mxnet.symbol.compose import composed, cut
-from netweave.formats.mxnet.symbol.document import HIDDEN, Document, parse_document, to_json, upgraded
-from netweave.formats.mxnet.symbol.infer import infer_shapes, infer_types, to_graph
+from netweave.files.output_files import write_file
+from netweave.formats.mxnet.symbol.build import apply
 from netweave.formats.mxnet.symbol.initializer import Initializer
-from netweave.formats.mxnet.symbol.naming import scoped_attributes
 from netweave.formats.mxnet.symbol.picture import draw
 from netweave.formats.mxnet.symbol.registry import READERS
 from netweave.formats.mxnet.symbol.settings import DTYPES
+from netweave.formats.mxnet.symbol.shapes import infer_shapes, infer_types, to_graph
 from netweave.formats.mxnet.symbol.vertex import (
+    HIDDEN,
     VARIABLE,
+    Document,
     Output,
     Vertex,
     auxiliaries,
     caller,
     check_names,
+    parse_document,
+    scoped_attributes,
     sorted_vertices,
+    to_json,
+    upgraded,
 )
 
 if TYPE_CHECKING:
@@ -34,8 +37,166 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from netweave.formats.mxnet.symbol.infer import Shapes
+    from netweave.formats.mxnet.symbol.shapes import Shapes
     from netweave.graph import Graph
+
+
+def composed(
+    outputs: Sequence[Output], given: Mapping[str, Sequence[Output]], *, name: str | None = None
+) -> tuple[Output, ...]:
+    """Return the outputs of a copy in which variables are replaced; what needs no copy is shared.
+
+    Args:
+        outputs: Those of the net.
+        given: By the name of a variable, the one output that takes its place.
+        name: New name of the last node, where there is one.
+
+    Raises:
+        UsageError: There is no such variable, or there are several outputs for one.
+    """
+    vertices = sorted_vertices(outputs)
+    names = [vertex.name for vertex in vertices if vertex.is_variable]
+    for key, replacement in given.items():
+        if key not in names:
+            raise UsageError(f"there is no variable {key!r} to replace; expected one of {', '.join(names)}")
+        if len(replacement) != 1:
+            raise UsageError(f"{key!r}: the symbol given has {len(replacement)} outputs, expected one")
+    variables = [Output(vertex, 0) for vertex in vertices if vertex.is_variable and vertex.name in given]
+    replaced = cut(outputs, {each: given[each.vertex.name][0] for each in variables})
+    if not name or len(outputs) != 1 or outputs[0] in variables:
+        return replaced
+    [last] = replaced
+    return (Output(replace(last.vertex, name=name, attributes=dict(last.vertex.attributes)), last.number),)
+
+
+def cut(outputs: Sequence[Output], at: Mapping[Output, Output]) -> tuple[Output, ...]:
+    """Return the outputs of a copy in which some values are replaced; what needs no copy is shared."""
+    copies: dict[Vertex, Vertex] = {}
+
+    def moved(entry: Output) -> Output:
+        return at.get(entry) or Output(copies[entry.vertex], entry.number)
+
+    for vertex in sorted_vertices(outputs):
+        inputs = tuple(map(moved, vertex.inputs))
+        copies[vertex] = (
+            vertex
+            if inputs == vertex.inputs
+            else replace(vertex, attributes=dict(vertex.attributes), inputs=inputs)
+        )
+    return tuple(map(moved, outputs))
+
+
+Number = int | float
+
+PAIRS = {
+    "plus": "elemwise_add",
+    "minus": "elemwise_sub",
+    "mul": "elemwise_mul",
+    "div": "elemwise_div",
+}
+"""Operators of two symbols that are not called as their sign is; the others are ``_mod``, ``_equal``, ..."""
+
+
+class Arithmetic:
+    """Signs between symbols, and between a symbol and a number; sizes must be equal, as in MXNet."""
+
+    outputs: tuple[Output, ...]
+
+    def __init__(self, outputs: Sequence[Output]) -> None:
+        self.outputs = tuple(outputs)
+
+    def with_other(self, sign: str, other: Self | Number, *, scalar: str | None = None) -> Self:
+        """Return what an operator makes of the symbol and another, or a number.
+
+        Args:
+            sign: ``plus``, ``mod``, ``greater``, ...
+            other: The other operand.
+            scalar: Name of the operator with a number, where it is not that of the sign.
+
+        Raises:
+            UsageError: The other is neither.
+        """
+        if isinstance(other, Arithmetic):
+            op, hint = PAIRS.get(sign, f"_{sign}"), f"_{sign}"
+            return type(self)(apply(op, [self.outputs, other.outputs], {}, settings={}, hint=hint))
+        if not isinstance(other, int | float):
+            raise UsageError(f"{sign}: one operand is {other!r:.60}, expected a symbol or a number")
+        op = f"_{scalar or sign}_scalar"
+        hint = op if op in COMPARED else f"_{scalar or sign}scalar"
+        return type(self)(apply(op, [self.outputs], {}, settings={"scalar": other}, hint=hint))
+
+    def __add__(self, other: Self | Number) -> Self:
+        return self.with_other("plus", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Self | Number) -> Self:
+        return self.with_other("minus", other)
+
+    def __rsub__(self, other: Number) -> Self:
+        return self.with_other("minus", other, scalar="rminus")
+
+    def __mul__(self, other: Self | Number) -> Self:
+        return self.with_other("mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Self | Number) -> Self:
+        return self.with_other("div", other)
+
+    def __rtruediv__(self, other: Number) -> Self:
+        return self.with_other("div", other, scalar="rdiv")
+
+    def __mod__(self, other: Self | Number) -> Self:
+        return self.with_other("mod", other)
+
+    def __rmod__(self, other: Number) -> Self:
+        return self.with_other("mod", other, scalar="rmod")
+
+    def __pow__(self, other: Self | Number) -> Self:
+        return self.with_other("power", other)
+
+    def __rpow__(self, other: Number) -> Self:
+        return self.with_other("power", other, scalar="rpower")
+
+    def __neg__(self) -> Self:
+        return self.with_other("mul", -1.0)
+
+    def __abs__(self) -> Self:
+        return type(self)(apply("abs", [self.outputs], {}, settings={}))
+
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]  # MXNet compares element by element
+        return self.with_other("equal", other)  # type: ignore[arg-type]  # with_other refuses what is no operand
+
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]  # MXNet compares element by element
+        return self.with_other("not_equal", other)  # type: ignore[arg-type]  # with_other refuses what is no operand
+
+    def __gt__(self, other: Self | Number) -> Self:
+        return self.with_other("greater", other)
+
+    def __ge__(self, other: Self | Number) -> Self:
+        return self.with_other("greater_equal", other)
+
+    def __lt__(self, other: Self | Number) -> Self:
+        return self.with_other("lesser", other)
+
+    def __le__(self, other: Self | Number) -> Self:
+        return self.with_other("lesser_equal", other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise UsageError(
+            "a symbol cannot be used as a condition: a == b is an operator of the net; compare the names "
+            "instead"
+        )
+
+
+COMPARED = {
+    f"_{sign}_scalar"
+    for sign in ("equal", "not_equal", "greater", "greater_equal", "lesser", "lesser_equal", "rpower")
+}
+"""Operators with a number that MXNet names as they are called; the others lose an underscore."""
 
 
 METHODS: dict[str, Callable[..., Any]] = {}

@@ -12,7 +12,7 @@ from netweave.formats.lowering import LayerContext, ParameterStore
 from netweave.formats.lowering.parameters import check_size
 from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.graph import BATCH
-from netweave.graph.wording import dims_text
+from netweave.graph.summary import dims_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

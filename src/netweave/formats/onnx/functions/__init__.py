@@ -7,7 +7,7 @@ place. To add one: write ``@body("Name")`` in the file of its family, with the a
 """
 
 from netweave.formats.lowering import import_families
-from netweave.formats.onnx.functions.writing import why_without, with_functions
+from netweave.formats.onnx.functions.tape import why_without, with_functions
 
 __all__ = ["why_without", "with_functions"]
 

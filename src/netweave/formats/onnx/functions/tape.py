@@ -1,24 +1,31 @@
-"""Writing the body of a function as Python writes arithmetic: tensors with operators, which record nodes.
-
-Numbers become constants: integers int64, others float32, lists of them one axis. What a loop computes of
-values from outside alone is recorded outside: ONNX Runtime does not move such nodes, and would compute the
-areas of all boxes anew for each box.
-"""
+"""Writing of functions of ONNX."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
+from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
+from netweave.graph import DOMAIN, OPSET, find_operator
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import EllipsisType
 
+    from netweave.graph import Graph
+
+
+# Numbers become constants: integers int64, others float32, lists of them one axis. What a loop computes of
+# values from outside alone is recorded outside: ONNX Runtime does not move such nodes, and would compute
+# the areas of all boxes anew for each box.
+
+if TYPE_CHECKING:
     Number = int | float | Sequence[int] | Sequence[float] | np.ndarray
 
 
@@ -217,3 +224,89 @@ def loop(
     # recorded where the loop stands, whatever its inputs: its body may read values of that place
     operands = [_operand(each) for each in (most, goes_on, *state)]
     return _record("Loop", operands, outer, outputs=len(new) + len(given), attributes={"body": body})
+
+
+if TYPE_CHECKING:
+    Body = Callable[["FunctionNode"], Sequence[Tensor]]
+
+LOWEST = float(np.finfo(np.float32).min)
+"""Stands for minus infinity, as in the sources."""
+
+
+class FunctionNode(GraphNode):
+    """One node while a body is written for it.
+
+    Attributes:
+        inputs: Its inputs in the body, those left out not counted.
+        settings: Its attributes, and the defaults of those that are left out.
+    """
+
+    def __init__(self, node: ir.Node, graph: Graph, inputs: Sequence[Tensor]) -> None:
+        super().__init__(node, graph)
+        self.inputs = inputs
+        self.settings: dict[str, Any] = {**find_operator(node.op_type).defaults, **self.attributes}
+
+
+TABLE: WriterTable[FunctionNode, Sequence[Tensor]] = WriterTable()
+"""The operators that have a body; a function writes it and returns the outputs."""
+
+
+REASONS: dict[str, str] = {}
+"""Why other operators have no body, whatever their settings."""
+
+
+def body(*names: str) -> Callable[[Body], Body]:
+    """Register the decorated function for operators; it raises ``NotWritable`` where ONNX has no form."""
+    return TABLE.writes(*names, domain=DOMAIN)
+
+
+def without(*names: str, reason: str) -> None:
+    """Register operators that have no body, with the reason."""
+    REASONS.update(dict.fromkeys(names, reason))
+
+
+def with_functions(graph: Graph) -> Graph:
+    """Return the net with a function for each of Netweave's operators that standard ONNX can express.
+
+    Nodes that call functions of different bodies name theirs as ``overload``. What has no form stays without.
+    """
+    own = [node for node in graph.nodes if node.domain == DOMAIN]
+    if not own:
+        return graph
+    bodies: dict[str, dict[bytes, str]] = {}
+    copy = replace(graph, model=graph.model.clone())
+    for node in copy.nodes:
+        if node.domain != DOMAIN:
+            continue
+        function = _function(node, copy)
+        if function is None:
+            continue
+        known = bodies.setdefault(node.op_type, {})
+        content = ir.to_proto(function).SerializeToString(deterministic=True)
+        if content not in known:
+            known[content] = str(len(known)) if known else ""
+            function.overload = known[content]
+            copy.model.functions[function.identifier()] = function
+        node.overload = known[content]
+    return copy
+
+
+def why_without(op_type: str) -> str | None:
+    """Return why an operator of the domain ``netweave`` has no function, None if it has."""
+    return None if TABLE.has(op_type, DOMAIN) else REASONS.get(op_type, "no body is written for it")
+
+
+def _function(node: ir.Node, graph: Graph) -> ir.Function | None:
+    """Return the function of a node, None if it has no form in standard ONNX."""
+    given = [value for value in node.inputs if value is not None]
+    inputs = [ir.Value(name=f"input_{number}") for number in range(len(given))]
+    with recording() as nodes:
+        try:
+            found = TABLE.find(node)(FunctionNode(node, graph, [Tensor(value) for value in inputs]))
+        except NotWritable:
+            return None
+    body = ir.Graph(
+        inputs, [t.value for t in found], nodes=nodes, opset_imports={"": OPSET}, name=node.op_type
+    )
+    attributes = [ir.Attr(name, attr.type, None) for name, attr in node.attributes.items()]
+    return ir.Function(DOMAIN, node.op_type, graph=body, attributes=attributes)

@@ -1,7 +1,7 @@
 """OpenVINO's operators, one file per family; importing this package registers them all."""
 
 from netweave.formats.lowering import import_families
-from netweave.formats.openvino.registry import READERS
+from netweave.formats.openvino.context import READERS
 
 __all__ = ["READERS", "REASONS"]
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.activations import clip, gelu, hard_sigmoid, swish
 from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.elementwise import clip, gelu, hard_sigmoid, swish
 from netweave.formats.openvino.constants import DTYPES
-from netweave.formats.openvino.context import constant_of
-from netweave.formats.openvino.registry import operator_reader
-from netweave.graph.budget import num_elements
+from netweave.formats.openvino.context import constant_of, operator_reader
+from netweave.graph.costs import num_elements
 
 if TYPE_CHECKING:
     from netweave.formats.lowering.channels_last import Operand

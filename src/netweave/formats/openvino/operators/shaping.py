@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Stored, Tensor, axes
+from netweave.formats.lowering.channels_last import Stored, Tensor, layer
 from netweave.formats.openvino.constants import DTYPES
-from netweave.formats.openvino.context import constant_of
+from netweave.formats.openvino.context import constant_of, operator_reader
 from netweave.formats.openvino.operators.elementwise import renamed
-from netweave.formats.openvino.registry import operator_reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,13 +67,13 @@ def squeeze(ctx: OpenVINOOperation) -> Operand:
         total = rank + len(given)
         places = sorted(ctx.axis(axis, total) for axis in given)
         if not isinstance(x, Stored):
-            return axes.widen(ctx, x, places)
+            return layer.widen(ctx, x, places)
         sizes = iter(x.shape)
         return x.reshaped(tuple(1 if axis in places else next(sizes) for axis in range(total)))
     gone = [ctx.axis(axis) for axis in given] or [axis for axis, size in enumerate(ctx.shape()) if size == 1]
     if isinstance(x, Stored):
         return x.reshaped(tuple(size for axis, size in enumerate(x.shape) if axis not in gone))
-    return axes.drop(ctx, x, gone)
+    return layer.drop(ctx, x, gone)
 
 
 @operator_reader("Transpose")
@@ -84,7 +83,7 @@ def transpose(ctx: OpenVINOOperation) -> Operand:
     perm = ctx.integers_input(1, "the order of the axes") or [*range(rank)][::-1]
     if sorted(perm) != list(range(rank)):
         raise ctx.shape_error(f"axes {perm} of an input with {rank}")
-    return x.transposed(tuple(perm)) if isinstance(x, Stored) else axes.transpose(ctx, x, perm)
+    return x.transposed(tuple(perm)) if isinstance(x, Stored) else layer.transpose(ctx, x, perm)
 
 
 @operator_reader("Concat")
@@ -97,7 +96,7 @@ def concat(ctx: OpenVINOOperation) -> Operand:
             return renamed([*ctx.inputs], np.concatenate(known, axis))
         except ValueError as error:
             raise ctx.shape_error(f"joins {[array.shape for array in known]} on axis {axis}") from error
-    return axes.concat(ctx, ctx.inputs, axis)
+    return layer.concat(ctx, ctx.inputs, axis)
 
 
 @operator_reader("Split")
@@ -109,7 +108,7 @@ def split(ctx: OpenVINOOperation) -> list[Operand]:
         raise ctx.shape_error(f"{length} elements cannot be divided into {count} equal pieces")
     if count > len(ctx.source_layer.outputs):
         raise ctx.read_error(f"num_splits={count} with {len(ctx.source_layer.outputs)} outputs")
-    return [*axes.split(ctx, ctx.x, [length // count] * count, axis)]
+    return [*layer.split(ctx, ctx.x, [length // count] * count, axis)]
 
 
 @operator_reader("VariadicSplit")
@@ -118,7 +117,7 @@ def variadic_split(ctx: OpenVINOOperation) -> list[Operand]:
     axis, lengths = ctx.integer_input(1, "the axis"), ctx.integers_input(2, "the sizes of the pieces")
     if lengths.count(-1) == 1:
         lengths[lengths.index(-1)] = ctx.size(axis) - sum(lengths) - 1
-    return [*axes.split(ctx, ctx.x, lengths, axis)]
+    return [*layer.split(ctx, ctx.x, lengths, axis)]
 
 
 PADDINGS = {"constant": "constant", "edge": "edge", "reflect": "reflect"}
@@ -133,7 +132,7 @@ def pad(ctx: OpenVINOOperation) -> Tensor:
     if len(begins) != ctx.rank() or len(ends) != ctx.rank():
         raise ctx.shape_error(f"pads {len(begins)} and {len(ends)} of {ctx.rank()} axes")
     fill = ctx.number_input(3, "the number") if len(ctx.inputs) > 3 and mode == "constant" else 0.0
-    return axes.pad(ctx, ctx.x, [*zip(begins, ends, strict=True)], mode=PADDINGS[mode], fill=fill)
+    return layer.pad(ctx, ctx.x, [*zip(begins, ends, strict=True)], mode=PADDINGS[mode], fill=fill)
 
 
 @operator_reader("StridedSlice")
@@ -162,7 +161,7 @@ def strided_slice(ctx: OpenVINOOperation) -> Operand:
             items.append(slice(None if "begin" in said else begin, None if "end" in said else end, step or 1))
     array = constant_of(ctx.x)
     if array is None:
-        return axes.index(ctx, ctx.x, items)
+        return layer.index(ctx, ctx.x, items)
     try:
         return renamed([ctx.x], np.asarray(array[tuple(items)]))
     except IndexError as error:
@@ -178,7 +177,7 @@ def slice_(ctx: OpenVINOOperation) -> Tensor:
     if len(lists) < 3 or any(len(row) != len(places) for row in lists):
         raise ctx.read_error("has other numbers of begins, ends, steps and axes")
     bounds = {ctx.axis(axis): row for axis, row in zip(places, zip(*lists[:3], strict=True), strict=True)}
-    return axes.cut(ctx, ctx.x, bounds)
+    return layer.cut(ctx, ctx.x, bounds)
 
 
 @operator_reader("Gather")
@@ -194,7 +193,7 @@ def gather(ctx: OpenVINOOperation) -> Operand:
                 f"takes an entry of axis {axis} of {list(array.shape)} beyond its end"
             ) from error
     if not batch:
-        return axes.gather(ctx, ctx.x, ctx.operand(1), axis)
+        return layer.gather(ctx, ctx.x, ctx.operand(1), axis)
     if ctx.axis(batch, ctx.rank(ctx.operand(1))) != axis:
         raise ctx.unsupported(f"batch_dims={batch} and axis={axis}: only an axis after them is supported")
     places = ctx.unsqueeze(ctx.as_type(ctx.operand(1), ir.DataType.INT64), [-1])
@@ -252,7 +251,7 @@ REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "R
 def reduce(ctx: OpenVINOOperation) -> Operand:
     """Over some axes."""
     over = ctx.integers_input(1, "the axes")
-    return axes.reduce(ctx, ctx.op, ctx.x, over, keep=ctx.flag("keep_dims")) if over else ctx.x
+    return layer.reduce(ctx, ctx.op, ctx.x, over, keep=ctx.flag("keep_dims")) if over else ctx.x
 
 
 @operator_reader("ReduceLogicalAnd", "ReduceLogicalOr")
@@ -261,7 +260,9 @@ def reduce_logical(ctx: OpenVINOOperation) -> Tensor:
     op_type = "ReduceMin" if ctx.op.endswith("And") else "ReduceMax"
     numbers = ctx.as_type(ctx.x, ir.DataType.INT32)
     over = ctx.integers_input(1, "the axes")
-    return ctx.as_type(axes.reduce(ctx, op_type, numbers, over, keep=ctx.flag("keep_dims")), ir.DataType.BOOL)
+    return ctx.as_type(
+        layer.reduce(ctx, op_type, numbers, over, keep=ctx.flag("keep_dims")), ir.DataType.BOOL
+    )
 
 
 @operator_reader("TopK")

@@ -1,12 +1,15 @@
-"""Operators with weights or windows (openvino/docs: operation-sets/operation-specs/convolution, pooling)."""
+"""Operators of OpenVINO on windows and images."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from netweave.formats.lowering.channels_last import Tensor, windows
-from netweave.formats.openvino.registry import operator_reader
+from netweave.formats.lowering.channels_last.layer import along, reduce
+from netweave.formats.openvino.context import operator_reader
 from netweave.graph.ops.pooling import pooling as pooling_node
 
 if TYPE_CHECKING:
@@ -144,3 +147,120 @@ def batch_normalization(ctx: OpenVINOOperation) -> Tensor:
     vectors = [ctx.in_layout(array, role=role) for array, role in zip(arrays, roles, strict=True)]
     attributes = {"epsilon": ctx.number("epsilon")}
     return Tensor(ctx.add("BatchNormalization", [x, *vectors], attributes))
+
+
+TRANSFORMATIONS = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+"""Where a pixel takes its value from; ONNX has the same names."""
+
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+"""How a place between pixels is rounded."""
+
+
+@operator_reader("DepthToSpace", "SpaceToDepth")
+def space_and_depth(ctx: OpenVINOOperation) -> Tensor:
+    """Channels as blocks of pixels, or back."""
+    mode = ctx.choice("mode", ("blocks_first", "depth_first"), "blocks_first")
+    size = ctx.integer("block_size", 1)
+    if ctx.op == "DepthToSpace":
+        attributes = {"blocksize": size, "mode": "DCR" if mode == "blocks_first" else "CRD"}
+        return Tensor(ctx.add("DepthToSpace", [ctx.x], attributes))
+    if mode == "depth_first":
+        raise ctx.unsupported("mode=depth_first of SpaceToDepth is not supported")
+    return Tensor(ctx.add("SpaceToDepth", [ctx.x], {"blocksize": size}))
+
+
+@operator_reader("ShuffleChannels")
+def shuffle(ctx: OpenVINOOperation) -> Tensor:
+    """The channels of groups in turn."""
+    axis, groups = ctx.axis(ctx.integer("axis", 1)), ctx.integer("group", 1)
+    sizes = ctx.sizes(range(1, ctx.rank()))
+    if axis == 0 or groups < 1 or sizes[axis - 1] % groups:
+        raise ctx.unsupported(f"shuffles axis {axis} of {sizes} in {groups} groups")
+    split = [*sizes[: axis - 1], groups, sizes[axis - 1] // groups, *sizes[axis:]]
+    perm = [*range(axis), axis + 1, axis, *range(axis + 2, len(split) + 1)]
+    turned = ctx.transpose(ctx.reshape(ctx.x, [0, *split]), perm)
+    return Tensor(ctx.reshape(turned, [0, *sizes]))
+
+
+@operator_reader("Interpolate")
+def interpolate(ctx: OpenVINOOperation) -> Tensor:
+    """Images of another size; version 11 has sizes or scales in one input, version 4 both."""
+    mode = ctx.choice("mode", ("nearest", "linear", "linear_onnx", "cubic"), "nearest")
+    if ctx.flag("antialias") or any(ctx.integer_list("pads_begin")) or any(ctx.integer_list("pads_end")):
+        raise ctx.unsupported("antialias or padding is not supported")
+    older = ctx.source_layer.opset in {"opset4", "opset1"}
+    by_sizes = ctx.choice("shape_calculation_mode", ("sizes", "scales"), "sizes") == "sizes"
+    at, places = (1 if by_sizes else 2, 3) if older else (1, 2)
+    rank = ctx.rank()
+    over = ctx.integers_input(places, "the axes") if len(ctx.inputs) > places else [*range(rank)]
+    attributes: dict[str, Any] = {
+        "axes": [ctx.axis(axis) for axis in over],
+        "mode": mode.split("_")[0],
+        "coordinate_transformation_mode": ctx.choice(
+            "coordinate_transformation_mode", TRANSFORMATIONS, "half_pixel"
+        ),
+    }
+    if mode == "nearest":
+        attributes["nearest_mode"] = ctx.choice("nearest_mode", NEAREST, "round_prefer_floor")
+    if mode == "cubic":
+        attributes["cubic_coeff_a"] = ctx.number("cube_coeff", -0.75)
+    if by_sizes:
+        sizes = ctx.integers(ctx.integers_input(at, "the new size"))
+        return Tensor(ctx.add("Resize", [ctx.x, None, None, sizes], attributes))
+    scales = ctx.constant(ctx.known(at, "the scales").reshape(-1), dtype=np.float32)
+    return Tensor(ctx.add("Resize", [ctx.x, None, scales], attributes))
+
+
+@operator_reader("SoftMax", "Softmax", "LogSoftmax")
+def softmax(ctx: OpenVINOOperation) -> Tensor:
+    """Over one axis."""
+    return along(ctx, "LogSoftmax" if ctx.op == "LogSoftmax" else "Softmax", ctx.x, ctx.integer("axis", 1))
+
+
+@operator_reader("LRN")
+def lrn(ctx: OpenVINOOperation) -> Tensor:
+    """``x / (bias + alpha / size * sum of squares) ** beta`` over neighbouring channels."""
+    axes = [ctx.axis(axis) for axis in ctx.integers_input(1, "the axes")]
+    if axes != [1]:
+        raise ctx.unsupported(f"normalises over the axes {axes}, expected the channels alone")
+    names = ("alpha", "beta", "bias")
+    attributes = {"size": ctx.integer("size"), **{name: ctx.number(name) for name in names}}
+    return Tensor(ctx.add("LRN", [ctx.x], attributes))
+
+
+@operator_reader("MVN")
+def mean_variance(ctx: OpenVINOOperation) -> Tensor:
+    """Without its mean, and divided by its deviation, over some axes."""
+    x, rank = ctx.tensor(ctx.x), ctx.rank()
+    axes = [ctx.axis(axis) for axis in ctx.integers_input(1, "the axes")]
+    epsilon, inside = (
+        ctx.number("eps", 1e-9),
+        ctx.choice("eps_mode", ("inside_sqrt", "outside_sqrt"), "inside_sqrt"),
+    )
+    scales = ctx.flag("normalize_variance", True)
+    last = list(range(min(axes, default=rank), rank))
+    sizes = ctx.shape(x)
+    if scales and inside == "inside_sqrt" and sorted(axes) == last and None not in [sizes[a] for a in last]:
+        ones = ctx.constant(np.ones([sizes[axis] or 1 for axis in last], np.float32))
+        attributes = {"axis": last[0] - rank, "epsilon": epsilon}
+        return Tensor(ctx.add("LayerNormalization", [x, ones], attributes))
+    centred = ctx.broadcast("Sub", [x, reduce(ctx, "ReduceMean", x, axes, keep=True)])
+    if not scales:
+        return centred
+    variance = reduce(ctx, "ReduceMean", ctx.elementwise("square", centred), axes, keep=True)
+    number = ctx.scalar(epsilon, variance)
+    if inside == "inside_sqrt":
+        deviation = ctx.elementwise("sqrt", ctx.broadcast("Add", [variance, number]))
+    else:
+        deviation = ctx.broadcast("Add", [ctx.elementwise("sqrt", variance), number])
+    return ctx.broadcast("Div", [centred, deviation])
+
+
+@operator_reader("NormalizeL2")
+def normalize_l2(ctx: OpenVINOOperation) -> Tensor:
+    """Divided by the root of the sum of squares over some axes."""
+    axes = [ctx.axis(axis) for axis in ctx.integers_input(1, "the axes")]
+    total = reduce(ctx, "ReduceSumSquare", ctx.x, axes, keep=True)
+    op_type = "Add" if ctx.choice("eps_mode", ("add", "max"), "add") == "add" else "Max"
+    raised = ctx.broadcast(op_type, [total, ctx.scalar(ctx.number("eps"), total)])
+    return ctx.broadcast("Div", [ctx.x, ctx.elementwise("sqrt", raised)])

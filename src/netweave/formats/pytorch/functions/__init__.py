@@ -8,7 +8,6 @@ traced as any other code is, or refused. To add one: the function in ``runtime/b
 registry's defaults.
 """
 
-from netweave.formats.pytorch.functions.sources import recognized, sources, used_sources
-from netweave.formats.pytorch.functions.table import FUNCTIONS, Function
+from netweave.formats.pytorch.functions.sources import FUNCTIONS, Function, recognized, sources, used_sources
 
 __all__ = ["FUNCTIONS", "Function", "recognized", "sources", "used_sources"]

@@ -5,7 +5,6 @@ finds the parts that repeat; ``forward`` and ``text`` write them down; ``writer`
 keeps the weights. To add an operator, write its function in ``operators/`` under ``@writes("Op")``.
 """
 
-from netweave.formats.pytorch.source.files import write
-from netweave.formats.pytorch.source.writer import Text, write_source
+from netweave.formats.pytorch.source.writer import Text, write, write_source
 
 __all__ = ["Text", "write", "write_source"]

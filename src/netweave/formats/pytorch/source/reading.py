@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.files.source_code.steps import Field, Module, Step
-from netweave.files.source_code.tidying import without_identities, write_steps
+from netweave.files.source_code.blocks import without_identities, write_steps
+from netweave.files.source_code.forward import Field, Module, Step
 from netweave.formats.pytorch.source.operators import TABLE
 from netweave.formats.pytorch.source.table import PyTorchNode
 

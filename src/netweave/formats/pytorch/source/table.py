@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import WriterTable
+from netweave.files.source_code.forward import Field, Module, Step
 from netweave.files.source_code.node import SourceNode
-from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.text import number
 from netweave.graph import parameter_key
 

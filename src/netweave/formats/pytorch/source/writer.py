@@ -1,4 +1,4 @@
-"""A net as a file of Python for PyTorch, with its weights beside it."""
+"""Writer of PyTorch's source code."""
 
 from __future__ import annotations
 
@@ -10,35 +10,128 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.errors import UnsupportedError
+from netweave.files import OutputFiles
+from netweave.files.output_files import replacing_files, require_weights
 from netweave.files.source_code.blocks import Block, BlockClass, parts_of
-from netweave.files.source_code.naming import (
+from netweave.files.source_code.forward import (
     TAKEN,
+    Forward,
     Names,
+    Step,
     block_name,
     class_name,
     kind_name,
     member_names,
     stem_of,
 )
-from netweave.files.source_code.steps import Step
 from netweave.files.source_code.text import WIDTH, commented, file_name, literal, printable, wrapped
 from netweave.formats.pytorch.functions import sources, used_sources
 from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
 from netweave.formats.pytorch.source.reading import steps_of
-from netweave.formats.pytorch.source.text import (
-    CHANNELS_LAST,
-    CONV_NORM,
-    LOAD,
-    constructor,
-    forward_lines,
-    signature,
-)
 from netweave.graph import known_shape
+from netweave.graph.passes import (
+    absorb_scales,
+    chain,
+    fuse_attention,
+    fuse_gelu,
+    fuse_layer_norm,
+    prune,
+    see_through,
+    to_inference,
+)
+from netweave.installation import install_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from netweave.files.source_code.forward import Module
     from netweave.graph import Graph
+
+
+CONV_NORM = '''class ConvNorm(nn.Module):
+    """A convolution, then normalisation by stored statistics."""
+
+    def __init__(
+        self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1,
+        bias=False, eps={eps}, momentum={momentum},
+    ):
+        super().__init__()
+        self.conv = nn.Conv2d(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias
+        )
+        self.norm = nn.BatchNorm2d(out_channels, eps, momentum)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+'''
+
+LOAD = '''WEIGHTS = Path(__file__).with_suffix(".safetensors")
+
+
+def load(path=WEIGHTS):
+    """Return the net with its weights, ready to predict; they are numbers behind a header of JSON."""
+    content = bytearray(Path(path).read_bytes())
+    begin = 8 + int.from_bytes(content[:8], "little")
+    types = {{"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}}
+    state = {{}}
+    for name, entry in json.loads(content[8:begin]).items():
+        if name != "__metadata__":
+            first, last = (begin + offset for offset in entry["data_offsets"])
+            values = torch.frombuffer(content[first:last], dtype=types[entry["dtype"]])
+            state[name] = values.reshape(entry["shape"])
+    net = {name}()
+    net.load_state_dict(state)
+    return net.eval(){form}
+'''
+
+CHANNELS_LAST = ".to(memory_format=torch.channels_last)"
+"""How images lie in memory: as in Netweave's own runs, so that both round alike (decision 0114)."""
+
+
+def constructor(module: Module, given: Mapping[str, str], defaults: Mapping[str, Any]) -> str:
+    """Return the call that makes a module.
+
+    Args:
+        module: The module.
+        given: Expressions for fields that are no literals: arguments of the class that it stands in.
+        defaults: Other defaults than PyTorch's, of classes that the file defines.
+    """
+    if module.type == "nn.Parameter":
+        sizes = given.get("shape") or ", ".join(map(str, module.fields[0].value))
+        return f"nn.Parameter(torch.empty({sizes}))"
+    return f"{module.type}({', '.join(module.arguments(given, defaults))})"
+
+
+def signature(name: str, arguments: Sequence[str]) -> list[str]:
+    """Return the first line of a method, or lines where it is too long for one."""
+    line = f"    def {name}({', '.join(['self', *arguments])}):"
+    if len(line) <= WIDTH:
+        return [line]
+    lines = ["        self,"]
+    for argument in arguments:
+        if len(lines[-1]) + len(argument) + 2 > WIDTH - 10:
+            lines.append("       ")
+        lines[-1] += f" {argument},"
+    return [f"    def {name}(", *lines, "    ):"]
+
+
+def forward_lines(
+    steps: Sequence[Step],
+    inputs: Mapping[str, str],
+    outputs: Sequence[str],
+    modules: Mapping[int, str],
+    *,
+    has_comments: bool,
+) -> list[str]:
+    """Return the method ``forward``, indented as it stands in its class."""
+    body = Forward(steps, inputs, outputs, modules)
+    lines = signature("forward", list(inputs.values()))
+    for text, layers in body.lines:
+        line = f"        {text}"
+        lines += wrapped(commented(line, layers) if has_comments else line)
+    return lines
 
 
 IMPORT_FUNCTIONAL = "from torch.nn import functional as F\n"
@@ -342,3 +435,29 @@ def _continues(group: Sequence[Block], block: Block) -> bool:
     if last.kind is block.kind:
         return _is_series([*_runs(group)[-1], block])
     return len(group) == 1 and len(block.kind.blocks) > len(last.kind.blocks)
+
+
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
+    """Write ``NAME.py``, and ``NAME.safetensors`` beside it.
+
+    The net is written as it predicts: without dropout, losses and labels.
+    """
+    require_weights(graph, random_weights=random_weights)
+    plain = chain(
+        to_inference, see_through, absorb_scales, fuse_layer_norm, fuse_gelu, fuse_attention, prune
+    )(graph)
+    source = write_source(plain, title=path.stem)
+    with replacing_files(path) as folder:
+        (folder / path.name).write_text(source.text)
+        _save(source.state, folder / f"{path.stem}.safetensors")
+    return OutputFiles(path, path.with_suffix(".safetensors"), source.entry, source.arguments)
+
+
+def _save(state: dict[str, np.ndarray], path: Path) -> None:
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        raise UnsupportedError(
+            f"weights are written as safetensors, which is not installed: {install_command('torch')}"
+        ) from error
+    save_file(state, path)

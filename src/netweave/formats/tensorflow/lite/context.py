@@ -1,4 +1,4 @@
-"""One operator of TFLite while it is lowered: as one of TensorFlow's, with what TFLite joins to it."""
+"""Context of TensorFlow Lite's operators."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.lowering.activations import clip
-from netweave.formats.lowering.channels_last import Stored, Tensor
-from netweave.formats.tensorflow.context import TensorFlowOperation
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, Stored, Tensor
+from netweave.formats.lowering.elementwise import clip
 from netweave.formats.tensorflow.folding import fold
-from netweave.formats.tensorflow.lite.program import OPERANDS, Operands
-from netweave.formats.tensorflow.lite.quantization import ROUNDED
-from netweave.formats.tensorflow.nodes import Node
+from netweave.formats.tensorflow.interpreter import Interpreter
+from netweave.formats.tensorflow.lite.operators import LITE_READERS
+from netweave.formats.tensorflow.lite.program import OPERANDS, TENSOR, Operands
+from netweave.formats.tensorflow.lite.tensors import ROUNDED
+from netweave.formats.tensorflow.nodes import Node, OperatorReader, TensorFlowOperation
 from netweave.formats.tensorflow.operands import Item
 from netweave.formats.tensorflow.operators import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.formats.tensorflow.interpreter import Interpreter
-    from netweave.formats.tensorflow.lite.quantization import Quantization
+    from netweave.formats.lowering.channels_last import ChannelsLastNet
+    from netweave.formats.tensorflow.lite.tensors import LiteTensor, Quantization
+    from netweave.formats.tensorflow.nodes import Program
+    from netweave.formats.tensorflow.opening import Variables
+    from netweave.formats.tensorflow.reader import Inputs
+
 
 FUNCTIONS = {"RELU": "Relu", "RELU6": "Relu6", "TANH": "Tanh", "SIGN_BIT": "Sign"}
 """Functions that may be joined to an operator, by TFLite's name."""
@@ -143,3 +148,51 @@ def rounded(ctx: TensorFlowOperation, x: Tensor, scale: Quantization) -> Tensor:
             f"computes {scale.dtype.name} with {scale.scale.size:,} scales, which is not supported"
         )
     return scale.rounded(ctx, x)
+
+
+MAX_UNROLLED = 8_000
+"""Operators that loops may add: a recurrent layer has some twenty a step, and one damaged byte makes of five
+steps a billion."""
+
+
+class LiteInterpreter(Interpreter):
+    """Reads a program's nodes, of which those of TFLite have operands with scales.
+
+    Args:
+        program: As for the base class, like all that follow.
+        net: What its nodes share.
+        variables: Gives the arrays of variables.
+        inputs: Gives the net's inputs.
+    """
+
+    def __init__(
+        self, program: Program, net: ChannelsLastNet, *, variables: Variables, inputs: Inputs
+    ) -> None:
+        super().__init__(program, net, variables=variables, inputs=inputs)
+        bodies = (program.main, *program.functions.values())
+        self.max_nodes = sum(len(body.nodes) for body in bodies) + MAX_UNROLLED
+
+    def _read(self, node: Node, inputs: Sequence[Item]) -> Sequence[Item]:
+        if OPERANDS not in node.attributes:
+            return [self._as_fed(node, item) for item in super()._read(node, inputs)]
+        place = self.program.place(node)
+        self.spend(1, place)
+        ctx = LiteOperator(node, inputs, self, place)
+        reader = LITE_READERS[node.op]
+        if not any(isinstance(item, Tensor) for item in inputs):
+            reader = OperatorReader(reader.read, plain=True)  # of what is stored alone: nothing to show
+        with ctx.located_errors():
+            return self._lower(reader, ctx)
+
+    def _as_fed(self, node: Node, item: Item) -> Item:
+        """Return an input of integers as the real numbers that these can stand for."""
+        tensor: LiteTensor | None = node.attributes.get(TENSOR)
+        if tensor is None or tensor.quantization is None or not isinstance(item, Tensor):
+            return item
+        name = self.inputs.name_of(node)
+        self.inputs.notes.append(
+            f"the input {name!r} is {tensor.type} in the file; here it takes the real numbers that these "
+            "stand for"
+        )
+        ctx = ChannelsLastLayer(self.net, place=self.program.place(node))
+        return tensor.quantization.rounded(ctx, item)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
-from netweave.formats.tensorflow.lite.interpreter import LiteInterpreter
+from netweave.formats.tensorflow.folding import check_written_out, needed
+from netweave.formats.tensorflow.lite.context import LiteInterpreter
 from netweave.formats.tensorflow.lite.operators import LITE_READERS, REASONS
 from netweave.formats.tensorflow.lite.program import OPERANDS, TENSOR, open_net
-from netweave.formats.tensorflow.reach import check_written_out, needed
 from netweave.formats.tensorflow.reader import lower, wanted_outputs
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats.lowering import RuleTable
+from netweave.formats.tensorflow.nodes import OperatorReader
 from netweave.formats.tensorflow.operands import Item
-from netweave.formats.tensorflow.registry import OperatorReader
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.lite.context import LiteOperator

@@ -1,8 +1,8 @@
 """Readers of TensorFlow's operators, one file per family; importing this package registers them all."""
 
 from netweave.formats.lowering import import_families
-from netweave.formats.tensorflow.operators.refused import REASONS
-from netweave.formats.tensorflow.registry import READERS
+from netweave.formats.tensorflow.nodes import READERS
+from netweave.formats.tensorflow.operators.elementwise import REASONS
 
 __all__ = ["READERS", "REASONS"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.lowering.channels_last import Tensor
-from netweave.formats.tensorflow.registry import operator_reader
+from netweave.formats.tensorflow.nodes import operator_reader
 
 if TYPE_CHECKING:
-    from netweave.formats.tensorflow.context import TensorFlowOperation
+    from netweave.formats.tensorflow.nodes import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
 
 

@@ -1,7 +1,4 @@
-"""Operators on each element, activations, and numbers rounded as quantised ones would be.
-
-tensorflow/core/ops: math_ops.cc, nn_ops.cc; tensorflow/core/kernels: fake_quant_ops_functor.h.
-"""
+"""Elementwise operators of TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,16 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.activations import find_operator
 from netweave.formats.lowering.channels_last import Stored, Tensor
-from netweave.formats.lowering.channels_last.axes import along
+from netweave.formats.lowering.channels_last.layer import along
+from netweave.formats.lowering.elementwise import find_operator
 from netweave.formats.tensorflow.attributes import DTYPES
-from netweave.formats.tensorflow.registry import operator_reader
+from netweave.formats.tensorflow.nodes import operator_reader
+from netweave.formats.tensorflow.operands import Handle, Saved
 
 if TYPE_CHECKING:
     from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.tensorflow.context import TensorFlowOperation
+    from netweave.formats.tensorflow.nodes import TensorFlowOperation
+    from netweave.formats.tensorflow.operands import Item
 
+
+# tensorflow/core/ops: math_ops.cc, nn_ops.cc; tensorflow/core/kernels: fake_quant_ops_functor.h.
 
 UNARY = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Erfc", "Exp",
@@ -218,3 +219,97 @@ def fake_quantised(ctx: TensorFlowOperation) -> Tensor:
     half = Stored.constant(np.asarray(0.5, np.float32))
     rounded = ctx.unary("Floor", ctx.broadcast("Add", [steps, half]))
     return ctx.broadcast("Add", [ctx.broadcast("Mul", [rounded, step]), begin])
+
+
+@operator_reader("Const", "HostConst", plain=True)
+def const(ctx: TensorFlowOperation) -> Item:
+    """An array in the file: one of several real numbers is stored, everything else is part of the net."""
+    value = ctx.attribute("value")
+    if not isinstance(value, np.ndarray):
+        raise ctx.unsupported("a constant without a value")
+    if value.dtype.kind == "f" and value.ndim and value.size > 1:
+        return Stored.parameter(ctx.node.name, value, value.shape)
+    return Stored.constant(value)
+
+
+@operator_reader("Placeholder", "PlaceholderV2", plain=True)
+def placeholder(ctx: TensorFlowOperation) -> Item:
+    """Read a placeholder; one that controls training has no place in a net that predicts."""
+    return ctx.interpreter.inputs.value(ctx.node, ctx.place)
+
+
+@operator_reader(
+    "VariableV2", "Variable", "VarHandleOp", "AutoReloadVariable", "TemporaryVariable", plain=True
+)
+def variable(ctx: TensorFlowOperation) -> Item:
+    """An array that the net's checkpoint holds."""
+    if ctx.op == "VarHandleOp":
+        return Handle(ctx.node.name)
+    return ctx.interpreter.variables.value(ctx.node.name, ctx.place)
+
+
+@operator_reader("ReadVariableOp", plain=True)
+def read_variable(ctx: TensorFlowOperation) -> Item:
+    """The array of a variable."""
+    handle = ctx.item(0)
+    if not isinstance(handle, Handle):
+        return handle
+    return ctx.interpreter.variables.value(handle.name, ctx.place)
+
+
+@operator_reader(
+    "CheckNumerics",
+    "EnsureShape",
+    "Identity",
+    "IdentityN",
+    "PlaceholderWithDefault",
+    "PreventGradient",
+    "RefIdentity",
+    "Snapshot",
+    "StopGradient",
+    plain=True,
+)
+def identity(ctx: TensorFlowOperation) -> list[Item]:
+    """The same again."""
+    return list(ctx.inputs)
+
+
+@operator_reader("RestoreV2", plain=True)
+def restore(ctx: TensorFlowOperation) -> list[Item]:
+    """Arrays of a checkpoint, by their keys."""
+    keys = ctx.constant_input(1, "the list of keys").reshape(-1)
+    return [Saved(key.decode("utf-8", "backslashreplace")) for key in keys]
+
+
+@operator_reader("NoOp", "Assert", "ControlTrigger", plain=True)
+def nothing(ctx: TensorFlowOperation) -> list[Item]:
+    """Something that makes no tensor."""
+    return []
+
+
+REASONS = {
+    **dict.fromkeys(
+        ("Enter", "RefEnter", "NextIteration", "RefNextIteration", "Exit", "RefExit"),
+        "part of a loop of TensorFlow 1 that has not the form of tf.while_loop; save it with control flow v2",
+    ),
+    **dict.fromkeys(
+        ("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniformV2"),
+        "random numbers outside of a dropout",
+    ),
+    **dict.fromkeys(
+        ("PyFunc", "EagerPyFunc"), "its code is in the program that wrote the net, not in the file"
+    ),
+    "CombinedNonMaxSuppression": "boxes of all classes at once: not read; end the net before it",
+    **dict.fromkeys(
+        ("CTCGreedyDecoder", "CTCBeamSearchDecoder"),
+        "it looks for the best text, step by step; end the net at the scores before it",
+    ),
+    **dict.fromkeys(
+        ("HashTableV2", "LookupTableFindV2", "LookupTableFind", "HashTable"),
+        "it looks texts up in a table; begin the net behind it",
+    ),
+    **dict.fromkeys(
+        ("DecodeJpeg", "DecodePng", "ParseExample", "ParseExampleV2", "IteratorGetNext"),
+        "it reads data; freeze the net from its first layer on",
+    ),
+}

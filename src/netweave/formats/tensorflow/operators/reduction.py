@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Tensor, axes
+from netweave.formats.lowering.channels_last import Tensor, layer
 from netweave.formats.tensorflow.attributes import DTYPES
-from netweave.formats.tensorflow.registry import operator_reader
+from netweave.formats.tensorflow.nodes import operator_reader
 
 if TYPE_CHECKING:
     from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.tensorflow.context import TensorFlowOperation
+    from netweave.formats.tensorflow.nodes import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
 
 REDUCE = {
@@ -34,7 +34,7 @@ def reduce(ctx: TensorFlowOperation) -> Item:
     over = ctx.integers_input(1, "the axes")
     if not over:
         return x
-    return axes.reduce(ctx, REDUCE[ctx.op], x, over, keep=bool(ctx.attribute("keep_dims", False)))
+    return layer.reduce(ctx, REDUCE[ctx.op], x, over, keep=bool(ctx.attribute("keep_dims", False)))
 
 
 @operator_reader("All", "Any")
@@ -43,7 +43,7 @@ def logical(ctx: TensorFlowOperation) -> Tensor:
     numbers = ctx.as_type(ctx.x, ir.DataType.INT32)
     op_type = "ReduceMin" if ctx.op == "All" else "ReduceMax"
     keep = bool(ctx.attribute("keep_dims", False))
-    reduced = axes.reduce(ctx, op_type, numbers, ctx.integers_input(1, "the axes"), keep=keep)
+    reduced = layer.reduce(ctx, op_type, numbers, ctx.integers_input(1, "the axes"), keep=keep)
     return ctx.as_type(reduced, ir.DataType.BOOL)
 
 
@@ -52,7 +52,7 @@ def arg(ctx: TensorFlowOperation) -> Tensor:
     """Number of the first largest or smallest element along an axis."""
     axis = ctx.integer_input(1, "the axis") if len(ctx.inputs) > 1 else 0
     dtype = ir.DataType.from_numpy(DTYPES.get(str(ctx.attribute("output_type")), DTYPES["DT_INT64"]))
-    numbers = axes.arg(ctx, ctx.op, ctx.x, axis)
+    numbers = layer.arg(ctx, ctx.op, ctx.x, axis)
     return numbers if dtype == ir.DataType.INT64 else ctx.as_type(numbers, dtype)
 
 
@@ -85,15 +85,15 @@ def cumsum(ctx: TensorFlowOperation) -> Tensor:
 def cross_entropy(ctx: TensorFlowOperation) -> Tensor:
     """``-sum(labels * log_softmax(logits))`` over the last axis."""
     logits, labels = ctx.operands(0, 2)
-    product = ctx.broadcast("Mul", [labels, axes.along(ctx, "LogSoftmax", logits, -1)])
-    return ctx.unary("Neg", axes.reduce(ctx, "ReduceSum", product, [-1], keep=False))
+    product = ctx.broadcast("Mul", [labels, layer.along(ctx, "LogSoftmax", logits, -1)])
+    return ctx.unary("Neg", layer.reduce(ctx, "ReduceSum", product, [-1], keep=False))
 
 
 @operator_reader("SparseSoftmaxCrossEntropyWithLogits")
 def sparse_cross_entropy(ctx: TensorFlowOperation) -> Tensor:
     """``-log_softmax(logits)`` at each label."""
-    scores = _at_labels(ctx, axes.along(ctx, "LogSoftmax", ctx.x, -1), ctx.operand(1))
-    return ctx.unary("Neg", axes.drop(ctx, scores, [-1]))
+    scores = _at_labels(ctx, layer.along(ctx, "LogSoftmax", ctx.x, -1), ctx.operand(1))
+    return ctx.unary("Neg", layer.drop(ctx, scores, [-1]))
 
 
 @operator_reader("InTopK", "InTopKV2")
@@ -101,7 +101,7 @@ def in_top_k(ctx: TensorFlowOperation) -> Tensor:
     """Return whether a label is among the k largest: fewer than k elements are larger than its own."""
     k = ctx.integer("k", 1) if ctx.op == "InTopK" else ctx.integer_input(2, "k")
     larger = ctx.add("Greater", [ctx.x, _at_labels(ctx, ctx.x, ctx.operand(1))])
-    count = axes.reduce(ctx, "ReduceSum", ctx.as_type(larger, ir.DataType.INT64), [-1], keep=False)
+    count = layer.reduce(ctx, "ReduceSum", ctx.as_type(larger, ir.DataType.INT64), [-1], keep=False)
     return Tensor(ctx.add("Less", [count, ctx.constant(k, dtype=np.int64)]))
 
 

@@ -1,4 +1,4 @@
-"""Sizes and axes (array_ops.cc)."""
+"""Shapes and indexing of TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Stored, Tensor, axes
-from netweave.formats.lowering.channels_last.tensor import position
+from netweave.formats.lowering.channels_last import Stored, Tensor, layer
+from netweave.formats.lowering.channels_last.layer import gather
+from netweave.formats.lowering.channels_last.windows import position
 from netweave.formats.lowering.indexing import FAR
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.folding import strided_index
-from netweave.formats.tensorflow.operands import Open, Sizes, numbers_of, of_numbers
-from netweave.formats.tensorflow.registry import operator_reader
+from netweave.formats.tensorflow.nodes import operator_reader
+from netweave.formats.tensorflow.operands import Handle, Open, Sizes, numbers_of, of_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import onnx_ir as ir
-
     from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.tensorflow.context import TensorFlowOperation
+    from netweave.formats.tensorflow.nodes import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
 
 
@@ -64,7 +64,7 @@ def reshape(ctx: TensorFlowOperation) -> Item:
     """The same elements in other sizes."""
     x, wanted = ctx.x, ctx.sizes_input(1, "the new sizes")
     if not isinstance(x, Stored):
-        return axes.reshape(ctx, x, wanted)
+        return layer.reshape(ctx, x, wanted)
     count, rest = prod(x.shape), prod(size for size in wanted if size not in {-1, None})
     sizes = tuple(count // max(rest, 1) if size in {-1, None} else size or 0 for size in wanted)
     if prod(sizes) != count:
@@ -81,7 +81,7 @@ def squeeze(ctx: TensorFlowOperation) -> Item:
     gone = [ctx.axis(axis) for axis in given or ones]
     if isinstance(x, Stored):
         return x.reshaped(tuple(length for axis, length in enumerate(x.shape) if axis not in gone))
-    return axes.drop(ctx, x, gone)
+    return layer.drop(ctx, x, gone)
 
 
 @operator_reader("ExpandDims")
@@ -90,7 +90,7 @@ def expand_dims(ctx: TensorFlowOperation) -> Item:
     x, axis = ctx.x, ctx.axis(ctx.integer_input(1, "the axis"), ctx.rank() + 1)
     if isinstance(x, Stored):
         return x.reshaped((*x.shape[:axis], 1, *x.shape[axis:]))
-    return axes.widen(ctx, x, [axis])
+    return layer.widen(ctx, x, [axis])
 
 
 @operator_reader("Transpose")
@@ -99,7 +99,7 @@ def transpose(ctx: TensorFlowOperation) -> Item:
     x, perm = ctx.x, ctx.integers_input(1, "the order of the axes")
     if sorted(perm) != list(range(ctx.rank())):
         raise ctx.shape_error(f"axes {perm} of an input with {ctx.rank()}")
-    return x.transposed(tuple(perm)) if isinstance(x, Stored) else axes.transpose(ctx, x, perm)
+    return x.transposed(tuple(perm)) if isinstance(x, Stored) else layer.transpose(ctx, x, perm)
 
 
 @operator_reader("ConcatV2", "Concat")
@@ -107,22 +107,22 @@ def concat(ctx: TensorFlowOperation) -> Tensor:
     """Joined along an axis: the last input, in the older form the first."""
     last = len(ctx.inputs) - 1
     at, operands = (last, ctx.operands(0, last)) if ctx.op == "ConcatV2" else (0, ctx.operands(1))
-    return axes.concat(ctx, operands, ctx.integer_input(at, "the axis"))
+    return layer.concat(ctx, operands, ctx.integer_input(at, "the axis"))
 
 
 @operator_reader("Pack")
 def pack(ctx: TensorFlowOperation) -> Tensor:
     """Joined along a new axis."""
     axis = ctx.axis(ctx.integer("axis", 0), ctx.rank() + 1)
-    return axes.concat(ctx, [axes.widen(ctx, x, [axis]) for x in ctx.operands()], axis)
+    return layer.concat(ctx, [layer.widen(ctx, x, [axis]) for x in ctx.operands()], axis)
 
 
 @operator_reader("Unpack")
 def unpack(ctx: TensorFlowOperation) -> list[Item]:
     """The entries along an axis, which goes."""
     axis = ctx.axis(ctx.integer("axis", 0))
-    pieces = axes.split(ctx, ctx.x, [1] * ctx.few(ctx.size(axis)), axis)
-    return [axes.drop(ctx, piece, [axis]) for piece in pieces]
+    pieces = layer.split(ctx, ctx.x, [1] * ctx.few(ctx.size(axis)), axis)
+    return [layer.drop(ctx, piece, [axis]) for piece in pieces]
 
 
 @operator_reader("Split")
@@ -132,7 +132,7 @@ def split(ctx: TensorFlowOperation) -> list[Item]:
     length = ctx.size(axis, x)
     if ctx.few(count) < 1 or length % count:
         raise ctx.shape_error(f"{length} elements cannot be divided into {count} equal pieces")
-    return [*axes.split(ctx, x, [length // count] * count, axis)]
+    return [*layer.split(ctx, x, [length // count] * count, axis)]
 
 
 @operator_reader("SplitV")
@@ -141,7 +141,7 @@ def split_v(ctx: TensorFlowOperation) -> list[Item]:
     lengths, axis = ctx.integers_input(1, "the sizes of the pieces"), ctx.integer_input(2, "the axis")
     if -1 in lengths:
         lengths[lengths.index(-1)] = ctx.size(axis) - sum(lengths) - 1
-    return [*axes.split(ctx, ctx.x, lengths, axis)]
+    return [*layer.split(ctx, ctx.x, lengths, axis)]
 
 
 @operator_reader("StridedSlice")
@@ -153,7 +153,7 @@ def strided_slice(ctx: TensorFlowOperation) -> Item:
         raise ctx.read_error(
             f"slices by {begins} begins, {ends} ends and {strides} strides, expected as many of each"
         )
-    return axes.index(ctx, ctx.x, strided_index(ctx.node, *bounds))
+    return layer.index(ctx, ctx.x, strided_index(ctx.node, *bounds))
 
 
 def _bounds(ctx: TensorFlowOperation, index: int, what: str) -> list[int]:
@@ -177,7 +177,7 @@ def slice_(ctx: TensorFlowOperation) -> Item:
     for axis, (begin, length, size) in enumerate(zip(begins, lengths, ctx.shape(), strict=True)):
         if begin or length not in {-1, size}:  # an open length is that of the axis
             bounds[axis] = (begin, FAR if length in {-1, None} else begin + (length or 0), 1)
-    return axes.cut(ctx, ctx.x, bounds)
+    return layer.cut(ctx, ctx.x, bounds)
 
 
 @operator_reader("Pad", "PadV2", "MirrorPad")
@@ -186,10 +186,10 @@ def pad(ctx: TensorFlowOperation) -> Tensor:
     pairs = _pairs(ctx.constant_input(1, "the padding"))
     if ctx.op != "MirrorPad":
         fill = float(ctx.constant_input(2, "the number").reshape(-1)[0]) if ctx.op == "PadV2" else 0.0
-        return axes.pad(ctx, ctx.x, pairs, fill=fill)
+        return layer.pad(ctx, ctx.x, pairs, fill=fill)
     if ctx.string("mode", "REFLECT") == "SYMMETRIC":
         return _symmetric(ctx, pairs)
-    return axes.pad(ctx, ctx.x, pairs, mode="reflect")
+    return layer.pad(ctx, ctx.x, pairs, mode="reflect")
 
 
 def _pairs(numbers: np.ndarray) -> list[tuple[int, int]]:
@@ -202,10 +202,10 @@ def _symmetric(ctx: TensorFlowOperation, pairs: Sequence[tuple[int, int]]) -> Te
     for axis, (begin, end) in enumerate(pairs):
         pieces = [x]
         if begin:
-            pieces.insert(0, axes.cut(ctx, x, {axis: (begin - 1, -FAR, -1)}))
+            pieces.insert(0, layer.cut(ctx, x, {axis: (begin - 1, -FAR, -1)}))
         if end:
-            pieces.append(axes.cut(ctx, x, {axis: (-1, -end - 1, -1)}))
-        x = axes.concat(ctx, pieces, axis)
+            pieces.append(layer.cut(ctx, x, {axis: (-1, -end - 1, -1)}))
+        x = layer.concat(ctx, pieces, axis)
     return x
 
 
@@ -242,7 +242,7 @@ def _shape_input(ctx: TensorFlowOperation, index: int) -> ir.Value:
 @operator_reader("ReverseV2")
 def reverse(ctx: TensorFlowOperation) -> Tensor:
     """Backwards along some axes."""
-    return axes.flip(ctx, ctx.x, ctx.integers_input(1, "the axes"))
+    return layer.flip(ctx, ctx.x, ctx.integers_input(1, "the axes"))
 
 
 @operator_reader("SpaceToDepth", "DepthToSpace")
@@ -264,7 +264,7 @@ def space_to_batch(ctx: TensorFlowOperation) -> Tensor:
         raise ctx.shape_error(f"blocks of {blocks} and a padding of {pads} of {rank} axes")
     padded: Operand = ctx.x
     if any(map(any, pads)):
-        padded = axes.pad(ctx, padded, [(0, 0), *pads, *[(0, 0)] * (rank - 1 - num)])
+        padded = layer.pad(ctx, padded, [(0, 0), *pads, *[(0, 0)] * (rank - 1 - num)])
     sizes = ctx.sizes(range(1, rank), padded)
     if any(block < 1 or n % block for n, block in zip(sizes, blocks, strict=False)):
         raise ctx.shape_error(f"sizes {sizes} cannot be divided into blocks of {blocks}")
@@ -296,7 +296,7 @@ def batch_to_space(ctx: TensorFlowOperation) -> Tensor:
     joined = _regrouped(ctx, ctx.x, [*blocks, -1, *sizes], perm, [-1, *full, *rest])
     rows = enumerate(zip(crops, full, strict=True), start=1)
     bounds = {axis: (begin, size - end, 1) for axis, ((begin, end), size) in rows if begin or end}
-    return axes.cut(ctx, joined, bounds)
+    return layer.cut(ctx, joined, bounds)
 
 
 def _regrouped(
@@ -304,3 +304,115 @@ def _regrouped(
 ) -> Tensor:
     """Return a tensor with its axes split, put in another order and joined."""
     return Tensor(ctx.reshape(ctx.transpose(ctx.reshape(x, split), perm), joined))
+
+
+# gather_op.cc, one_hot_op.cc, scatter_nd_op.cc and where_op.cc.
+
+
+@operator_reader("Gather", "GatherV2")
+def gathered(ctx: TensorFlowOperation) -> Tensor:
+    """Entries along an axis."""
+    axis = ctx.integer_input(2, "the axis") if len(ctx.inputs) > 2 else 0
+    if ctx.integer("batch_dims", 0):
+        return _gathered_apart(ctx, axis)
+    return gather(ctx, ctx.x, ctx.operand(1), axis)
+
+
+def _gathered_apart(ctx: TensorFlowOperation, axis: int) -> Tensor:
+    """Return entries along an axis, each example of the axes before by its own numbers."""
+    x, numbers = ctx.operands(0, 2)
+    batch_dims = ctx.axis(ctx.integer("batch_dims", 0), ctx.rank(numbers))
+    if ctx.axis(axis) != batch_dims:
+        raise ctx.unsupported(
+            f"batch_dims={batch_dims} and axis={axis}: only an axis after them is supported"
+        )
+    places = ctx.unsqueeze(ctx.as_type(numbers, ir.DataType.INT64), [-1])
+    return Tensor(ctx.add("GatherND", [x, places], {"batch_dims": batch_dims}))
+
+
+@operator_reader("ResourceGather")
+def resource_gather(ctx: TensorFlowOperation) -> Tensor:
+    """Rows of a variable: an embedding."""
+    handle = ctx.item(0)
+    if not isinstance(handle, Handle):
+        raise ctx.unsupported("reads rows of something that is not a variable")
+    table = ctx.interpreter.variables.value(handle.name, ctx.place)
+    return gather(ctx, table, ctx.operand(1), 0)
+
+
+@operator_reader("GatherNd")
+def gather_nd(ctx: TensorFlowOperation) -> Tensor:
+    """Entries by several numbers each."""
+    return Tensor(ctx.add("GatherND", [ctx.x, ctx.as_type(ctx.operand(1), ir.DataType.INT64)]))
+
+
+@operator_reader("OneHot")
+def one_hot(ctx: TensorFlowOperation) -> Tensor:
+    """``on`` at each number, ``off`` elsewhere, along a new axis; ONNX counts those below 0 from the end."""
+    depth = ctx.integer_input(1, "the depth")
+    on, off = (ctx.constant_input(index, what).reshape(-1)[0] for index, what in ((2, "on"), (3, "off")))
+    values = ctx.constant(np.asarray([off, on]), dtype=np.asarray(on).dtype)
+    numbers = ctx.as_type(ctx.x, ir.DataType.INT64)
+    below = ctx.add("Less", [numbers, ctx.scalar(0, numbers)])
+    within = ctx.add("Where", [below, ctx.scalar(depth, numbers), numbers])
+    inputs = [within, ctx.integers([depth]), values]
+    return Tensor(ctx.add("OneHot", inputs, {"axis": ctx.integer("axis", -1)}))
+
+
+@operator_reader("ReverseSequence")
+def reverse_sequence(ctx: TensorFlowOperation) -> Tensor:
+    """Each example backwards as far as it goes, what lies behind staying there."""
+    time_axis, batch_axis = (ctx.axis(ctx.integer(name, 0)) for name in ("seq_dim", "batch_dim"))
+    if sorted([time_axis, batch_axis]) != [0, 1]:
+        raise ctx.unsupported(f"seq_dim={time_axis}, batch_dim={batch_axis} is not supported")
+    lengths = ctx.as_type(ctx.operand(1), ir.DataType.INT64)
+    attributes = {"time_axis": time_axis, "batch_axis": batch_axis}
+    return Tensor(ctx.add("ReverseSequence", [ctx.x, lengths], attributes))
+
+
+REDUCTIONS = {
+    "TensorScatterUpdate": "none",
+    "TensorScatterAdd": "add",
+    "TensorScatterSub": "add",
+    "TensorScatterMax": "max",
+    "TensorScatterMin": "min",
+}
+"""What becomes of an element that is written to, as ONNX calls it."""
+
+
+@operator_reader("ScatterNd")
+def scatter_nd(ctx: TensorFlowOperation) -> Tensor:
+    """Zeros of a size that is given, with entries added to them."""
+    places, updates = ctx.operands(0, 2)
+    sizes = ctx.integers(ctx.integers_input(2, "the sizes"))
+    zeros = ctx.add("Expand", [ctx.scalar(0, updates), sizes])
+    inputs: list[Operand] = [zeros, ctx.as_type(places, ir.DataType.INT64), updates]
+    return Tensor(ctx.add("ScatterND", inputs, {"reduction": "add"}))
+
+
+@operator_reader(*REDUCTIONS)
+def tensor_scatter(ctx: TensorFlowOperation) -> Tensor:
+    """A tensor with entries written to it, or joined with what is there."""
+    x, places, updates = ctx.operands(0, 3)
+    if ctx.op == "TensorScatterSub":
+        updates = ctx.unary("Neg", updates)
+    inputs: list[Operand] = [x, ctx.as_type(places, ir.DataType.INT64), updates]
+    return Tensor(ctx.add("ScatterND", inputs, {"reduction": REDUCTIONS[ctx.op]}))
+
+
+@operator_reader("Where")
+def where(ctx: TensorFlowOperation) -> Tensor:
+    """The places of what is not zero, a row for each; how many there are, only the numbers say."""
+    return Tensor(ctx.transpose(ctx.add("NonZero", [ctx.x]), [1, 0]))
+
+
+@operator_reader("MatrixBandPart")
+def band(ctx: TensorFlowOperation) -> Tensor:
+    """Matrices with zeros outside of a band; a negative width leaves its side as it is."""
+    value = ctx.source(ctx.x)
+    for index, upper in ((1, 1), (2, 0)):
+        width = ctx.integer_input(index, "the width of the band")
+        if width >= 0:
+            edge = ctx.constant(-width if upper else width, dtype=np.int64)
+            value = ctx.add("Trilu", [value, edge], {"upper": upper})
+    return Tensor(value)

@@ -7,9 +7,15 @@ from netweave.graph.passes.rounding.explicit import (
     without_rounding,
 )
 from netweave.graph.passes.rounding.formats import Quantiser, StoredRounding, format_name
-from netweave.graph.passes.rounding.points import RoundingPoint, rounding_points
-from netweave.graph.passes.rounding.rectifiers import MOVING, choose_rectifiers, rectifier_after
-from netweave.graph.passes.rounding.walk import NotExplicitError, array_of
+from netweave.graph.passes.rounding.layers import (
+    MOVING,
+    NotExplicitError,
+    RoundingPoint,
+    array_of,
+    choose_rectifiers,
+    rectifier_after,
+    rounding_points,
+)
 
 __all__ = [
     "MOVING",

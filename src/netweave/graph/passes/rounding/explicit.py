@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.graph import infer_shapes
-from netweave.graph.passes.rewrite import Pass, Rewriter
+from netweave.graph.passes.rewriting import Pass, Rewriter
 from netweave.graph.passes.rounding.floats import widen
 from netweave.graph.passes.rounding.formats import FLOATS, format_name
 from netweave.graph.passes.rounding.integers import make_real
-from netweave.graph.passes.rounding.points import rounding_points
+from netweave.graph.passes.rounding.layers import rounding_points
 from netweave.graph.passes.rounding.stored_formats import stored_formats
 
 if TYPE_CHECKING:

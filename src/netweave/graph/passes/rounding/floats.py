@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.graph.passes.rewrite import Rewriter
+from netweave.graph.passes.rewriting import Rewriter
 from netweave.graph.passes.rounding.formats import FLOATS, StoredRounding
 
 if TYPE_CHECKING:

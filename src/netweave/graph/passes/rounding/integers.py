@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.graph.passes.rewrite import Rewriter, remove_unneeded
-from netweave.graph.passes.rounding.layers import LAYERS, RUNTIME, concat, layer, product
-from netweave.graph.passes.rounding.rectifiers import MOVING, rectified
-from netweave.graph.passes.rounding.walk import (
+from netweave.graph.passes.rewriting import Rewriter, remove_unneeded
+from netweave.graph.passes.rounding.layers import (
     FLOAT,
+    LAYERS,
+    MOVING,
+    RUNTIME,
     Integers,
     NotExplicitError,
     array_of,
+    concat,
+    layer,
+    product,
     quantiser_of,
     rank_of,
+    rectified,
 )
 
 if TYPE_CHECKING:

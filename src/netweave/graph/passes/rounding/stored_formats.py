@@ -10,7 +10,7 @@ import onnx_ir as ir
 from netweave.graph import parameter_key, parameter_layout
 from netweave.graph.parameters import apply_layout
 from netweave.graph.passes.rounding.formats import FLOATS, Quantiser, StoredRounding
-from netweave.graph.passes.rounding.walk import NotExplicitError
+from netweave.graph.passes.rounding.layers import NotExplicitError
 
 if TYPE_CHECKING:
     from netweave.graph import Graph, Parameter

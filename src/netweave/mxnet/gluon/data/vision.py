@@ -12,7 +12,7 @@ from netweave.errors import UsageError
 from netweave.mxnet import image
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.gluon.data.dataset import Dataset
-from netweave.training.data.sources.idx import read_idx
+from netweave.training.data.sources.arrays import read_idx
 
 if TYPE_CHECKING:
     from netweave.mxnet.ndarray.array import NDArray

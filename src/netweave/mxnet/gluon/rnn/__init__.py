@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from netweave.mxnet.gluon.rnn.cells import GRUCell, HybridRecurrentCell, LSTMCell, RecurrentCell, RNNCell
+from netweave.mxnet.gluon.rnn.cells import (
+    BidirectionalCell,
+    DropoutCell,
+    GRUCell,
+    HybridRecurrentCell,
+    HybridSequentialRNNCell,
+    LSTMCell,
+    ModifierCell,
+    RecurrentCell,
+    ResidualCell,
+    RNNCell,
+    SequentialRNNCell,
+    ZoneoutCell,
+)
 from netweave.mxnet.gluon.rnn.layers import GRU, LSTM, RNN
-from netweave.mxnet.gluon.rnn.modifiers import DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
-from netweave.mxnet.gluon.rnn.stacks import BidirectionalCell, HybridSequentialRNNCell, SequentialRNNCell
 
 __all__ = [
     "GRU",

@@ -1,25 +1,40 @@
-"""One ONNX Runtime session: its options, its start, its errors in our words."""
+"""Sessions of ONNX Runtime."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
 from netweave.errors import RunError
+from netweave.graph import DOMAIN, attributes_of
+from netweave.graph.passes import explicit
+from netweave.runtime.backends.inputs import SizedRunner
 from netweave.runtime.backends.model import open_size
+from netweave.runtime.backends.segmented import (
+    Runtime,
+    SegmentedRunner,
+    check_domains,
+    check_float32,
+    prepare_segments,
+    wanted_names,
+)
 from netweave.runtime.backends.settings import Purpose
-from netweave.runtime.engine.cores import num_cores
+from netweave.runtime.engine.threaded import num_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
+    import onnx_ir as ir
 
+    from netweave.graph import Graph
     from netweave.runtime.backends.model import SegmentModel
+    from netweave.runtime.backends.runner import Runner
     from netweave.runtime.backends.settings import RunSettings
 
 
@@ -214,3 +229,84 @@ def _explained(error: Exception, places: Callable[[str], str]) -> str:
 def _reason(error: Exception) -> str:
     """Return the runtime's message without its code: ``[ONNXRuntimeError] : 1 : FAIL : reason``."""
     return str(error).split(" : ", 3)[-1].strip()
+
+
+_WINDOWED = frozenset({"AveragePool", "Conv", "LpPool", "MaxPool"})
+
+
+def sized(graph: Graph, make: Callable[[Graph], Runner]) -> Runner:
+    """Make a graph ready, now if its padding is known or can be left to ONNX Runtime, else when it is run.
+
+    Args:
+        graph: The graph; it is not changed.
+        make: Makes a graph ready that has no rule that ONNX Runtime refuses.
+    """
+    if not any(map(_is_refused, graph.nodes)):
+        return make(graph)
+    graph = explicit(graph)
+    return SizedRunner(graph, make) if any(map(_is_refused, graph.nodes)) else make(graph)
+
+
+def _is_refused(node: ir.Node) -> bool:
+    """Return whether ONNX Runtime refuses a SAME rule.
+
+    It refuses a dilated window, and one that may need negative padding.
+    """
+    if node.op_type not in _WINDOWED or node.domain:
+        return False
+    attributes = attributes_of(node)
+    if attributes.get("auto_pad", "NOTSET") not in {"SAME_UPPER", "SAME_LOWER"}:
+        return False
+    dilated = any(dilation > 1 for dilation in attributes.get("dilations", ()))
+    kernel, strides = attributes.get("kernel_shape", ()), attributes.get("strides", ())
+    return dilated or any(stride > k for k, stride in zip(kernel, strides, strict=False))
+
+
+_KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+
+
+def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> Runner:
+    """Make a graph ready to run; its stored arrays are read (or drawn) now, once.
+
+    A graph with a padding rule that ONNX Runtime refuses is made ready for each input size anew.
+
+    Args:
+        graph: The graph; it is not changed.
+        taps: Names of values to return besides the graph's outputs.
+        settings: Purpose, precision and threads.
+
+    Raises:
+        UsageError: There is no such value to tap, or the precision is not float32.
+        RunError: The graph holds operators that neither ONNX Runtime nor the registry has.
+    """
+    check_float32(settings, "ONNX Runtime")
+    names = wanted_names(graph, taps)
+    check_domains(graph, _KNOWN_DOMAINS, "ONNX Runtime")
+
+    def ready(known: Graph) -> SegmentedRunner:
+        return prepare_segments(known, names, [runtime(known, settings)])
+
+    return sized(graph, ready)
+
+
+def runtime(graph: Graph, settings: RunSettings) -> Runtime:
+    """Return ONNX Runtime as something that runs segments of a graph."""
+    own = SESSIONS[settings.purpose]
+    return Runtime(
+        takes=lambda node: node.domain != DOMAIN,
+        start=partial(start, places=_places(graph), settings=settings),
+        by_reference=True,
+        feeds_weights=own.feeds_weights,
+        takes_sizes=own.plans_memory,
+        max_nodes=own.max_nodes,
+    )
+
+
+def _places(graph: Graph) -> Callable[[str], str]:
+    """Return what says where a node of a graph stands, given its name."""
+
+    def place(name: str) -> str:
+        node = next((node for node in graph.nodes if node.name == name), None)
+        return f"{graph.name}: {name!r}" if node is None else graph.place_of(node)
+
+    return place

@@ -1,19 +1,117 @@
-"""Convolutions, straight and transposed."""
+"""Convolutions and matrix products in torch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.pointwise import is_pointwise, pointwise
-from netweave.runtime.backends.torch.table import lowering
-from netweave.runtime.backends.torch.windows import Pads, extents, pad, per_axis, resolve_pads, symmetric
+from netweave.runtime.backends.torch.device import torch_dtype
+from netweave.runtime.backends.torch.elementwise import is_pointwise, pointwise
+from netweave.runtime.backends.torch.table import lower_to, lowering
 
 if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints
+    from collections.abc import Callable, Sequence
+
+    from netweave.runtime.backends.torch.table import Ints, Number
+
+
+lower_to(torch.det, "Det", since=11, num_inputs=1)
+
+
+@lowering("MatMul", since=1)
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """Multiply as ``numpy.matmul``."""
+    return torch.matmul(a, b)
+
+
+@lowering("Gemm", since=9)
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    """Return ``alpha * a @ b + beta * c``; the usual dense layer is one call of torch's."""
+    a = a.t() if transA else a
+    if alpha == beta == 1.0 and (c is None or c.ndim == 1) and a.is_floating_point():
+        return functional.linear(a, b if transB else b.t(), c)
+    y = torch.matmul(a, b.t() if transB else b)
+    y = y if alpha == 1.0 else (alpha * y).to(y.dtype)
+    if c is None:
+        return y
+    return y + (c if beta == 1.0 else (beta * c).to(c.dtype))
+
+
+@lowering("Einsum", since=12)
+def einsum(*data: Tensor, equation: str) -> Tensor:
+    """Sum products over indices in Einstein's notation, which torch reads without blanks and in any case."""
+    return torch.einsum(equation.replace(" ", ""), *data)
+
+
+Pads = list[tuple[int, int]]
+"""Padding as (begin, end), one entry per spatial axis."""
+
+
+def per_axis(values: Sequence[int], num_axes: int) -> list[int]:
+    """Return one entry per axis; ones if none are given."""
+    return list(values) or [1] * num_axes
+
+
+def extents(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    """Return how many elements each window spans, dilation included."""
+    return [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+
+
+def resolve_pads(
+    auto_pad: str,
+    pads: Sequence[int],
+    *,
+    sizes: Sequence[int],
+    extents: Sequence[int],
+    strides: Sequence[int],
+) -> Pads:
+    """Return the padding of each spatial axis, for SAME worked out from the sizes.
+
+    ONNX: with SAME there are ``ceil(size / stride)`` windows, and an odd element of padding goes to the
+    end (SAME_UPPER) or to the begin (SAME_LOWER).
+
+    Args:
+        auto_pad: ONNX's ``NOTSET``, ``VALID``, ``SAME_UPPER`` or ``SAME_LOWER``.
+        pads: All begins, then all ends; empty for none.
+        sizes: Sizes of the spatial axes.
+        extents: Elements that each window spans.
+        strides: Steps from one window to the next.
+    """
+    num_axes = len(sizes)
+    if auto_pad == "NOTSET" and pads:
+        return list(zip(pads[:num_axes], pads[num_axes:], strict=True))
+    if auto_pad not in {"SAME_UPPER", "SAME_LOWER"}:
+        return [(0, 0)] * num_axes
+    found = []
+    for size, extent, stride in zip(sizes, extents, strides, strict=True):
+        total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+        less, more = total // 2, total - total // 2
+        found.append((less, more) if auto_pad == "SAME_UPPER" else (more, less))
+    return found
+
+
+def symmetric(pads: Pads) -> list[int] | None:
+    """Return one padding per axis if begins and ends are the same."""
+    return [begin for begin, _ in pads] if all(begin == end for begin, end in pads) else None
+
+
+def pad(x: Tensor, pads: Pads, value: float = 0.0) -> Tensor:
+    """Pad the last axes with a value; a negative padding cuts."""
+    if not any(any(pair) for pair in pads):
+        return x
+    return functional.pad(x, [size for pair in reversed(pads) for size in pair], value=value)
 
 
 _STRAIGHT = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
@@ -172,3 +270,139 @@ def col2im(
         ],
     )
     return image.reshape(data.shape[0], -1, *image_shape)
+
+
+def unmasked_relu(x: Tensor, *, in_place: bool) -> Tensor:
+    """Rectify; the gradient passes as it is, since the convolution behind has masked it already."""
+    y: Tensor = _UnmaskedRelu.apply(x, in_place)
+    return y
+
+
+def masked_conv(
+    x: Tensor, w: Tensor, b: Tensor | None = None, *, pads: Ints = (), strides: Ints = (), **rest: Any
+) -> Tensor:
+    """Correlate a rectified image, of which nobody else reads the memory; its gradient is the Relu's.
+
+    Args:
+        x: Images, (N, C, H, W); their memory is freed by backward.
+        w: Filters.
+        b: Biases.
+        pads: Padding, the same at both ends of an axis.
+        strides: Steps, one per axis.
+        rest: The further settings of ONNX's Conv.
+    """
+    if torch.is_autocast_enabled(x.device.type):  # as autocast does for torch's own convolution
+        kind = torch.get_autocast_dtype(x.device.type)
+        x, w, b = x.to(kind), w.to(kind), None if b is None else b.to(kind)
+    window = (per_axis(strides, 2), list(pads[:2]) or [0, 0], per_axis(rest.get("dilations", ()), 2))
+    y: Tensor = _MaskedConv.apply(x, w, b, window, rest.get("group", 1))
+    return y
+
+
+class _UnmaskedRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, in_place: bool) -> Tensor:
+        if not in_place:
+            return torch.relu(x)
+        ctx.mark_dirty(x)
+        return torch.relu_(x)
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        return above, None
+
+
+class _MaskedConv(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, window: Any, group: int) -> Tensor:
+        ctx.save_for_backward(x, w)
+        stride, padding, dilation = window
+        sizes = None if b is None else list(b.shape)
+        ctx.settings = (sizes, stride, padding, dilation, False, [0, 0], group)
+        settings = (stride, padding, dilation, False, [0, 0], group)
+        # only oneDNN's gradient of the input is known to leave the input alone
+        ctx.frees = torch._C._select_conv_backend(x, w, b, *settings) == torch._C._ConvBackend.Mkldnn
+        with torch.autocast(x.device.type, enabled=False):
+            return torch.conv2d(x, w, b, stride, padding, dilation, group)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]  # torch says no types
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        back = torch.ops.aten.convolution_backward
+        wants_x, wants_w, wants_b = ctx.needs_input_grad[:3]
+        if not ctx.frees or not wants_x:
+            of_x, of_w, of_b = back(above, x, w, *ctx.settings, [wants_x, wants_w, wants_b])
+            of_x = torch.ops.aten.threshold_backward(of_x, x, 0) if wants_x else None
+            return of_x, of_w, of_b, None, None
+        _, of_w, of_b = back(above, x, w, *ctx.settings, [False, wants_w, wants_b])
+        alive = torch.le(x, 0).logical_not_()  # as torch's own, which lets the gradient of NaN pass
+        x.untyped_storage().resize_(0)  # x still has its shape, and that is all the kernel looks at
+        of_x = back(above, x, w, *ctx.settings, [True, False, False])[0]
+        _mask(of_x, alive)
+        return of_x, of_w, of_b, None, None
+
+
+def _mask(gradient: Tensor, alive: Tensor) -> None:
+    """Set a gradient to zero where a value is not alive, one sample after another to need little memory."""
+    for row, signs in zip(gradient.split(1), alive.split(1), strict=True):
+        torch.ops.aten.threshold_backward.grad_input(row, signs.to(row.dtype), 0, grad_input=row)
+
+
+@lowering("DFT", since=20)
+def discrete_fourier(
+    x: Tensor,
+    dft_length: Number | None = None,
+    axis: Number | None = None,
+    *,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Tensor:
+    """Transform along an axis; a real input has a last axis of one."""
+    along = (-2 if axis is None else int(axis)) % x.ndim
+    signal = torch.view_as_complex(x.contiguous()) if x.shape[-1] == 2 else x.squeeze(-1)
+    length = None if dft_length is None else int(dft_length)
+    if inverse and onesided:
+        return torch.fft.irfft(signal, length, along).unsqueeze(-1)
+    y = (torch.fft.ifft if inverse else torch.fft.fft)(signal, length, along)
+    if onesided:
+        y = y.narrow(along, 0, y.shape[along] // 2 + 1)
+    return torch.view_as_real(y)
+
+
+@lowering("STFT", since=17)
+def short_time_fourier(
+    signal: Tensor,
+    frame_step: Number,
+    window: Tensor | None = None,
+    frame_length: Number | None = None,
+    *,
+    onesided: int = 1,
+) -> Tensor:
+    """Transform overlapping frames, each times the window."""
+    size = window.shape[0] if window is not None else int(frame_length or 0)
+    frames = signal.unfold(1, size, int(frame_step)).transpose(-1, -2)
+    if window is not None:
+        frames = frames * window[:, None]
+    return discrete_fourier(frames.contiguous(), axis=2, onesided=onesided)
+
+
+def _lower_window(op_type: str, make: Callable[..., Tensor]) -> None:
+    @lowering(op_type, since=17)
+    def window(size: Number, *, output_datatype: int = 1, periodic: int = 1) -> Tensor:
+        return make(int(size), periodic=bool(periodic), dtype=torch.float64).to(torch_dtype(output_datatype))
+
+    window.__name__ = window.__qualname__ = op_type
+
+
+_lower_window("HannWindow", torch.hann_window)
+_lower_window("BlackmanWindow", torch.blackman_window)
+
+
+@lowering("HammingWindow", since=17)
+def hamming_window(size: Number, *, output_datatype: int = 1, periodic: int = 1) -> Tensor:
+    """Return Hamming's window with ONNX's coefficients."""
+    window = torch.hamming_window(
+        int(size), periodic=bool(periodic), alpha=25 / 46, beta=21 / 46, dtype=torch.float64
+    )
+    return window.to(torch_dtype(output_datatype))

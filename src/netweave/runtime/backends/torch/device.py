@@ -1,12 +1,26 @@
-"""Devices of torch's by name."""
+"""Devices and element types of torch."""
 
 from __future__ import annotations
 
+import ctypes
 import platform
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx_ir as ir
 import torch
+from torch import Tensor, fx
 
-from netweave.errors import UsageError
+from netweave.errors import RunError, UsageError
+from netweave.graph import Effect, effects_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from netweave.graph import Graph
+    from netweave.runtime.backends.torch.net import TorchNet
 
 
 def check_bfloat16(device: torch.device) -> None:
@@ -55,3 +69,169 @@ def find_device(name: str | torch.device) -> torch.device:
             "leave out --gpu to compute on the CPU"
         )
     return device
+
+
+# Every thread that calls a parallel kernel of torch's gets helpers of its own, which stay. As soon as there
+# are more of them than processors, GNU's OpenMP lets all of them sleep between two kernels instead of
+# waiting awake, and waking takes longer than many a kernel.
+
+OMP_PAUSE_SOFT = 1
+"""Kind of ``omp_pause_resource_all`` (OpenMP 5.0, section 3.2.44): settings stay."""
+
+
+def release_threads() -> bool:
+    """End the helpers of the calling thread, which gets new ones when it needs them; say whether that went.
+
+    Costs some microseconds where there are none.
+    """
+    pause = _gnu_pause()
+    return pause is not None and pause(OMP_PAUSE_SOFT) == 0
+
+
+@cache
+def _gnu_pause() -> Callable[[int], int] | None:
+    """Return ``omp_pause_resource_all`` of GNU's OpenMP; in LLVM's it is about all threads together."""
+    process = ctypes.CDLL(None)
+    if not hasattr(process, "GOMP_parallel") or hasattr(process, "__kmpc_fork_call"):
+        return None
+    found: Callable[[int], int] | None = getattr(process, "omp_pause_resource_all", None)
+    return found
+
+
+def single_thread() -> bool:
+    """Have the calling thread compute by itself, without helpers; say whether that went."""
+    return compute_threads(1)
+
+
+def compute_threads(count: int) -> bool:
+    """Have the calling thread compute with so many threads, itself included; say whether that went."""
+    torch.get_num_threads()  # a thread's first call takes over the process's number, so it comes first
+    threads = getattr(ctypes.CDLL(None), "omp_set_num_threads", None)
+    if threads is None:
+        return False
+    threads(count)
+    return True
+
+
+@contextmanager
+def computing_with(count: int) -> Iterator[None]:
+    """Have the calling thread compute with so many threads inside; other threads keep their number."""
+    before = torch.get_num_threads()
+    if count == before or not compute_threads(count):
+        yield
+        return
+    try:
+        yield
+    finally:
+        compute_threads(before)
+
+
+_DTYPES = {
+    ir.DataType.FLOAT: torch.float32,
+    ir.DataType.UINT8: torch.uint8,
+    ir.DataType.INT8: torch.int8,
+    ir.DataType.UINT16: torch.uint16,
+    ir.DataType.INT16: torch.int16,
+    ir.DataType.INT32: torch.int32,
+    ir.DataType.INT64: torch.int64,
+    ir.DataType.BOOL: torch.bool,
+    ir.DataType.FLOAT16: torch.float16,
+    ir.DataType.DOUBLE: torch.float64,
+    ir.DataType.UINT32: torch.uint32,
+    ir.DataType.UINT64: torch.uint64,
+    ir.DataType.COMPLEX64: torch.complex64,
+    ir.DataType.COMPLEX128: torch.complex128,
+    ir.DataType.BFLOAT16: torch.bfloat16,
+}
+
+
+def torch_dtype(dtype: int) -> torch.dtype:
+    """Return torch's element type for ONNX's number.
+
+    Raises:
+        RunError: torch has no such type.
+    """
+    found = _DTYPES.get(ir.DataType(dtype))
+    if found is None:
+        raise RunError(f"torch has no element type for ONNX's {ir.DataType(dtype).name}")
+    return found
+
+
+def to_tensor(array: np.ndarray) -> Tensor:
+    """Return a torch tensor with a copy of an array's elements."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array, order="C"))
+
+
+def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """Return a tensor's elements as an array."""
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype is torch.bfloat16:
+        bits: np.ndarray = tensor.view(torch.int16).numpy()
+        return bits.view(ir.DataType.BFLOAT16.numpy())
+    array: np.ndarray = tensor.numpy()
+    return array
+
+
+def first_not_finite(net: TorchNet, graph: Graph, inputs: Mapping[str, Tensor]) -> str | None:
+    """Return where the first value is made that holds nan or inf, in words; None if all are finite.
+
+    The net is run once more in test mode, without changing its statistics; not if a node has effects besides
+    drawing.
+
+    Args:
+        net: The net.
+        graph: Its graph.
+        inputs: By name.
+    """
+    for name, tensor in inputs.items():
+        if not _is_finite(tensor):
+            return f"the input {name!r} holds numbers that are not finite"
+    key = parameter_not_finite(net, graph)
+    if key is not None:
+        return f"the parameter {key!r} holds numbers that are not finite"
+    if any(effects_of(node) & {Effect.STATEFUL, Effect.WORLD} for node in graph.nodes):
+        return None  # what such a node does is done once
+    training = net.module.training
+    search = _Search(net.module)
+    try:
+        with torch.no_grad():
+            net.module.eval()
+            search.run(*(net.store.placed(inputs[value.name or ""]) for value in graph.inputs))
+    except _FoundError as found:
+        return f"{graph.place_of(found.node)} is the first whose output is not finite"
+    finally:
+        net.module.train(training)
+    return None
+
+
+def parameter_not_finite(net: TorchNet, graph: Graph) -> str | None:
+    """Return the first trained parameter that holds nan or inf; None if all are finite."""
+    for key, parameter in graph.parameters.items():
+        # past the net's handle, which would wait for the very task that asks
+        if parameter.trainable and key in net.store and not _is_finite(net.store[key].tensor):
+            return key
+    return None
+
+
+class _FoundError(Exception):
+    def __init__(self, node: Any) -> None:
+        super().__init__()
+        self.node = node
+
+
+class _Search(fx.Interpreter):
+    """Runs a net until a node of the graph gives something that is not finite."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if "node" in n.meta:
+            for made in result if isinstance(result, tuple) else (result,):
+                if isinstance(made, Tensor) and not _is_finite(made):
+                    raise _FoundError(n.meta["node"])
+        return result
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

@@ -1,17 +1,23 @@
-"""Element-wise arithmetic, comparison, logic and choice; broadcasting is numpy's in both worlds."""
+"""Elementwise operators and reductions in torch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from netweave.runtime.backends.torch.device import torch_dtype
 from netweave.runtime.backends.torch.table import lower_to, lowering
 
 if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Number
+    from collections.abc import Sequence
+
+    from netweave.runtime.backends.torch.table import Ints, Number
+
 
 _ONE_INPUT = (
     ("Abs", 6, torch.abs),
@@ -57,10 +63,10 @@ _TWO_INPUTS = (
     ("Xor", 7, torch.logical_xor),
 )
 
-for _op_type, _since, _function in _ONE_INPUT:
-    lower_to(_function, _op_type, since=_since, num_inputs=1)
-for _op_type, _since, _function in _TWO_INPUTS:
-    lower_to(_function, _op_type, since=_since, num_inputs=2)
+for _op_type_elementwise, _since_elementwise, _function_elementwise in _ONE_INPUT:
+    lower_to(_function_elementwise, _op_type_elementwise, since=_since_elementwise, num_inputs=1)
+for _op_type_elementwise, _since_elementwise, _function_elementwise in _TWO_INPUTS:
+    lower_to(_function_elementwise, _op_type_elementwise, since=_since_elementwise, num_inputs=2)
 lower_to(torch.where, "Where", since=9, num_inputs=3)
 
 
@@ -160,3 +166,330 @@ def cumulative_sum(x: Tensor, axis: Number, *, exclusive: int = 0, reverse: int 
     if exclusive:
         summed = summed - turned
     return summed.flip(axis) if reverse else summed
+
+
+# With channels last in memory images are such matrices as they lie. On a CPU the products take less time
+# than oneDNN's convolutions do, which write their weights in another order first, most of all backward
+# (0082).
+
+
+def every(x: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """Return every so many pixels by axis, beginning with the first, in memory as the image is."""
+    made: Tensor = _Every.apply(x, strides)
+    return made
+
+
+def is_pointwise(x: Tensor, w: Tensor, *, strides: Sequence[int], padding: Sequence[int], group: int) -> bool:
+    """Return whether a convolution is a product of matrices that lie ready in the memory of a CPU."""
+    return (
+        x.ndim == 4
+        and w.shape[2:] == (1, 1)
+        and group == 1
+        and max(strides) == 1
+        and not any(padding)
+        and x.device.type == "cpu"
+        and x.dtype == w.dtype
+        and x.is_contiguous(memory_format=torch.channels_last)
+        and not torch.is_autocast_enabled("cpu")  # which knows torch's own operator
+    )
+
+
+def pointwise(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+    """Return the convolution of images, channels last in memory, with a window of one.
+
+    Args:
+        x: The images.
+        w: The filters; their last two axes are 1.
+        b: The biases.
+    """
+    made: Tensor = _Pointwise.apply(x, w, b)
+    return made
+
+
+def _rows(images: Tensor) -> Tensor:
+    """Return images whose channels are last in memory as (pixels, channels), a view."""
+    return images.movedim(1, -1).view(-1, images.shape[1])
+
+
+class _Pointwise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        sizes = (x.shape[0], w.shape[0], *x.shape[2:])
+        y = torch.empty(sizes, dtype=x.dtype, memory_format=torch.channels_last)
+        rows, columns = _rows(x), w.flatten(1).t()
+        if b is None:
+            torch.mm(rows, columns, out=_rows(y))
+        else:
+            torch.addmm(b, rows, columns, out=_rows(y))
+        ctx.save_for_backward(x, w)
+        ctx.has_bias = b is not None
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        wanted = [*ctx.needs_input_grad[:2], ctx.has_bias and ctx.needs_input_grad[2]]
+        if torch.is_grad_enabled():  # a derivative of this is wanted, which torch's own operator has
+            sizes = [len(w)] if ctx.has_bias else None
+            settings = ((1, 1), (0, 0), (1, 1), False, (0, 0), 1)
+            found: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
+                above, x, w, sizes, *settings, wanted
+            )
+            return found
+        rows, dx = _rows(above.contiguous(memory_format=torch.channels_last)), None
+        if wanted[0]:
+            dx = torch.empty_like(x)
+            torch.mm(rows, w.flatten(1), out=_rows(dx))
+        dw = (rows.t() @ _rows(x)).view(w.shape) if wanted[1] else None
+        return dx, dw, rows.sum(0) if wanted[2] else None
+
+
+class _Every(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, strides: tuple[int, ...]) -> Tensor:
+        last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
+        ctx.memory_format = torch.channels_last if last else torch.contiguous_format
+        ctx.sizes = x.shape
+        ctx.places = (slice(None), slice(None), *(slice(None, None, stride) for stride in strides))
+        return x[ctx.places].clone(memory_format=ctx.memory_format)
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None]:
+        dx = torch.empty(
+            ctx.sizes, dtype=above.dtype, device=above.device, memory_format=ctx.memory_format
+        ).zero_()
+        dx[ctx.places] = above
+        return dx, None
+
+
+for _op_type_activation, _since_activation, _function_activation in (
+    ("HardSwish", 14, functional.hardswish),
+    ("Mish", 18, functional.mish),
+    ("Softplus", 1, functional.softplus),
+    ("Softsign", 1, functional.softsign),
+):
+    lower_to(_function_activation, _op_type_activation, since=_since_activation, num_inputs=1)
+lower_to(torch.sigmoid, "Sigmoid", since=6, num_inputs=1, in_place=torch.sigmoid_)
+lower_to(torch.tanh, "Tanh", since=6, num_inputs=1, in_place=torch.tanh_)
+lower_to(torch.relu, "Relu", since=6, num_inputs=1, in_place=torch.relu_)
+
+
+def leaky_relu_(x: Tensor, *, alpha: float = 0.01) -> Tensor:
+    """Do the same in place."""
+    return functional.leaky_relu_(x, alpha)
+
+
+@lowering("LeakyRelu", since=6, in_place=leaky_relu_)
+def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
+    """Return ``x``, below zero ``alpha * x``."""
+    return functional.leaky_relu(x, alpha)
+
+
+@lowering("PRelu", since=9)
+def prelu(x: Tensor, slope: Tensor) -> Tensor:
+    """Return ``x``, below zero ``slope * x``; torch's own kernel takes one slope per channel."""
+    channels = x.ndim > 1 and slope.ndim == x.ndim - 1 and slope.numel() == slope.shape[0] == x.shape[1]
+    if channels and x.is_floating_point():
+        return functional.prelu(x, slope.flatten())
+    return torch.where(x < 0, slope * x, x)
+
+
+def elu_(x: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """Do the same in place."""
+    return functional.elu_(x, alpha)
+
+
+@lowering("Elu", since=6, in_place=elu_)
+def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """Return ``x``, below zero ``alpha * (exp(x) - 1)``."""
+    return functional.elu(x, alpha)
+
+
+@lowering("Selu", since=6)
+def selu(
+    x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875
+) -> Tensor:
+    """Return ``gamma * elu(x, alpha)``."""
+    return gamma * functional.elu(x, alpha)
+
+
+@lowering("Celu", since=12)
+def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """Return ``x``, below zero ``alpha * (exp(x / alpha) - 1)``."""
+    return functional.celu(x, alpha)
+
+
+@lowering("Gelu", since=20)
+def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
+    """Return ``x`` times the normal distribution of ``x``, exactly or by ``tanh``."""
+    return functional.gelu(x, approximate=approximate)
+
+
+@lowering("HardSigmoid", since=6)
+def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
+    """Return ``alpha * x + beta`` between 0 and 1; torch's own has other constants."""
+    return torch.clamp(alpha * x + beta, 0.0, 1.0)
+
+
+@lowering("ThresholdedRelu", since=10)
+def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """Return ``x`` above ``alpha``, else zero."""
+    return functional.threshold(x, alpha, 0.0)
+
+
+@lowering("Swish", since=24)
+def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """Return ``x * sigmoid(alpha * x)``."""
+    return functional.silu(x) if alpha == 1.0 else x * torch.sigmoid(alpha * x)
+
+
+@lowering("Softmax", since=13)
+def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """Return the exponentials over their sum along one axis."""
+    return torch.softmax(x, axis)
+
+
+@lowering("LogSoftmax", since=13)
+def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """Return the logarithm of ``softmax``."""
+    return torch.log_softmax(x, axis)
+
+
+@lowering("Hardmax", since=13)
+def hardmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """Return one at the first largest element along the axis, else zero."""
+    return torch.zeros_like(x).scatter(axis, x.argmax(axis, keepdim=True), 1)
+
+
+@lowering("ConstantOfShape", since=9)
+def constant_of_shape(shape: Ints, *, value: Tensor | None = None) -> Tensor:
+    """Return a tensor filled with one value, zero by default."""
+    return torch.zeros(shape) if value is None else value.reshape(()).expand(shape).clone()
+
+
+@lowering("Range", since=11)
+def range_(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    """Return the numbers from ``start`` to before ``limit`` in steps of ``delta``."""
+    return torch.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype, device=start.device)
+
+
+@lowering("EyeLike", since=9)
+def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
+    """Return ones on the ``k``-th diagonal of a matrix as large as ``x``."""
+    kind = x.dtype if dtype is None else torch_dtype(dtype)
+    rows, columns = (torch.arange(size, device=x.device) for size in x.shape)
+    return (columns[None, :] - rows[:, None] == k).to(kind)
+
+
+Reduce = Callable[[Tensor, tuple[int, ...], bool], Tensor]
+"""(data, axes, keep the axes) -> reduced."""
+
+
+def _sum(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    return torch.sum(x, axes, keepdim=keep, dtype=x.dtype)
+
+
+def _mean(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    if x.is_floating_point():
+        return torch.mean(x, axes, keepdim=keep)
+    return torch.mean(x.to(torch.float64), axes, keepdim=keep).to(x.dtype)
+
+
+def _product(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    for axis in sorted((axis % x.ndim for axis in axes), reverse=True):
+        x = torch.prod(x, axis, keepdim=keep, dtype=x.dtype)
+    return x
+
+
+def _extreme(x: Tensor, axes: Ints, keep: bool, *, largest: bool) -> Tensor:
+    if x.numel():
+        return (torch.amax if largest else torch.amin)(x, axes, keepdim=keep)
+    return torch.full_like(_sum(x, axes, keep), _bound(x.dtype, lowest=largest))
+
+
+def _bound(dtype: torch.dtype, *, lowest: bool) -> float | int:
+    """Return the extreme of no elements."""
+    if dtype is torch.bool:
+        return not lowest
+    if dtype.is_floating_point:
+        return float("-inf") if lowest else float("inf")
+    return int(torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max)
+
+
+def _max(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    return _extreme(x, axes, keep, largest=True)
+
+
+def _min(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    return _extreme(x, axes, keep, largest=False)
+
+
+def _l1(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    return _sum(torch.abs(x), axes, keep)
+
+
+def _l2(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    if x.is_floating_point():
+        return torch.linalg.vector_norm(x, dim=axes, keepdim=keep)
+    return torch.sqrt(_sum(x.to(torch.float64).square(), axes, keep)).to(x.dtype)
+
+
+def _sum_square(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    return _sum(torch.square(x), axes, keep)
+
+
+def _log_sum(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    return torch.log(_sum(x, axes, keep))
+
+
+def _log_sum_exp(x: Tensor, axes: Ints, keep: bool) -> Tensor:
+    return torch.logsumexp(x, axes, keepdim=keep)
+
+
+def _lower(op_type: str, since: int, function: Reduce) -> None:
+    @lowering(op_type, since=since)
+    def reduction(
+        data: Tensor, axes: Ints | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> Tensor:
+        if not axes:
+            if noop_with_empty_axes:
+                return data
+            axes = tuple(range(data.ndim))
+        return function(data, axes, bool(keepdims)) if axes else function(data[None], (0,), False)
+
+    reduction.__name__ = reduction.__qualname__ = op_type
+    reduction.__doc__ = f"{op_type} of ONNX: without axes over all of them."
+
+
+for _op_type_reduction, _since_reduction, _function_reduction in (
+    ("ReduceL1", 18, _l1),
+    ("ReduceL2", 18, _l2),
+    ("ReduceLogSum", 18, _log_sum),
+    ("ReduceLogSumExp", 18, _log_sum_exp),
+    ("ReduceMax", 18, _max),
+    ("ReduceMean", 18, _mean),
+    ("ReduceMin", 18, _min),
+    ("ReduceProd", 18, _product),
+    ("ReduceSum", 13, _sum),
+    ("ReduceSumSquare", 18, _sum_square),
+):
+    _lower(_op_type_reduction, _since_reduction, _function_reduction)
+
+
+def _position(x: Tensor, axis: int, keepdims: int, select_last_index: int, *, largest: bool) -> Tensor:
+    find = torch.argmax if largest else torch.argmin
+    if not select_last_index:
+        return find(x, axis, keepdim=bool(keepdims))
+    return x.shape[axis] - 1 - find(x.flip(axis), axis, keepdim=bool(keepdims))
+
+
+@lowering("ArgMax", since=12)
+def arg_max(data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+    """Return the position of the first (or last) largest element along an axis."""
+    return _position(data, axis, keepdims, select_last_index, largest=True)
+
+
+@lowering("ArgMin", since=12)
+def arg_min(data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+    """Return the position of the first (or last) smallest element along an axis."""
+    return _position(data, axis, keepdims, select_last_index, largest=False)

@@ -25,16 +25,20 @@ from netweave.graph import (
     parameter_layout,
     statistics_of,
 )
-from netweave.graph.passes.fusion import ScaledNormalisation, scaled_normalisations
-from netweave.graph.passes.rectified_pools import rectified_pools
-from netweave.runtime.backends.torch.draws import Draws, stream_of
-from netweave.runtime.backends.torch.dtypes import to_tensor
-from netweave.runtime.backends.torch.gradients import scaled_gradient
+from netweave.graph.passes.folding import ScaledNormalisation, scaled_normalisations
+from netweave.graph.passes.windows import rectified_pools
+from netweave.runtime.backends.torch.device import to_tensor
+from netweave.runtime.backends.torch.elementwise import every
 from netweave.runtime.backends.torch.node_memory import Memory, OperatorState
 from netweave.runtime.backends.torch.parameters import laid_out
-from netweave.runtime.backends.torch.pointwise import every
-from netweave.runtime.backends.torch.registered import registered_lowering
-from netweave.runtime.backends.torch.table import Lowering, find_lowering, operator_name
+from netweave.runtime.backends.torch.random import Draws, stream_of
+from netweave.runtime.backends.torch.table import (
+    Lowering,
+    find_lowering,
+    operator_name,
+    registered_lowering,
+    scaled_gradient,
+)
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.runtime.memory_plan import overwrites, pixel_strides
 

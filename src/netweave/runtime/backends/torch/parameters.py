@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from netweave.graph import parameter_layout
 from netweave.graph.parameters import Step, inverse_layout, ranges_of
 from netweave.graph.stored import source_array, values_of
-from netweave.runtime.backends.torch.dtypes import to_tensor
+from netweave.runtime.backends.torch.device import to_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

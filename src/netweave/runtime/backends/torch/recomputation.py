@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, fx
 
 from netweave.errors import RunError
+from netweave.runtime.backends.torch.convolution import masked_conv, unmasked_relu
 from netweave.runtime.backends.torch.elementwise import sum_
-from netweave.runtime.backends.torch.masked_convolution import masked_conv, unmasked_relu
 from netweave.runtime.backends.torch.normalisation import kept_statistics, normalised_again
 from netweave.runtime.backends.torch.table import with_gradients
 

@@ -21,7 +21,7 @@ from torch.autograd.graph import get_gradient_edge
 from netweave.errors import UsageError
 from netweave.graph import effects_of
 from netweave.graph.costs import node_cost
-from netweave.runtime.backends.torch.pointwise import every
+from netweave.runtime.backends.torch.elementwise import every
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

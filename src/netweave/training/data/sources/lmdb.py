@@ -1,8 +1,10 @@
-"""Caffe's data bases: an LMDB of Datum messages, raw or encoded."""
+"""LMDB databases as sources."""
 
 from __future__ import annotations
 
 import math
+import struct
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +20,216 @@ from netweave.training.data.byte_file import open_bytes
 from netweave.training.data.item import Item
 from netweave.training.data.location import exists
 from netweave.training.data.source import Record, StoredSource
-from netweave.training.data.sources.lmdb_file import LMDBFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from netweave.training.data.byte_file import ByteFile
+
+
+# The library maps the file into memory and trusts it: a file that was cut short ends the process by SIGBUS,
+# a damaged page by SIGSEGV, and neither can be caught. The format is that of lmdb.h and mdb.c 0.9
+# (``MDB_page``, ``MDB_node``, ``MDB_meta``, ``MDB_db``) on 64-bit machines with the low byte first. Only
+# the main data base is read, without several values of one key; Caffe writes nothing else.
+
+_MAGIC = 0xBEEFC0DE
+_HEADER_BYTES = 16
+_META = struct.Struct("<II16xI44x6xH32xQQQ")
+"""MDB_meta: magic, version; mm_psize; depth and root of the main data base; last page, transaction."""
+
+_PAGE = struct.Struct("<Q2xHHH")
+"""MDB_page: number, flags, lower and upper end of the free room."""
+
+_NODE = struct.Struct("<HHHH")
+"""MDB_node: low and high half of the size or of the page's number, flags, size of the key."""
+
+_BRANCH, _LEAF, _OVERFLOW, _META_FLAG = 1, 2, 4, 8
+_BIG_DATA, _SUB_DATA, _DUPLICATES = 1, 2, 4
+_NO_PAGE = 2**64 - 1
+_MAX_DEPTH = 32
+"""Pages from the root to a leaf; mdb.c's CURSOR_STACK."""
+
+_PAGES_AT_ONCE = 4096
+"""Pages of a level that are read at once: at most some 256 MB, as a rule 16."""
+
+_PAGE_SIZES = tuple(1 << power for power in range(9, 17))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The place of a value in the file."""
+
+    key: bytes
+    offset: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Meta:
+    """The newest state, as a meta page gives it.
+
+    Attributes:
+        page_bytes: Size of a page.
+        root: Number of the root page; ``_NO_PAGE`` if there are no entries.
+        transaction: Number of the transaction that wrote it.
+    """
+
+    page_bytes: int
+    root: int
+    transaction: int
+
+
+class LMDBFile:
+    """The entries of an LMDB, in the order of their keys.
+
+    Args:
+        file: The file; closed with this, and where it is no LMDB.
+        place: What the user calls it, for messages.
+
+    Attributes:
+        keys: The keys.
+        remote: Whether reading waits for another machine.
+
+    Raises:
+        ReadError: The file is cut short or damaged, or cannot be read.
+        UnsupportedError: It has several values of one key, or data bases inside of it.
+    """
+
+    def __init__(self, file: ByteFile, *, place: str) -> None:
+        self._place = place
+        self._file = file
+        self.remote = file.remote
+        try:
+            self._meta = self._newest_meta()
+            self._entries = list(self._walk())
+        except (ReadError, UnsupportedError):
+            self.close()
+            raise
+        self.keys = [entry.key for entry in self._entries]
+
+    def values(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the values of several entries.
+
+        Raises:
+            ReadError: The file cannot be read, or was cut short since it was opened.
+        """
+        entries = [self._entries[index] for index in indices]
+        return self._read([(entry.offset, entry.num_bytes) for entry in entries])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _read(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        for offset, num_bytes in spans:
+            if offset + num_bytes > self._file.num_bytes:
+                raise self._damaged(
+                    f"bytes {offset:,} to {offset + num_bytes:,} are needed, but it has only "
+                    f"{self._file.num_bytes:,}"
+                )
+        contents = self._file.read_many(spans)
+        if any(len(content) < num_bytes for content, (_, num_bytes) in zip(contents, spans, strict=True)):
+            raise self._damaged("it was truncated while it was read")
+        return contents
+
+    def _damaged(self, what: str) -> ReadError:
+        return ReadError(f"cannot be opened as an LMDB: {what}; was it copied whole?", place=self._place)
+
+    def _newest_meta(self) -> _Meta:
+        first = self._meta_page(0)
+        second = self._meta_page(first.page_bytes)
+        if second.page_bytes != first.page_bytes:
+            raise self._damaged("its two meta pages disagree on the page size")
+        return second if second.transaction > first.transaction else first
+
+    def _meta_page(self, offset: int) -> _Meta:
+        (content,) = self._read([(offset, _HEADER_BYTES + _META.size)])
+        flags = _PAGE.unpack_from(content)[1]
+        magic, version, page_bytes, depth, root, _, transaction = _META.unpack_from(content, _HEADER_BYTES)
+        if not flags & _META_FLAG or magic != _MAGIC or version != 1 or page_bytes not in _PAGE_SIZES:
+            raise self._damaged(f"there is no meta page of a 64-bit LMDB at byte {offset:,}")
+        if depth > _MAX_DEPTH:
+            raise self._damaged(f"its pages are {depth} deep, expected at most {_MAX_DEPTH}")
+        return _Meta(page_bytes, root, transaction)
+
+    def _walk(self) -> Iterator[_Entry]:
+        """Yield the entries in the order of their keys.
+
+        Level by level, so that a data base elsewhere takes few requests: the pages of a level are known
+        together. Each page may be met once.
+        """
+        seen: set[int] = set()
+        level = [] if self._meta.root == _NO_PAGE else [self._meta.root]
+        for _ in range(_MAX_DEPTH):
+            below: list[int] = []
+            for number, page in self._pages(level, seen):
+                flags, nodes = self._nodes(page, number)
+                if not flags & _LEAF:
+                    below += [_page_number(page, offset) for offset in nodes]
+                    continue
+                if below:
+                    raise self._damaged("its pages are not equally deep")
+                yield from (self._entry(page, offset, number) for offset in nodes)
+            level = below
+        if level:
+            raise self._damaged(f"its pages are deeper than {_MAX_DEPTH}, or refer to each other in a cycle")
+
+    def _pages(self, numbers: Sequence[int], seen: set[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield the pages of a level."""
+        size = self._meta.page_bytes
+        for first in range(0, len(numbers), _PAGES_AT_ONCE):
+            some = numbers[first : first + _PAGES_AT_ONCE]
+            for number, page in zip(some, self._read([(n * size, size) for n in some]), strict=True):
+                if number in seen:
+                    raise self._damaged(f"its pages refer to page {number:,} in a cycle")
+                seen.add(number)
+                yield number, page
+
+    def _nodes(self, page: bytes, number: int) -> tuple[int, list[int]]:
+        """Return the kind of a page and where its nodes begin."""
+        found, flags, lower, upper = _PAGE.unpack_from(page)
+        count = (lower - _HEADER_BYTES) // 2
+        if found != number or flags & ~0x10 not in {_BRANCH, _LEAF} or not _HEADER_BYTES <= lower <= upper:
+            raise self._damaged(f"page {number:,} is damaged")
+        if upper > len(page):
+            raise self._damaged(f"page {number:,} is damaged")
+        nodes = list(struct.unpack_from(f"<{count}H", page, _HEADER_BYTES))
+        used = 0
+        for offset in nodes:
+            if not upper <= offset <= len(page) - _NODE.size:
+                raise self._damaged(f"page {number:,} is damaged")
+            used += _NODE.size + _NODE.unpack_from(page, offset)[3]
+        if used > len(page):  # nodes that overlap could give one page a thousand keys of its own size
+            raise self._damaged(f"page {number:,} is damaged")
+        return flags, nodes
+
+    def _entry(self, page: bytes, offset: int, number: int) -> _Entry:
+        low, high, flags, key_bytes = _NODE.unpack_from(page, offset)
+        num_bytes, begin = low | high << 16, offset + _NODE.size + key_bytes
+        if flags & (_SUB_DATA | _DUPLICATES):
+            raise UnsupportedError(
+                "contains nested databases or several values per key, expected one value per key as Caffe "
+                "writes it",
+                place=self._place,
+            )
+        inside = 8 if flags & _BIG_DATA else num_bytes
+        if begin + inside > len(page):
+            raise self._damaged(f"page {number:,} is damaged")
+        key = page[offset + _NODE.size : begin]
+        start = number * len(page) + begin
+        if flags & _BIG_DATA:
+            start = int.from_bytes(page[begin : begin + 8], "little") * len(page) + _HEADER_BYTES
+        if start + num_bytes > self._file.num_bytes:
+            raise self._damaged(
+                f"the value of {key[:60]!r} ends at byte {start + num_bytes:,} of {self._file.num_bytes:,}"
+            )
+        return _Entry(key, start, num_bytes)
+
+
+def _page_number(page: bytes, offset: int) -> int:
+    low, high, flags, _ = _NODE.unpack_from(page, offset)
+    return int(low | high << 16 | flags << 32)
+
 
 NO_DATUM = "is not a complete Datum: truncated, damaged, or of another type"
 

@@ -1,5 +1,5 @@
 """The transforms; importing this package enters them in the table."""
 
-from netweave.training.data.transforms import arithmetic, boxes, color, detection, geometry, warp
+from netweave.training.data.transforms import arithmetic, detection, geometry
 
-__all__ = ["arithmetic", "boxes", "color", "detection", "geometry", "warp"]
+__all__ = ["arithmetic", "detection", "geometry"]

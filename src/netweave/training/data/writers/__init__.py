@@ -7,9 +7,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.files.atomic import Replacement, writing
-from netweave.training.data.writers.split import SplitWriter
-from netweave.training.data.writers.writer import Writer
+from netweave.files.output_files import Replacement, writing
+from netweave.training.data.writers.writer import SplitWriter, Writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["WRITERS", "Writer", "make_writer"]
 
 WRITERS: dict[str, tuple[str, str]] = {
-    "lmdb": ("lmdb", "LMDBWriter"),
+    "lmdb": ("files", "LMDBWriter"),
     "recordio": ("recordio", "RecordIOWriter"),
     "hdf5": ("hdf5", "HDF5Writer"),
-    "mnist": ("idx", "IdxWriter"),
-    "kvfile": ("kvfile", "KVFileWriter"),
+    "mnist": ("files", "IdxWriter"),
+    "kvfile": ("files", "KVFileWriter"),
 }
 """The kinds: module of this package and class; ``data.SOURCES`` has the same names."""
 

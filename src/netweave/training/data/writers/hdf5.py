@@ -8,13 +8,12 @@ import numpy as np
 
 from netweave.errors import ShapeError
 from netweave.installation import need
-from netweave.training.data.writers.room import Room
-from netweave.training.data.writers.writer import Writer
+from netweave.training.data.writers.writer import Room, Writer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from netweave.files.atomic import Replacement
+    from netweave.files.output_files import Replacement
     from netweave.training.data.item import Item
 
 

@@ -11,7 +11,7 @@ from netweave.training.data.writers.writer import Writer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from netweave.files.atomic import Replacement
+    from netweave.files.output_files import Replacement
     from netweave.training.data.item import Item
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from netweave.errors import UsageError
-from netweave.training.optim.arithmetic import adam, average, average_square, divide_by_root
 from netweave.training.optim.mxnet.rules import LazyRule, MXNetRule
 from netweave.training.optim.rule import Beginning, Block, Tensors, rule, sum_of_squares
+from netweave.training.optim.updater import adam, average, average_square, divide_by_root
 from netweave.training.settings import require
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from netweave.files.node_writer import NotWritable, producer_of
 from netweave.formats.caffe.writer.operators.detection import prior_boxes
 from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, per_axis, writes
-from netweave.formats.lowering.nodes.shape import permutation, repeats_elements, reshaped_sizes, slice_ranges
+from netweave.formats.lowering.nodes.arrays import permutation, repeats_elements, reshaped_sizes, slice_ranges
 from netweave.graph import known_shape
 
 

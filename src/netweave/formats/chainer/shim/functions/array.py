@@ -1,16 +1,17 @@
-"""``chainer.functions.array``."""
+"""Functions of Chainer that change shapes."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.errors import CodeError
-from netweave.formats.chainer.shim.arguments import ArgumentsError
 from netweave.formats.chainer.shim.functions.table import function, integers, node, wrap
-from netweave.formats.chainer.shim.recorder import ImageSize, Size, current
-from netweave.formats.chainer.shim.variable import Variable
+from netweave.formats.chainer.shim.link import ArgumentsError
+from netweave.formats.chainer.shim.recorder import ImageSize, Size, Variable, current
+from netweave.formats.chainer.shim.registry import FUNCTIONS
 from netweave.formats.lowering.indexing import FAR, part_of
 
 if TYPE_CHECKING:
@@ -247,3 +248,30 @@ def where(condition: Any, x: Any, y: Any) -> Variable:
 def astype(x: Any, dtype: Any, copy: bool = True) -> Variable:
     """Another element type."""
     return cast(x, dtype)
+
+
+_CLASSES = (
+    "AveragePooling2D", "BroadcastTo", "ClippedReLU", "Concat", "Dropout", "ELU", "ExpandDims", "LeakyReLU",
+    "LocalResponseNormalization", "MaxPooling2D", "ReLU", "Reshape", "Sigmoid", "Softmax",
+    "SoftmaxCrossEntropy", "Tanh", "Transpose",
+)  # fmt: skip
+"""Classes of Chainer 1 that are functions today, of the same name in small letters."""
+
+
+class _Former:
+    """Factory of a function with its settings bound."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("use_cudnn", None)
+        words = {name.replace("_", ""): name for name in FUNCTIONS}
+        function = FUNCTIONS[words[self._name.lower()]]
+        if self._name == "Concat":
+            return lambda *xs: function(xs, *args, **kwargs)
+        return lambda *xs: partial(function, **kwargs)(*xs, *args)
+
+
+FORMER = {name: _Former(name) for name in _CLASSES}
+"""Every class by its name in ``chainer.functions``."""

@@ -9,8 +9,7 @@ import numpy as np
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.array import concat, flip, pad, split_axis, stack
 from netweave.formats.chainer.shim.functions.table import function, integers, node
-from netweave.formats.chainer.shim.recorder import current
-from netweave.formats.chainer.shim.variable import Variable
+from netweave.formats.chainer.shim.recorder import Variable, current
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

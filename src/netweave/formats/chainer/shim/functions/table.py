@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.chainer.shim.arguments import bind, parse_signature
-from netweave.formats.chainer.shim.recorder import ImageSize, Size, current
+from netweave.formats.chainer.shim.link import bind, parse_signature
+from netweave.formats.chainer.shim.recorder import ImageSize, Size, Variable, current
 from netweave.formats.chainer.shim.registry import FUNCTIONS
-from netweave.formats.chainer.shim.variable import Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

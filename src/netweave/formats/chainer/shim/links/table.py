@@ -6,9 +6,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from netweave.formats.chainer.shim.arguments import bind, parse_signature
 from netweave.formats.chainer.shim.functions.table import plain
-from netweave.formats.chainer.shim.link import Link
+from netweave.formats.chainer.shim.link import Link, bind, parse_signature
 from netweave.formats.chainer.shim.recorder import current
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.files.node_writer import NotWritable
-from netweave.files.source_code.sequences import batch_first, by_batch, first_state, joined, last_state
-from netweave.files.source_code.steps import Field, Module, Step
+from netweave.files.source_code.blocks import batch_first, by_batch, first_state, joined, last_state
+from netweave.files.source_code.forward import Field, Module, Step
 from netweave.formats.keras.source.table import KerasNode, writes
-from netweave.formats.lowering.nodes.names import by_operator
-from netweave.formats.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
+from netweave.formats.lowering.nodes.arrays import by_operator
+from netweave.formats.lowering.nodes.windows import FIRST_STATES, RecurrentNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""Operators that work element by element: on one tensor, on two, on a tensor and a number.
-
-``elemwise_*`` and its aliases never broadcast, ``broadcast_*`` do as in NumPy. Comparisons and logic give
-numbers of the input's type, where ONNX gives truth values (mshadow_op.h).
-"""
+"""Elementwise operators and reductions of MXNet."""
 
 from __future__ import annotations
 
@@ -11,16 +7,22 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.formats.lowering.activations import FUNCTIONS, clip, hard_sigmoid
+from netweave.formats.lowering.elementwise import FUNCTIONS, clip, gelu, hard_sigmoid
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.formats.mxnet.symbol.variables import onnx_dtype
 from netweave.graph import DOMAIN, scale_gradients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from netweave.formats.mxnet.symbol.context import MXNetOperator
+    from netweave.formats.mxnet.symbol.settings import Settings
 
+
+# ``elemwise_*`` and its aliases never broadcast, ``broadcast_*`` do as in NumPy. Comparisons and logic give
+# numbers of the input's type, where ONNX gives truth values (mshadow_op.h).
+
+if TYPE_CHECKING:
     Unary = Callable[[MXNetOperator, ir.Value], ir.Value]
     Binary = Callable[[MXNetOperator, ir.Value, ir.Value], ir.Value]
 
@@ -265,3 +267,241 @@ def _binary(ctx: MXNetOperator, kind: str, a: ir.Value, b: ir.Value) -> ir.Value
 
 def _number(ctx: MXNetOperator, truth: ir.Value, *, like: ir.Value) -> ir.Value:
     return ctx.cast(truth, like.dtype or ir.DataType.FLOAT)
+
+
+ACTIVATIONS = ("relu", "sigmoid", "tanh", "softrelu", "softsign")
+LEAKY = ("leaky", "elu", "prelu", "rrelu", "selu", "gelu")
+
+
+@operator_reader("Activation")
+def activation(ctx: MXNetOperator) -> ir.Value:
+    """One of the words of ``ACTIVATIONS``."""
+    return FUNCTIONS[ctx.settings.choice("act_type", ACTIVATIONS, unread=("log_sigmoid", "mish"))](ctx, ctx.x)
+
+
+def _leaky_arguments(settings: Settings) -> Sequence[str]:
+    return ("data", "gamma") if settings.choice("act_type", LEAKY, "leaky") == "prelu" else ("data",)
+
+
+@operator_reader("LeakyReLU", arguments=_leaky_arguments)
+def leaky_relu(ctx: MXNetOperator) -> ir.Value:
+    """One of the words of ``LEAKY``; rrelu in test mode has the mean of its bounds as slope."""
+    settings = ctx.settings
+    kind = settings.choice("act_type", LEAKY, "leaky")
+    slope = settings.number("slope", 0.25)
+    lower, upper = settings.number("lower_bound", 0.125), settings.number("upper_bound", 0.334)
+    x = ctx.x
+    if kind == "prelu":
+        return ctx.add("PRelu", [x, _slopes(ctx, x)])
+    if kind == "gelu":
+        return gelu(ctx, x, approximate=False)
+    if kind == "selu":
+        return ctx.add("Selu", [x])
+    if kind == "elu":
+        return ctx.add("Elu", [x], {"alpha": slope})
+    return ctx.add("LeakyRelu", [x], {"alpha": slope if kind == "leaky" else (lower + upper) / 2})
+
+
+def _slopes(ctx: MXNetOperator, x: ir.Value) -> ir.Value:
+    """Return one slope per channel, shaped to broadcast, or the one slope for all."""
+    stored = ctx.stored_shape("gamma")
+    if stored == (1,):
+        return ctx.parameter("gamma", (1,), role="slope")
+    channels, rank = ctx.open_size(1, x), ctx.rank(x)
+    if channels is None and stored:
+        channels = stored[0]
+    if channels is None or rank == 2:
+        return ctx.parameter("gamma", (channels,), role="slope")
+    layout = [("reshape", (channels, *[1] * (rank - 2)))]
+    return ctx.parameter("gamma", (channels,), role="slope", layout=layout)
+
+
+@operator_reader("SoftmaxActivation")
+def softmax_activation(ctx: MXNetOperator) -> ir.Value:
+    """Softmax over axis 1 (``channel``) or over the last axis (``instance``)."""
+    mode = ctx.settings.choice("mode", ("instance", "channel"), "instance")
+    return ctx.add("Softmax", [ctx.x], {"axis": 1 if mode == "channel" else -1})
+
+
+@operator_reader("softmax", "log_softmax", "softmin")
+def softmax(ctx: MXNetOperator) -> ir.Value:
+    """Softmax or its logarithm along ``axis``, of the input divided by ``temperature``."""
+    settings = ctx.settings
+    axis, temperature = settings.integer("axis", -1), settings.number("temperature", 1.0)
+    settings.ignore("dtype")
+    if settings.flag("use_length", False):
+        raise ctx.unsupported("use_length=True is not supported")
+    x = ctx.x
+    if ctx.op == "softmin":
+        x = ctx.add("Neg", [x])
+    if temperature != 1.0:
+        x = ctx.add("Div", [x, ctx.scalar(temperature, x)])
+    return ctx.add("LogSoftmax" if ctx.op == "log_softmax" else "Softmax", [x], {"axis": axis})
+
+
+REDUCTIONS = {
+    "_square_sum": "ReduceSumSquare",
+    "sum": "ReduceSum",
+    "sum_axis": "ReduceSum",
+    "mean": "ReduceMean",
+    "max": "ReduceMax",
+    "max_axis": "ReduceMax",
+    "min": "ReduceMin",
+    "min_axis": "ReduceMin",
+    "prod": "ReduceProd",
+}
+WANTED = ("indices", "value", "both", "mask")
+NORMS = {1: "ReduceL1", 2: "ReduceL2"}
+
+
+@operator_reader(*REDUCTIONS)
+def reduce(ctx: MXNetOperator) -> ir.Value:
+    """Over ``axis``, over all others with ``exclude``, or over all."""
+    return _reduced(ctx, REDUCTIONS[ctx.op])
+
+
+@operator_reader("norm")
+def norm(ctx: MXNetOperator) -> ir.Value:
+    """Sum of absolute values, or root of the sum of squares."""
+    order = ctx.settings.integer("ord", 2)
+    if order not in NORMS:
+        raise ctx.read_error(f"ord={order}, expected 1 or 2")
+    ctx.settings.ignore("out_dtype")
+    return _reduced(ctx, NORMS[order])
+
+
+def _reduced(ctx: MXNetOperator, op_type: str) -> ir.Value:
+    settings = ctx.settings
+    rank = ctx.rank()
+    axes = [ctx.axis(axis) for axis in settings.integers("axis", ())] or list(range(rank))
+    if settings.flag("exclude", False):
+        axes = [axis for axis in range(rank) if axis not in axes]
+    keepdims = int(settings.flag("keepdims", False))
+    return _at_least_one_axis(ctx, ctx.add(op_type, [ctx.x, ctx.integers(axes)], {"keepdims": keepdims}))
+
+
+@operator_reader("argmax", "argmin")
+def arg(ctx: MXNetOperator) -> ir.Value:
+    """Place of the largest or smallest element, as a number of the input's type."""
+    axis = ctx.settings.integer("axis", None)
+    keep = ctx.settings.flag("keepdims", False)
+    x = ctx.x
+    if axis is None:
+        x, axis = ctx.reshape(x, [-1]), 0
+    axis = ctx.axis(axis, ctx.rank(x))
+    op_type = "ArgMax" if ctx.op == "argmax" else "ArgMin"
+    places = ctx.add(op_type, [x], {"axis": axis, "keepdims": int(keep)})
+    return _at_least_one_axis(ctx, ctx.cast(places, ir.DataType.FLOAT))
+
+
+@operator_reader("argmax_channel")
+def argmax_channel(ctx: MXNetOperator) -> ir.Value:
+    """Place of the largest element along axis 1."""
+    return ctx.cast(ctx.add("ArgMax", [ctx.x], {"axis": 1, "keepdims": 0}), ir.DataType.FLOAT)
+
+
+def _topk_outputs(settings: Settings) -> int:
+    return 2 if settings.choice("ret_typ", WANTED, "indices") == "both" else 1
+
+
+@operator_reader("topk", count=_topk_outputs)
+def topk(ctx: MXNetOperator) -> ir.Value | tuple[ir.Value, ...]:
+    """The ``k`` largest (or smallest) elements along an axis, their places, both, or ones in these places."""
+    settings = ctx.settings
+    wanted = settings.choice("ret_typ", WANTED, "indices")
+    values, places = _sorted(ctx, settings.integer("k", 1), ascending=settings.flag("is_ascend", False))
+    if wanted == "mask":
+        return _mask(ctx, places)
+    if wanted == "both":
+        return values, places
+    return places if wanted == "indices" else values
+
+
+def _mask(ctx: MXNetOperator, places: ir.Value) -> ir.Value:
+    """Return ones in some places along an axis, zeros elsewhere."""
+    x, axis = _along(ctx)
+    shape = ctx.add("Shape", [x])
+    zeros = ctx.add("Expand", [ctx.scalar(0.0, x), shape])
+    places = ctx.cast(places, ir.DataType.INT64)
+    ones = ctx.add("Expand", [ctx.scalar(1.0, x), ctx.add("Shape", [places])])
+    mask = ctx.add("ScatterElements", [zeros, places, ones], {"axis": axis})
+    return mask if x is ctx.x else ctx.add("Reshape", [mask, ctx.add("Shape", [ctx.x])])
+
+
+def _along(ctx: MXNetOperator) -> tuple[ir.Value, int]:
+    """Return the input and the axis to sort along; flat where ``axis`` is None."""
+    x = ctx.x
+    if ctx.settings.texts().get("axis") == "None":  # of other settings None is the default
+        ctx.settings.ignore("axis")
+        return ctx.add("Reshape", [x, ctx.integers([-1])]), 0
+    return x, ctx.axis(ctx.settings.integer("axis", -1))
+
+
+@operator_reader("sort", "argsort")
+def sort(ctx: MXNetOperator) -> ir.Value:
+    """Elements in order along an axis, or their places."""
+    values, places = _sorted(ctx, 0, ascending=ctx.settings.flag("is_ascend", True))
+    return values if ctx.op == "sort" else places
+
+
+def _sorted(ctx: MXNetOperator, k: int, *, ascending: bool) -> tuple[ir.Value, ir.Value]:
+    settings = ctx.settings
+    x, axis = _along(ctx)
+    count = ctx.integers([k]) if k > 0 else ctx.add("Shape", [x], {"start": axis, "end": axis + 1})
+    attributes = {"axis": axis, "largest": int(not ascending)}
+    values, places = ctx.add_many("TopK", [x, count], attributes, outputs=2)
+    dtype = onnx_dtype(settings.dtype("dtype", "float32"))
+    return values, ctx.cast(places, dtype)
+
+
+@operator_reader("dot", arguments=("lhs", "rhs"))
+def dot(ctx: MXNetOperator) -> ir.Value:
+    """Last axis of the first input against the first axis of the second."""
+    ctx.settings.ignore("forward_stype")
+    a, b = ctx.input("lhs"), ctx.input("rhs")
+    ranks = ctx.rank(a), ctx.rank(b)
+    letters = "abcdefgh"
+    first, second = letters[: ranks[0]], letters[ranks[0] : sum(ranks)]
+    joined_a = 0 if ctx.settings.flag("transpose_a", False) else ranks[0] - 1
+    joined_b = ranks[1] - 1 if ctx.settings.flag("transpose_b", False) else 0
+    if ranks == (2, 2):
+        sides = [_turned(ctx, a, joined_a == 0), _turned(ctx, b, joined_b == 1)]
+        return ctx.add("MatMul", sides)
+    second = second.replace(second[joined_b], first[joined_a])
+    rest = (first + second).replace(first[joined_a], "")
+    product = ctx.add("Einsum", [a, b], {"equation": f"{first},{second}->{rest}"})
+    return _at_least_one_axis(ctx, product)
+
+
+@operator_reader("batch_dot", arguments=("lhs", "rhs"))
+def batch_dot(ctx: MXNetOperator) -> ir.Value:
+    """A product of matrices for each element of the batch."""
+    ctx.settings.ignore("forward_stype")
+    a = _turned(ctx, ctx.input("lhs"), ctx.settings.flag("transpose_a", False))
+    b = _turned(ctx, ctx.input("rhs"), ctx.settings.flag("transpose_b", False))
+    return ctx.add("MatMul", [a, b])
+
+
+@operator_reader("_linalg_gemm2", "linalg_gemm2", arguments=("A", "B"))
+def gemm2(ctx: MXNetOperator) -> ir.Value:
+    """``alpha`` times a product of matrices."""
+    settings = ctx.settings
+    if settings.integer("axis", -2) != -2:
+        raise ctx.unsupported("an axis other than -2 is not supported")
+    a = _turned(ctx, ctx.input("A"), settings.flag("transpose_a", False))
+    b = _turned(ctx, ctx.input("B"), settings.flag("transpose_b", False))
+    product = ctx.add("MatMul", [a, b])
+    alpha = settings.number("alpha", 1.0)
+    return product if alpha == 1.0 else ctx.add("Mul", [product, ctx.scalar(alpha, product)])
+
+
+def _turned(ctx: MXNetOperator, x: ir.Value, wanted: bool) -> ir.Value:
+    if not wanted:
+        return x
+    rank = ctx.rank(x)
+    return ctx.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _at_least_one_axis(ctx: MXNetOperator, x: ir.Value) -> ir.Value:
+    """MXNet's numbers are tensors of the shape (1,)."""
+    return x if ctx.shape(x) else ctx.reshape(x, [1])

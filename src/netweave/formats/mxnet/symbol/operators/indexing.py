@@ -1,7 +1,8 @@
-"""Operators that choose elements: slices, lookups, choices (matrix_op-inl.h, indexing_op.h, crop-inl.h)."""
+"""Indexing, constants and random draws of MXNet."""
 
 from __future__ import annotations
 
+from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -180,3 +181,139 @@ def _places(ctx: MXNetOperator, indices: ir.Value, size: int | ir.Value, mode: s
 
 def _number(ctx: MXNetOperator, number: int) -> ir.Value:
     return ctx.array(np.asarray(number, np.int64))
+
+
+FILLS = {"_zeros": 0.0, "_ones": 1.0}
+
+
+@operator_reader("_zeros", "_ones", "_full", arguments=())
+def filled(ctx: MXNetOperator) -> ir.Value:
+    """One number everywhere; an open size becomes 1, which broadcasts."""
+    settings = ctx.settings
+    settings.ignore("ctx")
+    value = FILLS[ctx.op] if ctx.op in FILLS else settings.number("value")
+    dtype = onnx_dtype(settings.dtype("dtype", "float32"))
+    wanted = settings.integers("shape", ())
+    sizes = [size if size > 0 else 1 for size in wanted]
+    if sizes != list(wanted):
+        ctx.note_open_fill()
+    fill = ir.tensor(np.asarray([value], dtype.numpy()))
+    return ctx.add("ConstantOfShape", [ctx.integers(sizes)], {"value": fill})
+
+
+@operator_reader("_arange", arguments=())
+def arange(ctx: MXNetOperator) -> ir.Value:
+    """Numbers from ``start`` to before ``stop``, each ``repeat`` times."""
+    settings = ctx.settings
+    settings.ignore("ctx")
+    start, stop = settings.number("start", 0.0), settings.number("stop", None)
+    step, times = settings.number("step", 1.0), settings.count("repeat", 1)
+    dtype = onnx_dtype(settings.dtype("dtype", "float32"))
+    if settings.flag("infer_range", False):
+        raise ctx.unsupported("infer_range=True is not supported")
+    if stop is None:
+        start, stop = 0.0, start
+    if not (isfinite(start) and isfinite(stop) and isfinite(step) and step):
+        raise ctx.read_error(f"counts from {start} to {stop} by {step}, expected finite numbers and a step")
+    ctx.arange(ceil((stop - start) / step) * times)
+    return ctx.array(np.repeat(np.arange(start, stop, step).astype(dtype.numpy()), times))
+
+
+@operator_reader("_contrib_arange_like")
+def arange_like(ctx: MXNetOperator) -> ir.Value:
+    """Numbers from ``start`` on, as many as the input has along an axis."""
+    settings = ctx.settings
+    settings.ignore("ctx")
+    start, step = settings.number("start", 0.0), settings.number("step", 1.0)
+    axis = settings.integer("axis", None)
+    if axis is None or settings.integer("repeat", 1) != 1:
+        raise ctx.unsupported("without an axis, or with repeat, it is not supported")
+    size = ctx.size(axis)
+    return ctx.array((start + step * ctx.arange(size)).astype(np.float32))
+
+
+@operator_reader("_contrib_div_sqrt_dim")
+def div_sqrt_dim(ctx: MXNetOperator) -> ir.Value:
+    """Divided by the root of the last size."""
+    return ctx.add("Div", [ctx.x, ctx.scalar(ctx.size(-1) ** 0.5, ctx.x)])
+
+
+def _uniform(ctx: MXNetOperator, low: float, high: float) -> ir.Value:
+    """Draw evenly, in the shape that the settings ask for."""
+    settings = ctx.settings
+    settings.ignore("ctx", "dtype")
+    shape = [size if size > 0 else 1 for size in settings.integers("shape", (1,))]
+    return ctx.add("RandomUniform", [], {"low": low, "high": high, "shape": shape or [1]})
+
+
+def _typed(ctx: MXNetOperator, value: ir.Value, default: str = "float32") -> ir.Value:
+    name = ctx.settings.string("dtype", default)
+    dtype = onnx_dtype(default if name == "None" else name)
+    return value if dtype == value.dtype else ctx.add("Cast", [value], {"to": int(dtype)})
+
+
+@operator_reader("_random_uniform", "random_uniform", "uniform", arguments=())
+def random_uniform(ctx: MXNetOperator) -> ir.Value:
+    """Drawn evenly from ``low`` to ``high``."""
+    settings = ctx.settings
+    return _typed(ctx, _uniform(ctx, settings.number("low", 0.0), settings.number("high", 1.0)))
+
+
+@operator_reader("_random_normal", "random_normal", "normal", arguments=())
+def random_normal(ctx: MXNetOperator) -> ir.Value:
+    """Drawn from a normal distribution."""
+    settings = ctx.settings
+    settings.ignore("ctx")
+    shape = [size if size > 0 else 1 for size in settings.integers("shape", (1,))] or [1]
+    scale = {"mean": settings.number("loc", 0.0), "scale": settings.number("scale", 1.0), "shape": shape}
+    return _typed(ctx, ctx.add("RandomNormal", [], scale))
+
+
+@operator_reader("_random_exponential", "random_exponential", arguments=())
+def random_exponential(ctx: MXNetOperator) -> ir.Value:
+    """Drawn from an exponential distribution: the logarithm of what is drawn evenly."""
+    evenly = _uniform(ctx, 0.0, 1.0)
+    rate = ctx.settings.number("lam", 1.0)
+    # 1 - u, since u may be 0 and is never 1
+    logarithm = ctx.add("Log", [ctx.add("Sub", [ctx.scalar(1.0, evenly), evenly])])
+    return _typed(ctx, ctx.add("Div", [logarithm, ctx.scalar(-rate, evenly)]))
+
+
+@operator_reader("_random_randint", "random_randint", arguments=())
+def random_randint(ctx: MXNetOperator) -> ir.Value:
+    """Whole numbers from ``low`` to before ``high``."""
+    settings = ctx.settings
+    low, high = settings.number("low"), settings.number("high")
+    return _typed(ctx, ctx.add("Floor", [_uniform(ctx, low, high)]), "int32")
+
+
+@operator_reader("_random_uniform_like", "random_uniform_like")
+def random_uniform_like(ctx: MXNetOperator) -> ir.Value:
+    """Drawn evenly, in the shape of the input."""
+    settings = ctx.settings
+    bounds = {"low": settings.number("low", 0.0), "high": settings.number("high", 1.0)}
+    return ctx.add("RandomUniformLike", [ctx.x], bounds)
+
+
+@operator_reader("_random_normal_like", "random_normal_like")
+def random_normal_like(ctx: MXNetOperator) -> ir.Value:
+    """Drawn from a normal distribution, in the shape of the input."""
+    settings = ctx.settings
+    scale = {"mean": settings.number("loc", 0.0), "scale": settings.number("scale", 1.0)}
+    return ctx.add("RandomNormalLike", [ctx.x], scale)
+
+
+@operator_reader("_sample_multinomial", "sample_multinomial")
+def sample_multinomial(ctx: MXNetOperator) -> ir.Value:
+    """Class numbers, drawn by the probabilities in the last axis."""
+    settings = ctx.settings
+    if settings.flag("get_prob", False):
+        raise ctx.unsupported("get_prob=True is not supported in a symbol; use mx.nd.random.multinomial")
+    wanted = settings.integers("shape", ())
+    x = ctx.x
+    lead = ctx.sizes(range(ctx.rank(x) - 1))
+    count = int(np.prod(wanted, dtype=int))
+    logarithms = ctx.add("Log", [x])
+    flat = ctx.add("Reshape", [logarithms, ctx.integers([-1, ctx.size(-1)])])
+    drawn = ctx.add("Multinomial", [flat], {"sample_size": count, "dtype": 6})
+    return _typed(ctx, ctx.add("Reshape", [drawn, ctx.integers([*lead, *wanted])]), "int32")

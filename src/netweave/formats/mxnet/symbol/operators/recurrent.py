@@ -1,7 +1,4 @@
-"""Recurrent layers and operators on sequences (rnn-inl.h, sequence_reverse.cc and its kin).
-
-The fused ``RNN`` has one packed array for all weights of all its layers, in cuDNN's order.
-"""
+"""Recurrent operators and outputs of MXNet."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.recurrent import CUDNN_CELLS, stacked_layers
-from netweave.formats.lowering.recurrent_weights import PackedWeights
+from netweave.formats.lowering.recurrent import CUDNN_CELLS, PackedWeights, stacked_layers
 from netweave.formats.mxnet.symbol.registry import operator_reader
+from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +17,9 @@ if TYPE_CHECKING:
     from netweave.formats.lowering.recurrent import RecurrentCell
     from netweave.formats.mxnet.symbol.context import MXNetOperator
     from netweave.formats.mxnet.symbol.settings import Settings
+
+
+# The fused ``RNN`` has one packed array for all weights of all its layers, in cuDNN's order.
 
 MAX_LAYERS = 1000
 """More layers are refused before their weights are laid out; no net has as many."""
@@ -31,7 +31,7 @@ def _cell(settings: Settings) -> RecurrentCell:
     return CUDNN_CELLS[settings.choice("mode", tuple(CUDNN_CELLS))]
 
 
-def _arguments(settings: Settings) -> Sequence[str]:
+def _arguments_recurrent(settings: Settings) -> Sequence[str]:
     names = ["data", "parameters", "state"]
     if _cell(settings).num_states == 2:
         names.append("state_cell")
@@ -48,7 +48,7 @@ def _num_outputs(settings: Settings) -> int:
 
 @operator_reader(
     "RNN",
-    arguments=_arguments,
+    arguments=_arguments_recurrent,
     outputs=("output", "state_output", "statecell_output"),
     count=_num_outputs,
 )
@@ -150,3 +150,103 @@ def _time_axis(ctx: MXNetOperator) -> int:
 
 def _lengths(ctx: MXNetOperator) -> ir.Value:
     return ctx.cast(ctx.input("sequence_length", default=(None,)), ir.DataType.INT64)
+
+
+LENGTHS = {"use_data_lengths": "data_lengths", "use_label_lengths": "label_lengths"}
+"""Inputs that are there if a setting says so."""
+
+
+def _arguments_ctc(settings: Settings) -> Sequence[str]:
+    return ["data", "label", *(name for flag, name in LENGTHS.items() if settings.flag(flag, False))]
+
+
+@operator_reader("CTCLoss", arguments=_arguments_ctc)
+@operator_reader("ctc_loss", arguments=_arguments_ctc)
+@operator_reader("_contrib_CTCLoss", arguments=_arguments_ctc)
+@operator_reader("_contrib_ctc_loss", arguments=_arguments_ctc)
+def ctc_loss(ctx: MXNetOperator) -> ir.Value:
+    """A loss for each sequence, from scores of (steps, batch, classes)."""
+    settings = ctx.settings
+    attributes = {
+        "blank_label": settings.choice("blank_label", ("first", "last"), "first"),
+        **{flag: int(settings.flag(flag, False)) for flag in LENGTHS},
+    }
+    x = ctx.input("data", batch_axis=1)
+    batch = ctx.shape(x)[1]
+    values = [x, ctx.input("label")]
+    values += [ctx.input(name, default=(batch,)) for flag, name in LENGTHS.items() if attributes[flag]]
+    return ctx.add("CTCLoss", values, attributes, domain=DOMAIN)
+
+
+@operator_reader("WarpCTC", arguments=("data", "label"))
+def warp_ctc(ctx: MXNetOperator) -> ir.Value:
+    """Softmax over rows, whose gradient is that of the loss: the plugin of MXNet before 1.0."""
+    settings = ctx.settings
+    attributes = {
+        "input_length": settings.integer("input_length", 0),
+        "label_length": settings.integer("label_length", 0),
+    }
+    if min(attributes.values()) < 1:
+        raise ctx.read_error("input_length and label_length must be set, and be 1 or more")
+    return ctx.add("CTCOutput", [ctx.x, ctx.input("label")], attributes, domain=DOMAIN)
+
+
+NORMALIZATIONS = ("null", "batch", "valid")
+
+
+@operator_reader("SoftmaxOutput", "Softmax", arguments=("data", "label"))
+def softmax_output(ctx: MXNetOperator) -> ir.Value:
+    """Softmax and cross-entropy; ``Softmax`` is its oldest name."""
+    settings = ctx.settings
+    attributes = {
+        "grad_scale": settings.number("grad_scale", 1.0),
+        "ignore_label": settings.number("ignore_label", -1.0),
+        "use_ignore": int(settings.flag("use_ignore", False)),
+        "multi_output": int(settings.flag("multi_output", False)),
+        "preserve_shape": int(settings.flag("preserve_shape", False)),
+        "normalization": settings.choice("normalization", NORMALIZATIONS, "null"),
+        "out_grad": int(settings.flag("out_grad", False)),
+        "smooth_alpha": settings.number("smooth_alpha", 0.0),
+    }
+    x = ctx.x
+    shape = ctx.shape(x)
+    label = ctx.input("label", default=(shape[0], *shape[2:]) if attributes["multi_output"] else shape[:-1])
+    return ctx.add("SoftmaxOutput", [x, label], attributes, domain=DOMAIN)
+
+
+@operator_reader("LinearRegressionOutput", arguments=("data", "label"))
+@operator_reader("LogisticRegressionOutput", arguments=("data", "label"))
+@operator_reader("MAERegressionOutput", arguments=("data", "label"))
+def regression_output(ctx: MXNetOperator) -> ir.Value:
+    """The input, or its sigmoid, against a label of its shape."""
+    x = ctx.x
+    shape = ctx.shape(x)
+    label = ctx.input("label", default=shape[:1] if len(shape) == 2 and shape[1] == 1 else shape)
+    attributes = {"grad_scale": ctx.settings.number("grad_scale", 1.0)}
+    return ctx.add(ctx.op, [x, label], attributes, domain=DOMAIN)
+
+
+@operator_reader("SVMOutput", arguments=("data", "label"))
+def svm_output(ctx: MXNetOperator) -> ir.Value:
+    """The input against class numbers, with a hinge loss."""
+    settings = ctx.settings
+    attributes = {
+        "margin": settings.number("margin", 1.0),
+        "regularization_coefficient": settings.number("regularization_coefficient", 1.0),
+        "use_linear": int(settings.flag("use_linear", False)),
+    }
+    x = ctx.x
+    label = ctx.input("label", default=ctx.shape(x)[:1])
+    return ctx.add("SVMOutput", [x, label], attributes, domain=DOMAIN)
+
+
+@operator_reader("MakeLoss")
+def make_loss(ctx: MXNetOperator) -> ir.Value:
+    """The input as a loss."""
+    settings = ctx.settings
+    attributes = {
+        "grad_scale": settings.number("grad_scale", 1.0),
+        "valid_thresh": settings.number("valid_thresh", 0.0),
+        "normalization": settings.choice("normalization", NORMALIZATIONS, "null"),
+    }
+    return ctx.add("MakeLoss", [ctx.x], attributes, domain=DOMAIN)

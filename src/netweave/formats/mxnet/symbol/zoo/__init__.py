@@ -1,15 +1,22 @@
 """Classic nets of image classification, as their authors first published them.
 
-``netweave.formats.mxnet.symbol.zoo.resnet(50)`` is a Symbol like any other: it can be drawn, fitted, saved
+``netweave.formats.mxnet.symbol.zoo.plain(50)`` is a Symbol like any other: it can be drawn, fitted, saved
 for MXNet and, as a Graph, written in every format. What each costs and what was reached with it is in
 ``netweave zoo``.
 """
 
-from netweave.formats.mxnet.symbol.zoo.densenet import densenet
-from netweave.formats.mxnet.symbol.zoo.inception import googlenet, inception_bn, inception_v3
-from netweave.formats.mxnet.symbol.zoo.mobile import mobilenet, mobilenet_v2, squeezenet
-from netweave.formats.mxnet.symbol.zoo.plain import alexnet, caffenet, lenet, nin, vgg
-from netweave.formats.mxnet.symbol.zoo.resnet import resnet
+from netweave.formats.mxnet.symbol.zoo.branched import densenet, googlenet, inception_bn, inception_v3
+from netweave.formats.mxnet.symbol.zoo.plain import (
+    alexnet,
+    caffenet,
+    lenet,
+    mobilenet,
+    mobilenet_v2,
+    nin,
+    resnet,
+    squeezenet,
+    vgg,
+)
 
 __all__ = [
     "alexnet",

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
-from netweave.files.source_code.steps import Field, Module, Step
+from netweave.files.source_code.forward import Field, Module, Step
 from netweave.files.source_code.text import number
-from netweave.formats.lowering.nodes.attention import ProjectedAttention, is_usual_scale
+from netweave.formats.lowering.nodes.windows import ProjectedAttention, is_usual_scale
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.files.source_code.sequences import batch_first, by_batch, joined
-from netweave.files.source_code.steps import Field, Module, Step
-from netweave.formats.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
+from netweave.files.source_code.blocks import batch_first, by_batch, joined
+from netweave.files.source_code.forward import Field, Module, Step
+from netweave.formats.lowering.nodes.windows import FIRST_STATES, RecurrentNode
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 
 if TYPE_CHECKING:

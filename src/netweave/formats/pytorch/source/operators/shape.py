@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
-from netweave.files.source_code.steps import Field, Module
+from netweave.files.source_code.forward import Field, Module
 from netweave.files.source_code.text import number
-from netweave.formats.lowering.nodes.shape import permutation, slice_ranges
-from netweave.formats.pytorch.source.operators.weighted import pad_argument
+from netweave.formats.lowering.nodes.arrays import permutation, slice_ranges
+from netweave.formats.pytorch.source.operators.windows import pad_argument
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 
 if TYPE_CHECKING:
-    from netweave.files.source_code.steps import Step
+    from netweave.files.source_code.forward import Step
 
 
 @writes("Concat")
@@ -200,7 +200,7 @@ def expand(node: PyTorchNode) -> Step:
 @writes("Gather")
 def gather(node: PyTorchNode) -> Step:
     """Rows of a stored table, by whole numbers."""
-    from netweave.files.source_code.steps import Module
+    from netweave.files.source_code.forward import Module
 
     if node.is_stored(0) and node.get("axis") == 0 and node.rank(0) == 2:
         rows, columns = node.shape(0)

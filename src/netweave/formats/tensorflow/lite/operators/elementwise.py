@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.activations import clip, gelu
 from netweave.formats.lowering.channels_last import Stored, Tensor
-from netweave.formats.lowering.channels_last.axes import along, reduce
+from netweave.formats.lowering.channels_last.layer import along, reduce
+from netweave.formats.lowering.elementwise import clip, gelu
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.lite.registry import lite_operator
 

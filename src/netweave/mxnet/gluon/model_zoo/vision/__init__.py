@@ -6,10 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.mxnet.gluon.model_zoo.vision.branched import DenseNet, Inception3, SqueezeNet
-from netweave.mxnet.gluon.model_zoo.vision.mobile import MobileNet, MobileNetV2
-from netweave.mxnet.gluon.model_zoo.vision.plain import VGG, AlexNet
-from netweave.mxnet.gluon.model_zoo.vision.residual import ResNetV1, ResNetV2
+from netweave.mxnet.gluon.model_zoo.vision.nets import (
+    VGG,
+    AlexNet,
+    DenseNet,
+    Inception3,
+    MobileNet,
+    MobileNetV2,
+    ResNetV1,
+    ResNetV2,
+    SqueezeNet,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,398 @@
+"""Fusion of layer normalization and GELU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.graph import attributes_of, known_shape
+from netweave.graph.passes.rewriting import Pass, Rewriter, prune
+from netweave.graph.passes.views import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from netweave.graph import Graph
+
+
+@Pass
+def fuse_layer_norm(graph: Graph) -> None:
+    """Make one LayerNormalization of the nodes that compute ``(x - mean) / sqrt(variance + eps) * g + b``.
+
+    The mean and the variance are over the last axes. Also TensorFlow's order of it, with the scale taken into
+    the inverse deviation and the shift into the mean: ``x * f + (b - mean * f)`` with ``f = g / deviation``.
+    """
+    rewriter = Rewriter(graph)
+    is_changed = False
+    for node in list(graph.nodes):
+        found = _deviation(node)
+        if found is None:
+            continue
+        for normalised in _normalised(found):
+            _replace(rewriter, found, normalised)
+            is_changed = True
+    if is_changed:
+        prune.edit(graph)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deviation:
+    """The deviation of a value over its last axes.
+
+    Attributes:
+        x: The value.
+        mean: Its mean.
+        value: The deviation, or one divided by it.
+        is_inverse: Whether it is one divided by it.
+        sizes: Sizes of the last axes.
+        epsilon: What is added to the variance.
+        nodes: The nodes that compute it.
+    """
+
+    x: ir.Value
+    mean: ir.Value
+    value: ir.Value
+    is_inverse: bool
+    sizes: tuple[int, ...]
+    epsilon: float
+    nodes: tuple[ir.Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Normalised:
+    """A normalised value.
+
+    Attributes:
+        result: The value.
+        scale: What it is multiplied by.
+        shift: What is added to it.
+        nodes: The nodes behind the deviation.
+    """
+
+    result: ir.Value
+    scale: ir.Value | None
+    shift: ir.Value | None
+    nodes: tuple[ir.Node, ...]
+
+
+# The deviation.
+
+
+def _deviation(root: ir.Node) -> _Deviation | None:
+    """Return the deviation that a root computes: ``sqrt(mean((x - mean(x)) ** 2) + eps)``."""
+    exponent = _exponent(root)
+    inner = _maker(root.inputs[0], "Add") if exponent is not None else None
+    if inner is None or exponent is None:
+        return None
+    for variance, number in (tuple(inner.inputs), tuple(reversed(inner.inputs))):
+        epsilon, mean_of_squares = number_of(number), _maker(variance, "ReduceMean")
+        square = _square(mean_of_squares)
+        if epsilon is None or mean_of_squares is None or square is None:
+            continue
+        squared, difference = square
+        x, mean = difference.inputs
+        sizes = _last_sizes(mean_of_squares)
+        mean_node = _maker(mean, "ReduceMean")
+        if x is None or mean is None or mean_node is None or mean_node.inputs[0] is not x:
+            return None
+        if sizes is None or sizes != _last_sizes(mean_node):
+            return None
+        nodes: tuple[ir.Node, ...] = (mean_node, difference, squared, mean_of_squares, inner, root)
+        made, is_inverse = root.outputs[0], exponent < 0
+        reciprocal = next((use.node for use in made.uses() if use.node.op_type == "Reciprocal"), None)
+        if reciprocal is not None and len(made.uses()) == 1 and not is_inverse:
+            made, is_inverse, nodes = reciprocal.outputs[0], True, (*nodes, reciprocal)
+        return _Deviation(x, mean, made, is_inverse, sizes, epsilon, nodes)
+    return None
+
+
+def _exponent(node: ir.Node) -> float | None:
+    """Return the exponent of a root: 0.5, or -0.5 of an inverse one."""
+    if node.domain or node.op_type not in {"Pow", "Sqrt"}:
+        return None
+    exponent = 0.5 if node.op_type == "Sqrt" else number_of(node.inputs[1])
+    return exponent if exponent in {0.5, -0.5} else None
+
+
+def _square(mean_of_squares: ir.Node | None) -> tuple[ir.Node, ir.Node] | None:
+    """Return the node that squares what a mean is taken of, and the difference that it squares."""
+    node = _maker(mean_of_squares.inputs[0], "Mul", "Pow") if mean_of_squares is not None else None
+    difference = _maker(node.inputs[0], "Sub") if node is not None else None
+    if node is None or difference is None:
+        return None
+    is_square = node.inputs[1] is node.inputs[0] if node.op_type == "Mul" else number_of(node.inputs[1]) == 2
+    return (node, difference) if is_square else None
+
+
+def _last_sizes(mean: ir.Node) -> tuple[int, ...] | None:
+    """Return the sizes of the axes that a mean is taken over, if these are the last ones and stay as 1."""
+    shape = known_shape(mean.inputs[0])
+    axes = mean.inputs[1].const_value if len(mean.inputs) > 1 and mean.inputs[1] is not None else None
+    if shape is None or axes is None or not attributes_of(mean).get("keepdims", 1):
+        return None
+    places = sorted(int(axis) % len(shape) for axis in np.atleast_1d(axes.numpy()))
+    sizes = [size for size in shape[places[0] :] if size is not None] if places else []
+    return tuple(sizes) if places and len(sizes) == len(places) == len(shape) - places[0] else None
+
+
+def _maker(value: ir.Value | None, *op_types: str) -> ir.Node | None:
+    node = value.producer() if value is not None else None
+    return node if node is not None and not node.domain and node.op_type in op_types else None
+
+
+# What is normalised by it.
+
+
+def _normalised(found: _Deviation) -> Iterator[_Normalised]:
+    """Yield the values that are normalised by a deviation."""
+    op_type = "Mul" if found.is_inverse else "Div"
+    for use in list(found.value.uses()):
+        node = use.node
+        if node.domain or node.op_type != op_type:
+            continue
+        other = node.inputs[1 - use.idx]
+        difference = _maker(other, "Sub")
+        if difference is not None and tuple(difference.inputs) == (found.x, found.mean):
+            yield _scaled(_Normalised(node.outputs[0], None, None, (difference, node)), found.sizes)
+        elif found.is_inverse and other is not None and other.const_value is not None:
+            shifted = _shifted(found, node, other)
+            if shifted is not None:
+                yield shifted
+
+
+def _scaled(normalised: _Normalised, sizes: tuple[int, ...]) -> _Normalised:
+    """Take in the scale and then the shift behind a normalised value."""
+    for op_type in ("Mul", "Add"):
+        following = list(normalised.result.uses())
+        if len(following) != 1 or normalised.result.is_graph_output():
+            break
+        node = following[0].node
+        stored = node.inputs[1 - following[0].idx] if len(node.inputs) == 2 else None
+        if node.domain or node.op_type != op_type or not _fits(stored, sizes):
+            continue
+        is_scale = op_type == "Mul"
+        normalised = _Normalised(
+            node.outputs[0],
+            stored if is_scale else normalised.scale,
+            normalised.shift if is_scale else stored,
+            (*normalised.nodes, node),
+        )
+    return normalised
+
+
+def _shifted(found: _Deviation, factor: ir.Node, scale: ir.Value) -> _Normalised | None:
+    """Return ``x * f + (b - mean * f)``, given ``f``; None if it is not that."""
+    products = [use.node for use in factor.outputs[0].uses() if use.node.op_type == "Mul"]
+    own = next((node for node in products if found.x in node.inputs), None)
+    moved = next((node for node in products if found.mean in node.inputs), None)
+    shift = next((use.node for use in moved.outputs[0].uses() if use.idx == 1), None) if moved else None
+    last = next((use.node for use in own.outputs[0].uses()), None) if own else None
+    if own is None or moved is None or shift is None or last is None or not _fits(scale, found.sizes):
+        return None
+    if shift.op_type != "Sub" or last.op_type != "Add" or shift.outputs[0] not in last.inputs:
+        return None
+    if not _fits(shift.inputs[0], found.sizes):
+        return None
+    return _Normalised(last.outputs[0], scale, shift.inputs[0], (factor, own, moved, shift, last))
+
+
+def _fits(stored: ir.Value | None, sizes: tuple[int, ...]) -> bool:
+    """Return whether a stored array is a number, or has one for each element of the last axes."""
+    if stored is None or stored.const_value is None:
+        return False
+    shape = tuple(stored.const_value.shape.numpy())
+    while len(shape) > len(sizes) and shape[0] == 1:
+        shape = shape[1:]
+    return len(shape) <= len(sizes) and all(
+        size in {1, wanted} for size, wanted in zip(shape[::-1], sizes[::-1], strict=False)
+    )
+
+
+def _replace(rewriter: Rewriter, found: _Deviation, normalised: _Normalised) -> None:
+    """Put a LayerNormalization in the place of a normalised value's nodes."""
+    name = normalised.result.name
+    like = ir.Tensor(np.ones(1, np.float32 if found.x.dtype is None else found.x.dtype.numpy()))
+
+    def array(stored: ir.Value | None, neutral: float) -> ir.Value:
+        tensor = stored.const_value if stored is not None else None
+        if stored is not None and tensor is not None and tuple(tensor.shape.numpy()) == found.sizes:
+            return stored
+        return rewriter.computed(
+            lambda: np.broadcast_to(
+                neutral if tensor is None else _without_ones(tensor.numpy(), len(found.sizes)), found.sizes
+            ),
+            name=f"{name}/{'scale' if neutral else 'shift'}",
+            like=like,
+            shape=found.sizes,
+        )
+
+    inputs = [found.x, array(normalised.scale, 1.0)]
+    if normalised.shift is not None:
+        inputs.append(array(normalised.shift, 0.0))
+    settings = {"axis": -len(found.sizes), "epsilon": found.epsilon}
+    nodes = {*found.nodes, *normalised.nodes}
+    rewriter.fuse(nodes, normalised.result, "LayerNormalization", inputs, settings)
+
+
+def _without_ones(array: np.ndarray, rank: int) -> np.ndarray:
+    """Return an array without the axes of size 1 that it has before the last ones."""
+    return array.reshape(array.shape[max(0, array.ndim - rank) :])
+
+
+Polynomial = dict[tuple[int, int], float]
+"""Coefficients by the powers of the input and of the gate."""
+
+TOLERANCE = 1e-4
+"""By so much of itself a coefficient may be off: sources write 0.7978845608 and 1.4142135381."""
+
+_ARGUMENTS: dict[str, Polynomial] = {
+    "Erf": {(1, 0): sqrt(1 / 2)},
+    "Tanh": {(1, 0): sqrt(2 / pi), (3, 0): sqrt(2 / pi) * 0.044715},
+}
+"""What the gate is taken of, by the gate's operator."""
+
+_RESULT: Polynomial = {(1, 0): 0.5, (1, 1): 0.5}
+"""``0.5 * x * (1 + gate)``, in whatever order it is multiplied out."""
+
+MAX_NODES = 8
+"""So many nodes at most stand between the gate and the result, and before the gate."""
+
+_HIGHEST = 3
+"""No power of the input is higher than this."""
+
+
+@Pass
+def fuse_gelu(graph: Graph) -> None:
+    """Make one Gelu of the nodes that compute ``0.5 * x * (1 + erf(x / sqrt(2)))``, or its tangent form."""
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        if node.domain or node.op_type not in _ARGUMENTS or node.inputs[0] is None:
+            continue
+        x = _input(node.inputs[0], _ARGUMENTS[node.op_type])
+        nodes = _nodes_to_result(node, x) if x is not None else None
+        if nodes is not None:
+            kind = "none" if node.op_type == "Erf" else "tanh"
+            rewriter.replace(nodes, "Gelu", [x], {"approximate": kind})
+
+
+def _input(argument: ir.Value, wanted: Polynomial) -> ir.Value | None:
+    """Return the value of which the argument of a gate is the wanted polynomial."""
+    value, seen = argument, 0
+    while (node := value.producer()) is not None and node.op_type in _RULES and seen < MAX_NODES:
+        computed = [v for v in node.inputs if v is not None and number_of(v) is None]
+        if not computed:
+            return None
+        value, seen = computed[0], seen + 1
+        if _is_close(_polynomial(argument, {value: {(1, 0): 1.0}}), wanted):
+            return value
+    return None
+
+
+def _nodes_to_result(gate: ir.Node, x: ir.Value) -> list[ir.Node] | None:
+    """Return the nodes from the gate's argument to ``0.5 * x * (1 + gate)``; None if it is not that."""
+    known = {x: {(1, 0): 1.0}, gate.outputs[0]: {(0, 1): 1.0}}
+    value = gate.outputs[0]
+    for _ in range(MAX_NODES):
+        readers = {use.node for use in value.uses()}
+        if len(readers) != 1 or value.is_graph_output():
+            return None
+        (node,) = readers
+        if node.domain or node.op_type not in _RULES:
+            return None
+        value = node.outputs[0]
+        if _is_close(_polynomial(value, known), _RESULT):
+            return _between(value, gate, x)
+    return None
+
+
+def _between(result: ir.Value, gate: ir.Node, x: ir.Value) -> list[ir.Node] | None:
+    """Return the nodes that make a result of x, in order; None if others read one of their values."""
+    found: list[ir.Node] = []
+    stack = [result]
+    while stack:
+        value = stack.pop()
+        node = value.producer()
+        if value is x or node is None or number_of(value) is not None or node in found:
+            continue
+        found.append(node)
+        stack += [v for v in node.inputs if v is not None]
+    inner = [node for node in found if node is not result.producer()]
+    is_closed = all(
+        not node.outputs[0].is_graph_output() and all(use.node in found for use in node.outputs[0].uses())
+        for node in inner
+    )
+    order = {node: number for number, node in enumerate(gate.graph or [])}
+    return sorted(found, key=order.__getitem__) if is_closed else None
+
+
+def _polynomial(
+    value: ir.Value, known: dict[ir.Value, Polynomial], depth: int = MAX_NODES
+) -> Polynomial | None:
+    """Return a value as a polynomial of known ones; None if it is none."""
+    if value in known:
+        return known[value]
+    number, node = number_of(value), value.producer()
+    if number is not None:
+        return {(0, 0): number}
+    rule = _RULES.get(node.op_type) if node is not None and not node.domain else None
+    if node is None or rule is None or not depth:
+        return None
+    operands = [_polynomial(v, known, depth - 1) if v is not None else None for v in node.inputs]
+    given = [operand for operand in operands if operand is not None]
+    return rule(*given) if len(given) == len(operands) == 2 else None
+
+
+def _add(a: Polynomial, b: Polynomial) -> Polynomial:
+    return {powers: a.get(powers, 0) + b.get(powers, 0) for powers in a | b}
+
+
+def _subtract(a: Polynomial, b: Polynomial) -> Polynomial:
+    return _add(a, {powers: -factor for powers, factor in b.items()})
+
+
+def _multiply(a: Polynomial, b: Polynomial) -> Polynomial | None:
+    product: Polynomial = {}
+    for (i, j), left in a.items():
+        for (k, m), right in b.items():
+            if i + k > _HIGHEST or j + m > 1:
+                return None
+            product[i + k, j + m] = product.get((i + k, j + m), 0) + left * right
+    return product
+
+
+def _divide(a: Polynomial, b: Polynomial) -> Polynomial | None:
+    divisor = b.get((0, 0), 0)
+    return _multiply(a, {(0, 0): 1 / divisor}) if b.keys() == {(0, 0)} and divisor else None
+
+
+def _power(a: Polynomial, b: Polynomial) -> Polynomial | None:
+    exponent = b.get((0, 0), 0)
+    if b.keys() != {(0, 0)} or exponent not in {1, 2, 3}:
+        return None
+    result: Polynomial | None = a
+    for _ in range(int(exponent) - 1):
+        result = _multiply(result, a) if result is not None else None
+    return result
+
+
+_RULES: dict[str, Callable[[Polynomial, Polynomial], Polynomial | None]] = {
+    "Add": _add,
+    "Div": _divide,
+    "Mul": _multiply,
+    "Pow": _power,
+    "Sub": _subtract,
+}
+"""How the operators that a GELU is written with compute with polynomials."""
+
+
+def _is_close(found: Polynomial | None, wanted: Polynomial) -> bool:
+    if found is None:
+        return False
+    return all(
+        abs(found.get(powers, 0) - wanted.get(powers, 0)) <= TOLERANCE * abs(wanted.get(powers, 0))
+        for powers in found | wanted
+    )

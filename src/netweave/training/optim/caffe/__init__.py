@@ -1,1 +1,0 @@
-"""Caffe's solvers: update rules, learning-rate policies and fillers."""

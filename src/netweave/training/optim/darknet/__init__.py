@@ -1,1 +1,0 @@
-"""Darknet's updates, learning-rate policies and first values."""

@@ -1,1 +1,0 @@
-"""SINGA's updaters, learning-rate changes and initial values."""
