@@ -74,8 +74,8 @@ def evaluate_boxes(
     if not 0 < iou <= 1:
         raise UsageError(f"iou is {iou:g}, expected a number above 0 and at most 1")
     truth, ids = read_labels(check_file(labels, what="labels"))
-    found = read_detections(check_file(detections, what="detections"), truth, ids)
-    return score(truth, found, iou=iou, least_score=least_score)
+    detections_read = read_detections(check_file(detections, what="detections"), truth, ids)
+    return score(truth, detections_read, iou=iou, least_score=least_score)
 
 
 SIZE = 416
@@ -134,13 +134,13 @@ def find_anchors(
         str(images.train), len(names) or 1 << 20, names, str(images.root), difficult=False
     ) as source:
         rows = np.concatenate(source.boxes_of)
-    found = cluster(rows[:, 2:4].astype(np.float64), count, seed=seed)
-    sizes = found.sizes * np.array(scale)
+    clusters = cluster(rows[:, 2:4].astype(np.float64), count, seed=seed)
+    sizes = clusters.sizes * np.array(scale)
     return AnchorResult(
         tuple((float(width), float(height)) for width, height in sizes),
         unit,
-        found.mean_iou,
-        found.num_boxes,
+        clusters.mean_iou,
+        clusters.num_boxes,
         len(source),
     )
 

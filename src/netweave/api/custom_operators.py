@@ -176,9 +176,11 @@ def _shown(default: Any) -> str:
 
 def _shape_rule(shapes: Shapes, num_outputs: int) -> Callable[..., Sequence[tuple[Dim, ...]]]:
     def rule(given: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
-        found = shapes(*given, **attributes)
+        shapes_out = shapes(*given, **attributes)
         many = (
-            [tuple(found)] if num_outputs == 1 and not isinstance(found, list) else [tuple(s) for s in found]
+            [tuple(shapes_out)]
+            if num_outputs == 1 and not isinstance(shapes_out, list)
+            else [tuple(s) for s in shapes_out]
         )
         if len(many) != num_outputs:
             raise ValueError(f"the shape rule returns {len(many)} shapes, expected {num_outputs}")

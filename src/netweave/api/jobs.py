@@ -94,7 +94,7 @@ def registered(name: str, file: str) -> Iterator[RunningJob | None]:
 
 def list_jobs() -> list[RunningJob]:
     """Return the jobs that run, by number; those of this machine that have died are removed."""
-    found = []
+    running = []
     for path in register_folder().glob("*.json"):
         job = _read(path)
         if job is None:
@@ -102,8 +102,8 @@ def list_jobs() -> list[RunningJob]:
         if job.here and not _alive(job):
             path.unlink(missing_ok=True)
             continue
-        found.append(job)
-    return sorted(found, key=lambda job: job.id)
+        running.append(job)
+    return sorted(running, key=lambda job: job.id)
 
 
 def find_job(number: int) -> RunningJob:
@@ -335,28 +335,30 @@ def _asked(job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:
         return Path(resume)
     if not resume:
         return None
-    found = _latest(job, watch)
-    if found is None:
+    latest_checkpoint = _latest(job, watch)
+    if latest_checkpoint is None:
         raise UsageError(
             f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to resume from"
         )
-    return found
+    return latest_checkpoint
 
 
 def _own(job: Job, run: str, generation: int, watch: Watch) -> str | None:
     """Return the latest checkpoint that a run has written since it began; None if none is whole."""
     try:
-        found = _latest(job, watch, lambda origin: origin.run == run and origin.generation > generation)
+        latest_checkpoint = _latest(
+            job, watch, lambda origin: origin.run == run and origin.generation > generation
+        )
     except ReadError:  # said already; the run begins again as it did at first
-        found = None
-    if found is None:
+        latest_checkpoint = None
+    if latest_checkpoint is None:
         watch(Note("this run has no complete checkpoint yet; starting again from its beginning"))
-    return str(found) if found else None
+    return str(latest_checkpoint) if latest_checkpoint else None
 
 
 def _latest(job: Job, watch: Watch, accepts: Callable[[Origin], bool] = lambda origin: True) -> Path | None:
-    found = latest(job.checkpoints.prefix, lambda text: watch(Note(text)), accepts)
-    if found is None:
+    newest = latest(job.checkpoints.prefix, lambda text: watch(Note(text)), accepts)
+    if newest is None:
         return None
-    watch(Note(f"resuming from {found[0]}"))
-    return found[0]
+    watch(Note(f"resuming from {newest[0]}"))
+    return newest[0]

@@ -602,11 +602,11 @@ class _Reading:
             stored = load(weights, code=False)
         except SourceError:
             return {}
-        found: dict[int, dict[int, None]] = {}
+        channels_by_rank: dict[int, dict[int, None]] = {}
         for parameter in stored.parameters.values():
             if len(parameter.shape) in {2, 4}:
-                found.setdefault(len(parameter.shape), {})[parameter.shape[1]] = None
-        return {num_axes: list(channels)[:3] for num_axes, channels in found.items()}
+                channels_by_rank.setdefault(len(parameter.shape), {})[parameter.shape[1]] = None
+        return {num_axes: list(channels)[:3] for num_axes, channels in channels_by_rank.items()}
 
 
 def _is_code(net: Any) -> bool:
@@ -639,8 +639,8 @@ def _sizes_of(graph: Graph) -> Sizes:
     if any(None in shape for shape in sizes.values()):
         run = sizes_to_run(to_inference(graph))
         sizes = {name: run.get(name, shape) for name, shape in sizes.items()}
-    found = {name: tuple(size for size in shape if size) for name, shape in sizes.items()}
-    return found if all(len(found[name]) == len(shape) for name, shape in sizes.items()) else {}
+    known_sizes = {name: tuple(size for size in shape if size) for name, shape in sizes.items()}
+    return known_sizes if all(len(known_sizes[name]) == len(shape) for name, shape in sizes.items()) else {}
 
 
 def _for_inputs(graph: Graph, names: Sequence[str]) -> Sizes | None:

@@ -99,10 +99,10 @@ def train(
     if options.devices is not None and options.device is not None:
         raise UsageError("device and devices both say where to compute; give only one")
     names = parse_devices(options.devices) if options.devices is not None else ()
-    found = job if isinstance(job, Job) else load_job(job)
+    read_job = job if isinstance(job, Job) else load_job(job)
     if options.weights:
         files = tuple(str(file) for file in options.weights)
-        found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
+        read_job = replace(read_job, checkpoints=replace(read_job.checkpoints, weights=files))
     tell = watch or (lambda event: None)
     is_rank = rank_environment() is not None
     if options.restarts and len(names) < 2 and not is_rank:
@@ -112,6 +112,6 @@ def train(
         # package has imported before
         from netweave.api.starting import train_on
 
-        return train_on(found, names, options, tell)
+        return train_on(read_job, names, options, tell)
     device = device_of_rank(names) if names else options.device
-    return train_here(found, replace(options, device=device), tell)
+    return train_here(read_job, replace(options, device=device), tell)

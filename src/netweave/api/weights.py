@@ -48,11 +48,11 @@ def save_weights(graph: Graph, path: str | Path, *, random_weights: bool = False
         WriteError: The file cannot be written; the old one is untouched.
     """
     file = Path(path)
-    found = _format_of(file)
-    if found is None:
+    matching_format = _format_of(file)
+    if matching_format is None:
         known = ", ".join(f".{suffix}" for row in FORMATS if row.runs.ports for suffix in row.runs.weights)
         raise UsageError(f"cannot write {str(path)!r}: unknown suffix for weights, expected {known}")
-    row, suffix = found
+    row, suffix = matching_format
     if graph.format != row.name:
         raise UsageError(
             f"{file}: .{suffix} holds weights of {row.name} nets, but {graph.name} is a {graph.format} net; "

@@ -39,14 +39,14 @@ def anchors(data: str, count: int, net: str | None, seed: int, json_file: str | 
     from netweave.cli.console import output_console, working, write_json
 
     with working(f"reading {data}"):
-        found = api.find_anchors(data, count, net=net, seed=seed)
+        result = api.find_anchors(data, count, net=net, seed=seed)
     if json_file:
-        write_json(asdict(found), json_file)
+        write_json(asdict(result), json_file)
     if json_file != "-":
         console = output_console()
-        console.print(str(found), soft_wrap=True)
-        number = f"{found.num_boxes:,} boxes of {found.num_images:,} images"
-        console.print(f"mean IoU {found.mean_iou:.4f} over {number}")
+        console.print(str(result), soft_wrap=True)
+        number = f"{result.num_boxes:,} boxes of {result.num_images:,} images"
+        console.print(f"mean IoU {result.mean_iou:.4f} over {number}")
 
 
 _COLUMNS = {

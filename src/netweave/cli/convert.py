@@ -114,7 +114,7 @@ def convert(
         output_console().print(weights_written(graph, Path(out)))
         return 0
     with working(f"writing {out}") as status:
-        found = api.convert_and_verify(
+        comparison = api.convert_and_verify(
             graph,
             out,
             to=to,
@@ -128,14 +128,14 @@ def convert(
         with working("measuring what that gained"):
             gain = api.gain_of(whole, graph, **engine)
         console.print(gained(gain))
-    if found.exit_status == 0:
-        reason = found.sentence.removeprefix("identical: ")  # it says so itself
+    if comparison.exit_status == 0:
+        reason = comparison.sentence.removeprefix("identical: ")  # it says so itself
         text = f"read back and compared with the original: {reason}"
-        console.print(Text(text, style=verdict_style(found.verdict)))
+        console.print(Text(text, style=verdict_style(comparison.verdict)))
     else:
         console.print(Text(f"{out} is not done: it differs from {net}", style="bold red"))
-        show_comparison(console, found, everything=False)
-    return found.exit_status
+        show_comparison(console, comparison, everything=False)
+    return comparison.exit_status
 
 
 @click.command(

@@ -21,12 +21,12 @@ def doctor(json_file: str | None) -> None:
     from netweave import api
     from netweave.cli.console import output_console, write_json
 
-    found = api.protections()
+    protections = api.protections()
     if json_file:
-        write_json({"protections": [asdict(row) for row in found]}, json_file)
+        write_json({"protections": [asdict(row) for row in protections]}, json_file)
     if json_file != "-":
         console = output_console()
-        for row in found:
+        for row in protections:
             sign = "on " if row.is_on else "OFF"
             console.print(f"{sign}  {row.name}: {row.detail}", soft_wrap=True, markup=False)
-    sys.exit(0 if all(row.is_on for row in found) else 1)
+    sys.exit(0 if all(row.is_on for row in protections) else 1)

@@ -37,9 +37,11 @@ def show_fixed(fixed: FixedPort) -> int:
     if fixed.comparison is None:
         click.echo(f"it cannot be compared: {fixed.problem}", err=True)
         return COULD_NOT_READ
-    found = fixed.comparison
-    output_console().print(Text(f"{found.verdict.mark} {found.sentence}", style=verdict_style(found.verdict)))
-    return found.exit_status
+    comparison = fixed.comparison
+    output_console().print(
+        Text(f"{comparison.verdict.mark} {comparison.sentence}", style=verdict_style(comparison.verdict))
+    )
+    return comparison.exit_status
 
 
 def _show_refused(mended: Mended) -> None:

@@ -73,14 +73,14 @@ def show(file: str, everything: bool, json_file: str | None, html_file: str | No
     from netweave.cli.compare_view import show_comparison
     from netweave.cli.console import output_console, write_json
 
-    found = api.open_comparison(file)
+    comparison = api.open_comparison(file)
     if html_file:
-        api.save_page(found, html_file)
+        api.save_page(comparison, html_file)
     if json_file:
-        write_json(found.to_json(), json_file)
+        write_json(comparison.to_json(), json_file)
     if json_file != "-":
-        show_comparison(output_console(), found, everything=everything)
-    return found.exit_status
+        show_comparison(output_console(), comparison, everything=everything)
+    return comparison.exit_status
 
 
 @click.command(
@@ -147,14 +147,14 @@ def memory(
             trust=trust,
         )
     with working("planning"):
-        found = api.plan_memory(graph, batch=batch, training=training, limit=limit)
+        plan = api.plan_memory(graph, batch=batch, training=training, limit=limit)
     measured = None
     if measure:
         with working("measuring"):
             measured = api.measure_memory(graph, batch=batch, training=training)
     if picture:
-        api.save_memory_picture(found, picture)
+        api.save_memory_picture(plan, picture)
     if json_file:
-        write_json(memory_json(found, measured), json_file)
+        write_json(memory_json(plan, measured), json_file)
     if json_file != "-":
-        show_memory(output_console(), found, measured)
+        show_memory(output_console(), plan, measured)

@@ -43,7 +43,7 @@ class CommandGroup(_WithExamples, click.Group):
 
 def parse_input_shapes(context: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
     """Parse ``NAME=SIZES``, sizes separated by ``x`` or ``,``, into sizes by name."""
-    found = {}
+    shapes = {}
     for value in values:
         name, equals, sizes = value.rpartition("=")
         parsed = _sizes(sizes)
@@ -51,13 +51,13 @@ def parse_input_shapes(context: click.Context, option: click.Parameter, values: 
             raise click.BadParameter(
                 f"{value!r} is not NAME=SIZES, such as data=1x3x224x224", ctx=context, param=option
             )
-        found[name] = parsed
-    return found
+        shapes[name] = parsed
+    return shapes
 
 
 def parse_paths(context: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, str]:
     """Parse ``NAME=PATH`` into paths by name; a path alone has the name ``""``."""
-    found = {}
+    paths = {}
     for value in values:
         name, equals, path = value.partition("=")
         if not equals:
@@ -66,8 +66,8 @@ def parse_paths(context: click.Context, option: click.Parameter, values: Sequenc
             raise click.BadParameter(
                 f"{value!r} is not NAME=PATH, such as train=/data/train_lmdb", ctx=context, param=option
             )
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def parse_sizes(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...]:

@@ -191,13 +191,13 @@ def time(
             show_inference(output_console(), whole)
         return
     with counting("measuring") as told:
-        found = api.time_layers(
+        times = api.time_layers(
             graph, iterations=iterations, backward=not forward_only, device=device_of(gpu), told=told
         )
     if json_file:
-        write_json(times_json(found), json_file)
+        write_json(times_json(times), json_file)
     if json_file != "-":
-        show_times(output_console(), found, backward=not forward_only)
+        show_times(output_console(), times, backward=not forward_only)
 
 
 @click.command(
@@ -256,7 +256,7 @@ def extract(
             net, phase, input_shapes=input_shapes, stages=stages, level=level, allow_urls=allow_urls
         )
     with counting("extracting") as told:
-        found = api.extract(
+        arrays = api.extract(
             phases,
             files_of(weights),
             layers.split(","),
@@ -265,6 +265,6 @@ def extract(
             threads=threads,
             told=told,
         )
-    api.save_arrays(out, found)
-    sizes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in found.items())
+    api.save_arrays(out, arrays)
+    sizes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in arrays.items())
     output_console().print(f"{out}: {sizes}", soft_wrap=True)

@@ -213,7 +213,7 @@ def test(
     or .checkpoint; separate several with commas.
     """
     file = one_of(net, model, what="net: netweave test NET WEIGHTS")
-    found = one_of(weights, named, what="file of weights: netweave test NET WEIGHTS")
+    weights_file = one_of(weights, named, what="file of weights: netweave test NET WEIGHTS")
     from netweave import api
     from netweave.cli.batches import counting
     from netweave.cli.console import output_console, working, write_json
@@ -231,7 +231,7 @@ def test(
     with counting("testing") as told:
         results = api.evaluate(
             phases,
-            files_of(found),
+            files_of(weights_file),
             num_batches=iterations,
             views=views,
             device=device_of(gpu),

@@ -200,14 +200,14 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
 
     Nets that both write it so stay as they are: a form with more nodes tells less of what is wrong.
     """
-    found = [cut_splits] if num_splits(a) != num_splits(b) else []
+    forms = [cut_splits] if num_splits(a) != num_splits(b) else []
     behind = num_behind_concats(a) - num_behind_concats(b)
     before = num_before_concats(b) - num_before_concats(a)
     if behind * before > 0:  # what one net has behind, the other has in front
-        found.append(spread_activations)
+        forms.append(spread_activations)
     if num_global_pools(a) != num_global_pools(b):
-        found.append(pool_whole_images)
-    return found + _attention_to_share(a, b)
+        forms.append(pool_whole_images)
+    return forms + _attention_to_share(a, b)
 
 
 def _attention_to_share(a: Graph, b: Graph) -> list[Pass]:

@@ -176,8 +176,8 @@ class _Trial:
 
     def error(self, wanted: dict[str, np.ndarray], steps: Steps) -> float:
         """Return how far the outputs after some steps are from those wanted."""
-        found = self.outputs(steps)
-        return max(relative_error(x, found[name]) for name, x in wanted.items() if name != self._name)
+        outputs = self.outputs(steps)
+        return max(relative_error(x, outputs[name]) for name, x in wanted.items() if name != self._name)
 
 
 def _is_same(steps: tuple[Steps, Steps], step: Step) -> bool:

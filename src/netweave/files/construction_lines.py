@@ -45,12 +45,12 @@ def recording(base: type, files: Collection[str]) -> Iterator[Lines]:
 
 def _callers(module: Any, frame: FrameType | None, files: Collection[str]) -> tuple[tuple[str, int], ...]:
     """Return the lines of the files outside of the module's own constructors, the innermost first."""
-    found: list[tuple[str, int]] = []
+    callers: list[tuple[str, int]] = []
     for _ in range(MAX_FRAMES):
-        if frame is None or len(found) == MAX_CALLERS:
+        if frame is None or len(callers) == MAX_CALLERS:
             break
         is_own = frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is module
         if not is_own and frame.f_code.co_filename in files:
-            found.append((frame.f_code.co_filename, frame.f_lineno))
+            callers.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    return tuple(found)
+    return tuple(callers)

@@ -114,11 +114,11 @@ class FlatSchema:
 
 
 def _parse_field(slot: int, text: str) -> FlatField:
-    found = _FIELD.fullmatch(text)
-    assert found is not None, text
-    default = found["default"]
+    match = _FIELD.fullmatch(text)
+    assert match is not None, text
+    default = match["default"]
     number = None if default is None else float(default) if "." in default else int(default)
-    return FlatField(slot, found["name"], found["type"], found["vector"] is not None, number)
+    return FlatField(slot, match["name"], match["type"], match["vector"] is not None, number)
 
 
 class _Decoder:

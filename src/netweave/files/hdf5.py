@@ -60,15 +60,15 @@ class Group:
 
     def get(self, path: str) -> Member:
         """Return what is at a path from here; None if there is nothing."""
-        found: Member = self
+        member: Member = self
         for part in filter(None, path.split("/")):
-            found = found.members.get(part) if isinstance(found, Group) else None
-        return found
+            member = member.members.get(part) if isinstance(member, Group) else None
+        return member
 
     def group(self, path: str) -> Group | None:
         """Return a group by its path from here; None if there is none."""
-        found = self.get(path)
-        return found if isinstance(found, Group) else None
+        member = self.get(path)
+        return member if isinstance(member, Group) else None
 
     def arrays(self, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
         """Give all arrays in this group and those inside it, with their paths from here."""

@@ -66,13 +66,13 @@ class _Tree:
 
 
 def _attributes(group: h5py.Group) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name, value in group.attrs.items():
         if isinstance(value, str | bytes):
-            found[_text(name)] = _text(value)
+            attributes[_text(name)] = _text(value)
         elif isinstance(value, np.ndarray) and value.dtype.kind in "SO":
-            found[_text(name)] = [_text(item) for item in value.ravel()]
-    return found
+            attributes[_text(name)] = [_text(item) for item in value.ravel()]
+    return attributes
 
 
 def _text(value: Any) -> str:

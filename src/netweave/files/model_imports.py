@@ -290,12 +290,12 @@ class _Seen:
         exact = [folder for folder in having if _is_there(folder, row)]
         if beside and not exact:
             return own
-        found = next(iter([*exact, *having]), None)
-        if found is not None:
-            self.folders.append(found)
+        nearest = next(iter([*exact, *having]), None)
+        if nearest is not None:
+            self.folders.append(nearest)
             if beside:
-                self.first.append(found)
-        return found
+                self.first.append(nearest)
+        return nearest
 
 
 def _is_installed(name: str) -> bool:
@@ -359,12 +359,12 @@ def _initial(folder: Path) -> Iterator[Path]:
 
 def _package_of(path: Path, *, depth: int) -> list[str]:
     """Return the packages that a file is in, outermost first; none if it does not import relatively."""
-    found: list[str] = []
+    packages: list[str] = []
     folder = path.parent
-    while depth and folder.name and (len(found) < depth or (folder / "__init__.py").is_file()):
-        found.insert(0, folder.name)
+    while depth and folder.name and (len(packages) < depth or (folder / "__init__.py").is_file()):
+        packages.insert(0, folder.name)
         folder = folder.parent
-    return found if len(found) >= depth else []
+    return packages if len(packages) >= depth else []
 
 
 def _rows(path: Path) -> list[_Row]:

@@ -54,11 +54,11 @@ def refusal(name: str, head: bytes, *, foreign: str | None, known: str) -> str:
             f"is a web page, not a net that Netweave knows{promised}. Download the file itself, not the page "
             "that shows it or an error"
         )
-    found = foreign or f"it starts with {_shown(head[:8])}"
+    content = foreign or f"it starts with {_shown(head[:8])}"
     if not promised:
-        return f"not a net that Netweave knows ({found}). It reads {known}"
+        return f"not a net that Netweave knows ({content}). It reads {known}"
     advice = "" if foreign else ". Was it downloaded whole, and has it the right name?"
-    return f"not a net that Netweave knows ({found}){promised}{advice}"
+    return f"not a net that Netweave knows ({content}){promised}{advice}"
 
 
 def _shown(head: bytes) -> str:

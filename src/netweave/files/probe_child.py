@@ -31,7 +31,7 @@ def _become_root() -> bool:
 def main(secret: str) -> None:
     """Try everything, and print it as JSON."""
     libc = ctypes.CDLL(None, use_errno=True)
-    found = {
+    protections = {
         "network": [name for _, name in socket.if_nameindex() if name != "lo"] != [],
         "files": _can(lambda: Path(secret).read_text()),
         "processes": len(list(Path("/proc").glob("[0-9]*"))) > 8,
@@ -40,7 +40,7 @@ def main(secret: str) -> None:
         "memory": _can(lambda: bytearray(1 << 31)),
         "kernel": libc.unshare(NEW_USER) == 0,  # last: what follows would be in another namespace
     }
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(protections) + "\n")
 
 
 if __name__ == "__main__":

@@ -344,8 +344,8 @@ class Schema:
             pool = descriptor_pool.DescriptorPool()
             pool.Add(_file_descriptor(self))
             for key in self.messages:
-                found = pool.FindMessageTypeByName(f"netweave.{key}")
-                self._classes[key] = message_factory.GetMessageClass(found)
+                descriptor = pool.FindMessageTypeByName(f"netweave.{key}")
+                self._classes[key] = message_factory.GetMessageClass(descriptor)
         return self._classes[name]
 
 
@@ -434,12 +434,12 @@ class Message:
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, as JSON values; arrays are left out."""
-        found = {}
+        fields = {}
         for name, value in self._values.items():
             if self.type.fields[name].packed:
                 continue
-            found[name] = [_json(item) for item in value] if isinstance(value, list) else _json(value)
-        return found
+            fields[name] = [_json(item) for item in value] if isinstance(value, list) else _json(value)
+        return fields
 
 
 def _json(value: Any) -> Any:

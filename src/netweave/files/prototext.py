@@ -249,11 +249,11 @@ class _Parser:
 
 
 def _nearest(name: str, known: Any, schema: Schema) -> str:
-    found = [schema.synonyms[name]] if schema.synonyms.get(name) in known else []
-    found = (
-        found or difflib.get_close_matches(name, list(known), n=1) or [key for key in known if name in key]
+    similar = [schema.synonyms[name]] if schema.synonyms.get(name) in known else []
+    similar = (
+        similar or difflib.get_close_matches(name, list(known), n=1) or [key for key in known if name in key]
     )
-    return f"; did you mean {found[0]!r}?" if found else ""
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 def _wanted(known: Field) -> str:

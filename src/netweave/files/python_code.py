@@ -258,11 +258,11 @@ def weights_of_written(source: Source) -> tuple[Path, str] | None:
     None: a file of arrays beside it may belong to something else, and its names need not fit.
     """
     with source.net.open("rb") as file:
-        found = _LOADER.search(file.read(MAX_CODE_BYTES))
-    if found is None:
+        match = _LOADER.search(file.read(MAX_CODE_BYTES))
+    if match is None:
         return None
-    weights = source.weights or source.net.with_suffix(found[1].decode())
-    return (weights, found[2].decode()) if is_file(weights) else None
+    weights = source.weights or source.net.with_suffix(match[1].decode())
+    return (weights, match[2].decode()) if is_file(weights) else None
 
 
 def files_in_arguments(source: Source) -> dict[str, Path]:

@@ -63,11 +63,11 @@ def read_safetensors(path: Path, *, place: str | None = None) -> dict[str, np.nd
         raise ReadError("its header is not a JSON object", place=place)
     data = memoryview(content)[8 + length :]
     rows = [(name, row) for name, row in header.items() if name != "__metadata__"]
-    found = {name: _array(row, data, f"{place}: {name!r:.200}") for name, row in rows}
+    arrays = {name: _array(row, data, f"{place}: {name!r:.200}") for name, row in rows}
     _check_metadata(header.get("__metadata__"), f"{place}: __metadata__")
     spans = sorted((tuple(row["data_offsets"]), name) for name, row in rows)
     _check_spans(spans, len(data), place)
-    return {name: found[name] for _, name in spans}
+    return {name: arrays[name] for _, name in spans}
 
 
 def _check_metadata(metadata: Any, place: str) -> None:

@@ -193,8 +193,8 @@ def as_error(error: BaseException, request: dict[str, Any]) -> NetweaveError:
     frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append((error.filename, error.lineno))
-    found = [f"{names[file]}:{line}" for file, line in frames if file in names]
-    place = found[-1] if found else request["place"]
+    places = [f"{names[file]}:{line}" for file, line in frames if file in names]
+    place = places[-1] if places else request["place"]
     if isinstance(error, SourceError):
         open_inputs = error.open_inputs
         return error if error.place else type(error)(error.message, place=place, open_inputs=open_inputs)

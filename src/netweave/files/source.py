@@ -151,11 +151,11 @@ def check_file(path: Path) -> int:
     try:
         with suppress(PermissionError):  # in a folder that may only be read, they wait for the next writer
             finish_moves(path)
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError) as error:
         raise unreadable(str(path), error) from error
-    require_ordinary(found, str(path))
-    return found.st_size
+    require_ordinary(status, str(path))
+    return status.st_size
 
 
 def require_ordinary(status: os.stat_result, place: str) -> None:

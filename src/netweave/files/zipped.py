@@ -98,11 +98,11 @@ def unpack(archive: Path, folder: Path, *, max_bytes: int) -> list[Path]:
     """
     place = str(archive)
     with zip_errors(place), zipfile.ZipFile(archive) as opened:
-        found = dict(_named(opened, place))
+        members = dict(_named(opened, place))
         left = max_bytes
-        for name, member in found.items():
+        for name, member in members.items():
             left -= _extract(opened, member, folder / name, left, place)
-    return [folder / name for name in found]
+    return [folder / name for name in members]
 
 
 def _named(opened: zipfile.ZipFile, place: str) -> Iterator[tuple[str, zipfile.ZipInfo]]:

@@ -96,11 +96,11 @@ class Graph:
 
     def values(self) -> dict[str, ir.Value]:
         """Return inputs, initializers and node outputs by name."""
-        found = {v.name: v for v in self.model.graph.inputs if v.name}
-        found.update({v.name: v for v in self.model.graph.initializers.values() if v.name})
+        by_name = {v.name: v for v in self.model.graph.inputs if v.name}
+        by_name.update({v.name: v for v in self.model.graph.initializers.values() if v.name})
         for node in self.nodes:
-            found.update({v.name: v for v in node.outputs if v.name})
-        return found
+            by_name.update({v.name: v for v in node.outputs if v.name})
+        return by_name
 
     def find(self, names: Iterable[str]) -> dict[str, ir.Value]:
         """Return values by the names asked for, also by names that are only aliases now.
@@ -109,19 +109,19 @@ class Graph:
             UsageError: There is no value of some name.
         """
         values = self.values()
-        found = {name: values.get(name) or values.get(self.aliases.get(name, "")) for name in names}
-        unknown = [name for name, value in found.items() if value is None]
+        by_name = {name: values.get(name) or values.get(self.aliases.get(name, "")) for name in names}
+        unknown = [name for name, value in by_name.items() if value is None]
         if unknown:
             raise UsageError(f"no value named {', '.join(map(repr, unknown))} in net {self.name!r}")
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in by_name.items() if value is not None}
 
     def nodes_of(self) -> Mapping[str, list[ir.Node]]:
         """Return the nodes of each layer, by layer key; a layer without nodes has an empty list."""
-        found: dict[str, list[ir.Node]] = {key: [] for key in self.layers}
+        nodes: dict[str, list[ir.Node]] = {key: [] for key in self.layers}
         for node in self.nodes:
             for key in layer_keys(node):
-                found.setdefault(key, []).append(node)
-        return found
+                nodes.setdefault(key, []).append(node)
+        return nodes
 
     def layers_of(self, node: ir.Node) -> list[Layer]:
         """Return the layers that a node belongs to."""
@@ -235,17 +235,17 @@ def output_of(node: ir.Node) -> Output | None:
 
 def reads(node: ir.Node) -> list[ir.Value]:
     """Return the values that a node reads, each once: its inputs and what its subgraphs capture."""
-    found = dict.fromkeys(value for value in node.inputs if value is not None)
+    inputs = dict.fromkeys(value for value in node.inputs if value is not None)
     if node.attributes and any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
         for graph in subgraphs(node):
-            found.update(dict.fromkeys(_captured(graph)))
-    return list(found)
+            inputs.update(dict.fromkeys(_captured(graph)))
+    return list(inputs)
 
 
 def captured(node: ir.Node) -> list[ir.Value]:
     """Return the values that a node's subgraphs read of the graph around it, but for its inputs."""
-    found = dict.fromkeys(value for graph in subgraphs(node) for value in _captured(graph))
-    return [value for value in found if value not in node.inputs] if found else []
+    outer = dict.fromkeys(value for graph in subgraphs(node) for value in _captured(graph))
+    return [value for value in outer if value not in node.inputs] if outer else []
 
 
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
@@ -267,14 +267,14 @@ def needed_nodes(outputs: Iterable[ir.Value], *, given: Iterable[ir.Value] = ())
         given: Values that are known already.
     """
     known = set(given)
-    found: set[ir.Node] = set()
+    needed: set[ir.Node] = set()
     todo = [value for value in outputs if value not in known]
     while todo:
         maker = todo.pop().producer()
-        if maker is not None and maker not in found:
-            found.add(maker)
+        if maker is not None and maker not in needed:
+            needed.add(maker)
             todo.extend(value for value in reads(maker) if value not in known)
-    return found
+    return needed
 
 
 _GRAPHS = {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS}
@@ -282,9 +282,9 @@ _GRAPHS = {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS}
 
 def _captured(graph: ir.Graph) -> list[ir.Value]:
     own = {*graph.inputs, *graph.initializers.values()}
-    found: dict[ir.Value, None] = {}
+    outer: dict[ir.Value, None] = {}
     for node in graph:
-        found.update(dict.fromkeys(reads(node)))
+        outer.update(dict.fromkeys(reads(node)))
         own.update(node.outputs)
-    found.update(dict.fromkeys(graph.outputs))
-    return [value for value in found if value not in own]
+    outer.update(dict.fromkeys(graph.outputs))
+    return [value for value in outer if value not in own]

@@ -149,11 +149,11 @@ def find_operator(op_type: str) -> Operator:
     Raises:
         RunError: There is none of that name.
     """
-    found = _OPERATORS.get(op_type)
-    if found is None:
+    operator = _OPERATORS.get(op_type)
+    if operator is None:
         known = ", ".join(sorted(_OPERATORS))
         raise RunError(f"unknown operator netweave::{op_type}; expected one of {known}")
-    return found
+    return operator
 
 
 def all_operators() -> dict[str, Operator]:

@@ -260,5 +260,5 @@ def scale_gradients(made: ir.Value, factors: Mapping[int, float]) -> None:
 
 def gradient_factors(node: ir.Node) -> dict[int, float]:
     """Return a node's factors by the number of the input; where there is none it is 1."""
-    found = json.loads(node.metadata_props.get(GRADIENTS_PROP, "{}"))
-    return {int(index): float(factor) for index, factor in found.items()}
+    factors = json.loads(node.metadata_props.get(GRADIENTS_PROP, "{}"))
+    return {int(index): float(factor) for index, factor in factors.items()}

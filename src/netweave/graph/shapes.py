@@ -58,8 +58,8 @@ class ShapeContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the libr
         """Return the numbers in a value that may be somebody's sizes; None for a longer one."""
         if is_long(value):
             return None
-        found: list[int | ir.SymbolicDim] | None = super().get_symbolic_value(value)
-        return found
+        sizes: list[int | ir.SymbolicDim] | None = super().get_symbolic_value(value)
+        return sizes
 
     def set_symbolic_value(self, value: ir.Value, data: list[int | ir.SymbolicDim]) -> None:
         """Note the numbers in a value that may be somebody's sizes.
@@ -316,9 +316,9 @@ def _rule(op_type: str) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
         if any(shape is None for shape in inputs):
             return
         dims = [tuple(shape.dims) for shape in inputs if shape is not None]
-        found = entry.shapes(dims, attributes_of(node))
+        shapes = entry.shapes(dims, attributes_of(node))
         first = node.inputs[0].dtype if node.inputs and node.inputs[0] is not None else None
-        for index, (output, shape) in enumerate(zip(node.outputs, found, strict=False)):
+        for index, (output, shape) in enumerate(zip(node.outputs, shapes, strict=False)):
             dtype = entry.dtypes[index] if index < len(entry.dtypes) else first
             named = [context.new_symbolic_dim() if _is_unknown(dim) else dim for dim in shape]
             context.set_shape_and_dtype(output, ir.Shape(named), dtype or ir.DataType.FLOAT)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def stored_values(graph: Graph) -> dict[str, list[ir.Value]]:
     """Return the initializers that were made from each stored array, by its key."""
-    found: dict[str, list[ir.Value]] = defaultdict(list)
+    values: dict[str, list[ir.Value]] = defaultdict(list)
     for value in graph.model.graph.initializers.values():
         key = parameter_key(value)
         if key in graph.parameters:
-            found[key].append(value)
-    return dict(found)
+            values[key].append(value)
+    return dict(values)
 
 
 def stored_arrays(graph: Graph) -> dict[str, np.ndarray]:
@@ -37,8 +37,8 @@ def complete_arrays(graph: Graph) -> dict[str, np.ndarray]:
 
     What no node reads (the gamma of a BatchNorm that fixes it, a count of batches) is one or zero, as new.
     """
-    found = stored_arrays(graph) | unread_arrays(graph)
-    return {key: found[key] for key in graph.parameters}
+    arrays_by_key = stored_arrays(graph) | unread_arrays(graph)
+    return {key: arrays_by_key[key] for key in graph.parameters}
 
 
 def unread_arrays(graph: Graph) -> dict[str, np.ndarray]:
@@ -83,19 +83,19 @@ def with_arrays(graph: Graph, arrays: Mapping[str, np.ndarray]) -> Graph:
         graph: The graph; it is not changed.
         arrays: By key, in the layouts and shapes of the source.
     """
-    found = graph.clone()
-    for key, values in stored_values(found).items():
+    result = graph.clone()
+    for key, values in stored_values(result).items():
         if key in arrays:
             for value in values:
                 laid = np.asarray(apply_layout(arrays[key], parameter_layout(value)), order="C")
                 value.const_value = ir.Tensor(laid, name=value.name)
     for key in arrays:
-        if key in found.parameters:
+        if key in result.parameters:
             # the new values are not those that the file stores in fewer bits
-            found.parameters[key] = replace(
-                found.parameters[key], loaded=True, initial=False, stored_format=None
+            result.parameters[key] = replace(
+                result.parameters[key], loaded=True, initial=False, stored_format=None
             )
-    return found
+    return result
 
 
 def as_loaded(graph: Graph) -> Graph:
@@ -103,11 +103,11 @@ def as_loaded(graph: Graph) -> Graph:
 
     So two nets are compared value by value, where one of them is meant to hold exactly what the other draws.
     """
-    found = graph.clone()
-    found.parameters = {
+    result = graph.clone()
+    result.parameters = {
         key: replace(parameter, loaded=True, initial=False) for key, parameter in graph.parameters.items()
     }
-    return found
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def split_name(name: str) -> tuple[str, str]:
     (('conv1', 'weight'), ('fc', 'weight'), ('layers.0', 'bias'))
     """
     plain = name.removesuffix(":0")
-    found = _LAST.fullmatch(plain) or _LAST_WORD.fullmatch(plain)
-    if found is None:
+    match = _LAST.fullmatch(plain) or _LAST_WORD.fullmatch(plain)
+    if match is None:
         return plain, _ROLE_OF.get(plain.lower(), "weight")
-    return found["layer"], _ROLE_OF.get(found["word"].lower(), "weight")
+    return match["layer"], _ROLE_OF.get(match["word"].lower(), "weight")

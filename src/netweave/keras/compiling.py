@@ -63,14 +63,14 @@ class Compiled:
             labels: Sizes of the label of each output, with the batch.
             predictions: Sizes of each output.
         """
-        found = []
+        metrics = []
         for given, weighted in ((self.metrics, False), (self.weighted_metrics, True)):
             for at, wanted in enumerate(_lists(given, outputs)):
                 for identifier in wanted:
                     metric = as_metric(identifier, labels[at], predictions[at])
                     name = metric.name if len(outputs) == 1 else f"{outputs[at]}_{metric.name}"
-                    found.append((name, at, weighted, metric))
-        return found
+                    metrics.append((name, at, weighted, metric))
+        return metrics
 
 
 def per_output(given: Any, outputs: Sequence[str], noun: str, *, repeat: bool) -> list[Any]:
@@ -131,10 +131,10 @@ def as_metric(identifier: Any, label: Shape, prediction: Shape) -> Metric:
         is_sparse = len(label) < len(prediction) or has_column
         kind = "binary" if is_binary else "sparse_categorical" if is_sparse else "categorical"
         return MeanMetricWrapper(get(f"{kind}_accuracy"), name)
-    found = get(identifier)
-    if isinstance(found, Metric):
-        return found
-    return MeanMetricWrapper(found, name or getattr(found, "__name__", "metric"))
+    metric = get(identifier)
+    if isinstance(metric, Metric):
+        return metric
+    return MeanMetricWrapper(metric, name or getattr(metric, "__name__", "metric"))
 
 
 def _array(outputs: Any, name: str | None) -> Any:
@@ -199,11 +199,11 @@ class Measured:
 
     def result(self) -> dict[str, float]:
         """Return what was measured since the last reset."""
-        found: dict[str, Any] = {name: total / self._count for name, total in self._sums.items()}
+        values: dict[str, Any] = {name: total / self._count for name, total in self._sums.items()}
         for name, _, _, metric in self.metrics:
             value = metric.result()
-            found[name] = value.tolist() if isinstance(value, np.ndarray) else value
-        return found
+            values[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        return values
 
     def reset(self) -> None:
         """Forget all batches."""

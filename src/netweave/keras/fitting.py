@@ -172,11 +172,11 @@ class Prepared(Network, Fitted, ABC):
             if steps is not None and number >= steps:
                 break
             told.tell_objects("on_test_batch_begin", number, {})
-            found = measured.take(ArrayOutputs(net.run(batch)), len(next(iter(batch.values()))))
-            told.tell_objects("on_test_batch_end", number, found)
-        found = measured.result()
-        told.tell_objects("on_test_end", found)
-        return found
+            values = measured.take(ArrayOutputs(net.run(batch)), len(next(iter(batch.values()))))
+            told.tell_objects("on_test_batch_end", number, values)
+        values = measured.result()
+        told.tell_objects("on_test_end", values)
+        return values
 
     def _validation(
         self, data: Any, batch_size: int, steps: int | None, frequency: int | Sequence[int], told: Callbacks
@@ -201,9 +201,9 @@ class Prepared(Network, Fitted, ABC):
         """Return what brings arrays back into their constraints after each update."""
         rows = []
         for layer, variable in self.variables_by_key().values():
-            found = object_for(layer, variable.spec, "constraint", constraints.get)
-            if found is not None and layer.trainable:
-                rows.append((variable, found))
+            constraint = object_for(layer, variable.spec, "constraint", constraints.get)
+            if constraint is not None and layer.trainable:
+                rows.append((variable, constraint))
         return [Constrained(rows)] if rows else []
 
     # The update rule.
@@ -548,8 +548,8 @@ class FitNetwork(Prepared):
         training = self._prepare(given)
         told = Callbacks(self, [*_objects(callbacks), Progress(verbose)])
         told.tell_objects("set_model", self)
-        found = self._judged(training, given, steps, told)
-        return found if return_dict else _as_list(found)
+        values = self._judged(training, given, steps, told)
+        return values if return_dict else _as_list(values)
 
     def predict(
         self,
@@ -584,8 +584,8 @@ class FitNetwork(Prepared):
         """Return the outputs for one batch."""
         self._require_built(x)
         arrays = by_name(x, self.input_names, "input")
-        found = list(self._nets.to_predict().run(dict(zip(self.input_names, arrays, strict=True))).values())
-        return found[0] if len(found) == 1 else found
+        outputs = list(self._nets.to_predict().run(dict(zip(self.input_names, arrays, strict=True))).values())
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def train_on_batch(
         self,
@@ -608,8 +608,8 @@ class FitNetwork(Prepared):
         outputs = stepper.step(arrays)
         for one in self._constrained():
             one.on_train_batch_end(0, {})
-        found = measured.take(outputs, len(next(iter(arrays.values()))))
-        return found if return_dict else _as_list(found)
+        values = measured.take(outputs, len(next(iter(arrays.values()))))
+        return values if return_dict else _as_list(values)
 
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
@@ -624,8 +624,8 @@ class FitNetwork(Prepared):
         measured = self._measure(training)
         measured.reset()
         outputs = ArrayOutputs(self._nets.to_judge(training).run(arrays))
-        found = measured.take(outputs, len(next(iter(arrays.values()))))
-        return found if return_dict else _as_list(found)
+        values = measured.take(outputs, len(next(iter(arrays.values()))))
+        return values if return_dict else _as_list(values)
 
 
 def _objects(callbacks: Any) -> list[Any]:

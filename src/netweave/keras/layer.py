@@ -159,9 +159,9 @@ class Layer(Operation):
 
     def results(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Shape, str], ...]:
         """Return the sizes and element types of what it makes; the first call makes its arrays."""
-        found = meaning_of(self.class_name, self.config, args, kwargs, name=self.name)
-        self._build(found)
-        return found.outputs
+        meaning = meaning_of(self.class_name, self.config, args, kwargs, name=self.name)
+        self._build(meaning)
+        return meaning.outputs
 
     def _build(self, found: Meaning) -> None:
         if not self.built:
@@ -245,9 +245,9 @@ def _setting(name: str, value: Any) -> Any:
     """Return an argument as Keras' files hold it."""
     family = _family(name)
     if family is not None and value is not None:
-        found = family(value)
-        if isinstance(found, Configured):
-            return serialize(found)
+        configured = family(value)
+        if isinstance(configured, Configured):
+            return serialize(configured)
         raise UsageError(f"{name}: a function cannot be stored; give one of Keras' classes")
     if name == "data_format" and value is None:
         return image_data_format()
@@ -422,14 +422,14 @@ class Network(Operation):
     @property
     def weights(self) -> list[Variable]:
         """All arrays, in Keras' order: layer by layer, each once."""
-        found = [variable for _, layer in self.named_layers() for variable in layer.weights]
-        return list({id(one): one for one in found}.values())
+        variables = [variable for _, layer in self.named_layers() for variable in layer.weights]
+        return list({id(one): one for one in variables}.values())
 
     @property
     def trainable_weights(self) -> list[Variable]:
         """The arrays that a fit changes."""
-        found = [one for _, layer in self.named_layers() for one in layer.trainable_weights]
-        return list({id(one): one for one in found}.values())
+        variables = [one for _, layer in self.named_layers() for one in layer.trainable_weights]
+        return list({id(one): one for one in variables}.values())
 
     @property
     def non_trainable_weights(self) -> list[Variable]:

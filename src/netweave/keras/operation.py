@@ -472,15 +472,15 @@ def _dtype(tensor: Tensor) -> str:
 
 def tensors_in(values: Iterable[Any]) -> list[KerasTensor]:
     """Return the symbolic tensors among values, and in the lists and mappings among them."""
-    found: list[KerasTensor] = []
+    tensors: list[KerasTensor] = []
     for value in values:
         if isinstance(value, KerasTensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple)):
-            found += tensors_in(value)
+            tensors += tensors_in(value)
         elif isinstance(value, Mapping):
-            found += tensors_in(value.values())
-    return found
+            tensors += tensors_in(value.values())
+    return tensors
 
 
 def default_name(class_name: str) -> str:

@@ -181,17 +181,17 @@ def _compile_config(model: Any) -> dict[str, Any] | None:
         return None
     compiled = model.compiled_settings
     try:
-        found = {
+        config = {
             "optimizer": to_json(compiled.optimizer),
             "loss": _named(compiled.loss),
             "loss_weights": to_json(compiled.loss_weights),
             "metrics": _named(compiled.metrics),
             "weighted_metrics": _named(compiled.weighted_metrics),
         }
-        json.dumps(found)
+        json.dumps(config)
     except (UsageError, TypeError):
         return None
-    return {**found, "run_eagerly": False, "steps_per_execution": 1, "jit_compile": False}
+    return {**config, "run_eagerly": False, "steps_per_execution": 1, "jit_compile": False}
 
 
 def _named(value: Any) -> Any:

@@ -89,13 +89,13 @@ NAMES = {
 def __getattr__(name: str) -> Any:
     """Return a module, or a name of the package, when it is first used."""
     if name in MODULES:
-        found = importlib.import_module(f"{__name__}.{MODULES[name]}")
+        value = importlib.import_module(f"{__name__}.{MODULES[name]}")
     elif name in NAMES:
-        found = getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)
+        value = getattr(importlib.import_module(f"{__name__}.{NAMES[name]}"), name)
     else:
         raise missing("mx", name, [*MODULES, *NAMES])
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -94,7 +94,7 @@ def grad(
     tensors = _tensors(heads)
     grads = head_gradients(tensors, _tensors(head_grads))
     wanted = _as_list(variables)
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         tensors,
         [one.tensor for one in wanted],
         grads,
@@ -104,7 +104,7 @@ def grad(
     )
     arrays = [
         NDArray(torch.zeros_like(one.tensor) if gradient is None else gradient)
-        for one, gradient in zip(wanted, found, strict=True)
+        for one, gradient in zip(wanted, gradients, strict=True)
     ]
     return arrays if isinstance(variables, list | tuple) else arrays[0]
 

@@ -48,9 +48,9 @@ def load_params(prefix: str, epoch: int) -> tuple[Arrays, Arrays]:
     Raises:
         ReadError: The file cannot be read, or is none.
     """
-    found = nd.load(f"{prefix}-{epoch:04d}.params")
-    args = {name.removeprefix("arg:"): array for name, array in found.items() if name.startswith("arg:")}
-    states = {name.removeprefix("aux:"): array for name, array in found.items() if name.startswith("aux:")}
+    arrays = nd.load(f"{prefix}-{epoch:04d}.params")
+    args = {name.removeprefix("arg:"): array for name, array in arrays.items() if name.startswith("arg:")}
+    states = {name.removeprefix("aux:"): array for name, array in arrays.items() if name.startswith("aux:")}
     return args, states
 
 

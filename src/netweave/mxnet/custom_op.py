@@ -132,8 +132,8 @@ def _operator(tensors: Sequence[torch.Tensor], op_type: str, settings: str, node
 
 def _out_shapes(shapes: Sequence[Any], op_type: str, settings: str) -> list[tuple[int, ...]]:
     prop = _prop(op_type, settings)
-    found = prop.infer_shape([list(one) for one in shapes[: len(prop.list_arguments())]])
-    return [tuple(one) for one in found[1]]
+    inferred = prop.infer_shape([list(one) for one in shapes[: len(prop.list_arguments())]])
+    return [tuple(one) for one in inferred[1]]
 
 
 def _split(

@@ -117,9 +117,9 @@ class Executor:
         mode = torch.enable_grad() if wants_grad else torch.no_grad()
         # CustomOp asks for the mode
         with mode, recording.modes(recording=False, training=is_train):
-            found = net.train(is_train).compute(values)
+            computed = net.train(is_train).compute(values)
         heads = [value.name or "" for value in self._graph.outputs]
-        tensors = [found[name] for name in heads]
+        tensors = [computed[name] for name in heads]
         self._heads = tensors if is_train else []
         # scripts change outputs in place, which must not reach what backward needs
         for own, tensor in zip(self.outputs, tensors, strict=True):
@@ -127,7 +127,7 @@ class Executor:
             own.tensor = value if value.ndim else value.reshape(1)
         if names is not None and self._monitor is not None:
             for name in names:
-                self._monitor[2](name, NDArray(found[name].detach()))
+                self._monitor[2](name, NDArray(computed[name].detach()))
         return self.outputs
 
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
@@ -284,17 +284,17 @@ def requests(names: Sequence[str], grad_req: Any) -> dict[str, str]:
         UsageError: A word is none of write, add, null.
     """
     if isinstance(grad_req, str):
-        found = dict.fromkeys(names, grad_req)
+        reqs = dict.fromkeys(names, grad_req)
     elif isinstance(grad_req, list | tuple):
-        found = dict(zip(names, grad_req, strict=True))
+        reqs = dict(zip(names, grad_req, strict=True))
     else:
-        found = {name: grad_req.get(name, "null") for name in names}
-    for name, req in found.items():
+        reqs = {name: grad_req.get(name, "null") for name in names}
+    for name, req in reqs.items():
         if req not in recording.GRAD_REQS:
             raise UsageError(
                 f"grad_req of {name!r} is {req!r}, expected one of {', '.join(recording.GRAD_REQS)}"
             )
-    return found
+    return reqs
 
 
 def simple_bind(
@@ -332,21 +332,21 @@ def simple_bind(
     """
     place = as_contexts(ctx)[0]
     graph = sized(symbol, {**(shapes or {}), **kwargs})
-    found = shapes_of(graph)
+    sizes = shapes_of(graph)
     names, states = symbol.list_arguments(), symbol.list_auxiliary_states()
     shared = {} if shared_exec is None else {**shared_exec.arg_dict, **shared_exec.aux_dict}
     types = _types(graph, type_dict or {})
 
     def take(name: str) -> NDArray:
         known = shared.get(name)
-        if known is not None and known.shape == found[name]:
+        if known is not None and known.shape == sizes[name]:
             return known
-        return new_array(found[name], types.get(name, torch.float32), place)
+        return new_array(sizes[name], types.get(name, torch.float32), place)
 
     args = {name: take(name) for name in names}
     reqs = requests(names, grad_req)
     grads = {
-        name: new_array(found[name], args[name].tensor.dtype, place) for name in names if reqs[name] != "null"
+        name: new_array(sizes[name], args[name].tensor.dtype, place) for name in names if reqs[name] != "null"
     }
     if _is_double(args):  # BatchNorm's statistics have the type of its data, or 32 bits for one of 16
         types |= dict.fromkeys(states, torch.float64)
@@ -410,10 +410,10 @@ def bind(
     grads = {} if args_grad is None else _by_name(names, args_grad, "gradient", optional=True)
     reqs = requests(names, grad_req)
     reqs = {name: req if name in grads else "null" for name, req in reqs.items()}
-    found = shapes_of(graph)
+    sizes = shapes_of(graph)
     for name in states:
         if name not in aux:
-            aux[name] = new_array(found[name], torch.float32, place)
+            aux[name] = new_array(sizes[name], torch.float32, place)
             aux[name][:] = 1 if name.endswith("var") else 0
     return Executor(symbol, graph, place, args=own, grads=grads, grad_req=reqs, aux=aux)
 
@@ -421,21 +421,21 @@ def bind(
 def _by_name(names: Sequence[str], arrays: Any, what: str, *, optional: bool = False) -> Arrays:
     if not isinstance(arrays, dict):
         arrays = dict(zip(names, arrays, strict=False))
-    found = {name: arrays[name] for name in names if arrays.get(name) is not None}
-    missing = [name for name in names if name not in found]
+    given = {name: arrays[name] for name in names if arrays.get(name) is not None}
+    missing = [name for name in names if name not in given]
     if missing and not optional:
         raise UsageError(f"there is no array for the {what} {missing[0]!r}; the net has: {', '.join(names)}")
-    return found
+    return given
 
 
 def _learnt(symbol: Symbol) -> set[str]:
     """Return the variables that an operator reads as arrays that it learns: the net says their sizes."""
-    found: set[str] = set()
+    learnt: set[str] = set()
     for vertex in sorted_vertices(symbol.outputs):
         arguments = vertex.argument_names() if not vertex.is_variable else None
         pairs = zip(arguments or (), vertex.inputs, strict=False)
-        found |= {entry.vertex.name for argument, entry in pairs if argument in ROLES}
-    return found
+        learnt |= {entry.vertex.name for argument, entry in pairs if argument in ROLES}
+    return learnt
 
 
 def _check_sizes(graph: Graph, arrays: Arrays) -> None:

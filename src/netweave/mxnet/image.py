@@ -52,8 +52,8 @@ def imresize(src: NDArray, w: int, h: int, interp: int = 1) -> NDArray:
     if interp not in range(len(INTERPOLATIONS)):
         raise UsageError(f"interp is {interp}, expected 0 to {len(INTERPOLATIONS) - 1}")
     pixels = src.asnumpy()
-    found = resized(pixels, h, w, INTERPOLATIONS[interp], np.random.default_rng(0))
-    return nd.array(found.reshape(h, w, pixels.shape[2]), dtype=pixels.dtype)
+    pixels_out = resized(pixels, h, w, INTERPOLATIONS[interp], np.random.default_rng(0))
+    return nd.array(pixels_out.reshape(h, w, pixels.shape[2]), dtype=pixels.dtype)
 
 
 def resize_short(src: NDArray, size: int, interp: int = 2) -> NDArray:
@@ -86,8 +86,8 @@ def _crop(src: NDArray, size: Any, interp: int, share: Any) -> tuple[NDArray, tu
     height, width = src.shape[:2]
     own_width, own_height = scale_down((width, height), size)
     left, top = share(width - own_width), share(height - own_height)
-    found = fixed_crop(src, left, top, own_width, own_height, size, interp)
-    return found, (left, top, own_width, own_height)
+    cropped = fixed_crop(src, left, top, own_width, own_height, size, interp)
+    return cropped, (left, top, own_width, own_height)
 
 
 def center_crop(src: NDArray, size: Any, interp: int = 2) -> tuple[NDArray, tuple[int, int, int, int]]:
@@ -102,8 +102,8 @@ def random_crop(src: NDArray, size: Any, interp: int = 2) -> tuple[NDArray, tupl
 
 def color_normalize(src: NDArray, mean: Any, std: Any = None) -> NDArray:
     """Return (image - mean) / std."""
-    found: NDArray = src.astype("float32") - mean
-    return found if std is None else found / std
+    centred: NDArray = src.astype("float32") - mean
+    return centred if std is None else centred / std
 
 
 def __getattr__(name: str) -> Any:

@@ -151,10 +151,10 @@ class FeedForward:
     ) -> float:
         """Return a metric over all records."""
         data = self._iterator(X, y, training=y is not None, shuffle=False)
-        found = self._bound(data, labels=True).score(
+        scores = self._bound(data, labels=True).score(
             data, eval_metric, num_batch, batch_end_callback, reset=reset
         )
-        return float(found[0][1])
+        return float(scores[0][1])
 
     def _bound(self, data: Any, *, labels: bool = False) -> Any:
         if self.arg_params is None:

@@ -70,9 +70,9 @@ class Monitor:
                         self.queue.append((self.step, name, self.stat_func(array)))
         if self.sort:
             self.queue.sort(key=lambda one: one[1])
-        found = [(step, name, _shown(value)) for step, name, value in self.queue]
+        rows = [(step, name, _shown(value)) for step, name, value in self.queue]
         self.queue = []
-        return found
+        return rows
 
     def toc_print(self) -> None:
         """End a batch; log what was looked at."""

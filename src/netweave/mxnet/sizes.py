@@ -55,16 +55,16 @@ def _sizes_behind_casts(symbol: Symbol, shapes: Mapping[str, tuple[int, ...]]) -
     names = {entry.vertex.name for entry in casts.values()} - shapes.keys()
     if not names:
         return {}
-    found = shapes_of(_built(type(symbol)(cut(symbol.outputs, casts)), shapes))
-    return {name: found[name] for name in names}
+    sizes = shapes_of(_built(type(symbol)(cut(symbol.outputs, casts)), shapes))
+    return {name: sizes[name] for name in names}
 
 
 def shapes_of(graph: Graph) -> dict[str, tuple[int, ...]]:
     """Return the sizes of all variables by name."""
-    found = {name: parameter.shape for name, parameter in graph.parameters.items()}
+    sizes = {name: parameter.shape for name, parameter in graph.parameters.items()}
     for value in graph.inputs:
         shape = known_shape(value)
         if shape is None or None in shape:
             raise ShapeError(f"the sizes of the input {value.name!r} are unknown; give them when binding")
-        found[value.name or ""] = tuple(size for size in shape if size is not None)
-    return found
+        sizes[value.name or ""] = tuple(size for size in shape if size is not None)
+    return sizes

@@ -33,7 +33,7 @@ def get_mnist(path: str = "data") -> dict[str, np.ndarray]:
     Raises:
         UsageError: A file is not there.
     """
-    found = {}
+    arrays = {}
     for key, name in FILES.items():
         places = [Path(folder) / (name + end) for folder in (path, ".") for end in ("", ".gz")]
         place = next((one for one in places if one.exists()), None)
@@ -43,12 +43,12 @@ def get_mnist(path: str = "data") -> dict[str, np.ndarray]:
                 "files of MNIST there"
             )
         array = read_idx(str(place))
-        found[key] = (
+        arrays[key] = (
             array.reshape(len(array), 1, *array.shape[1:]).astype(np.float32) / 255
             if "data" in key
             else array.astype(np.int32)
         )
-    return found
+    return arrays
 
 
 def get_mnist_ubyte(path: str = "data") -> None:
@@ -67,9 +67,9 @@ def get_mnist_iterator(
     from netweave.mxnet.io import MNISTIter
 
     get_mnist(path)
-    found = []
+    iterators = []
     for images, labels in (("train_data", "train_label"), ("test_data", "test_label")):
-        found.append(
+        iterators.append(
             MNISTIter(
                 image=f"{path}/{FILES[images]}",
                 label=f"{path}/{FILES[labels]}",
@@ -80,7 +80,7 @@ def get_mnist_iterator(
                 part_index=part_index,
             )
         )
-    return tuple(found)
+    return tuple(iterators)
 
 
 def get_cifar10() -> None:

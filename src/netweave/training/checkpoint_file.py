@@ -188,13 +188,13 @@ def parameters_in(path: Path, graph: Graph) -> dict[str, np.ndarray]:
         WeightError: An array is of another size than in the net.
     """
     known = graph.parameters
-    found = {key: array for key, array in nested(read_checkpoint(path).arrays, "param") if key in known}
-    for key, array in found.items():
+    arrays = {key: array for key, array in nested(read_checkpoint(path).arrays, "param") if key in known}
+    for key, array in arrays.items():
         if array.shape != known[key].shape:
             raise WeightError(
                 f"its {key} is {array.shape}, that of the net {known[key].shape}", place=str(path)
             )
-    return found
+    return arrays
 
 
 def checkpoint_path(prefix: str, iteration: int) -> Path:
@@ -207,21 +207,21 @@ def kept(prefix: str) -> list[tuple[int, Path]]:
     start = Path(f"{prefix}_iter_")
     finish_all_moves(start)
     pattern = re.compile(re.escape(start.name) + r"(\d+)" + re.escape(SUFFIX))
-    found = ((pattern.fullmatch(path.name), path) for path in start.parent.glob(f"*{SUFFIX}"))
-    return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
+    matches = ((pattern.fullmatch(path.name), path) for path in start.parent.glob(f"*{SUFFIX}"))
+    return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
 def _by_age(prefix: str, tell: Callable[[ReadError], None]) -> list[tuple[Origin, Path]]:
     """Return the checkpoints whose origin can be read, latest first; tell of the others."""
-    found = []
+    rows = []
     for iteration, path in kept(prefix):
         try:
             origin = read_origin(path)
         except ReadError as error:
             tell(error)
         else:
-            found.append((origin.generation, iteration, origin, path))
-    return [(origin, path) for _, _, origin, path in sorted(found, key=lambda row: row[:2], reverse=True)]
+            rows.append((origin.generation, iteration, origin, path))
+    return [(origin, path) for _, _, origin, path in sorted(rows, key=lambda row: row[:2], reverse=True)]
 
 
 def last_generation(prefix: str) -> int:
@@ -398,11 +398,11 @@ class _Values:
 
     def rows(self, key: str) -> list[_Values]:
         """Return the objects of a list."""
-        found = self.of(key, list)
-        for row in found:
+        rows = self.of(key, list)
+        for row in rows:
             if not isinstance(row, Mapping):
                 raise self.error(key, row, "an object")
-        return [_Values(row, self._place, f"{self._path}{key}.") for row in found]
+        return [_Values(row, self._place, f"{self._path}{key}.") for row in rows]
 
     def whole(self, key: str, *, limit: int = MAX_COUNT) -> int:
         """Return a whole number below a limit."""
@@ -468,10 +468,10 @@ def run_in_common(
         num_batches: Batches in an epoch, by phase.
     """
     schedule, checkpoints, solver = asdict(job.schedule), job.checkpoints, job.solver
-    found: dict[str, Any] = {name.replace("_", " "): value for name, value in schedule.items()}
-    found |= {f"the solver's {name}": value for name, value in solver.settings.items()}
-    found |= {f"the policy's {name}": repr(value) for name, value in asdict(solver.policy).items()}
-    found |= {
+    settings: dict[str, Any] = {name.replace("_", " "): value for name, value in schedule.items()}
+    settings |= {f"the solver's {name}": value for name, value in solver.settings.items()}
+    settings |= {f"the policy's {name}": repr(value) for name, value in asdict(solver.policy).items()}
+    settings |= {
         "the seed": seed,
         "the solver": solver.kind,
         "batches in an update": solver.accumulate,
@@ -480,13 +480,13 @@ def run_in_common(
         "stages": num_stages,
     }
     for name, phase in job.phases.items():
-        found |= {
+        settings |= {
             f"records in a batch of {name}": [source.batch_size for source in phase.data],
             f"the order of records of {name}": repr([sorted(source.order.items()) for source in phase.data]),
             f"batches of a pass of {name}": phase.num_batches,
             f"batches in an epoch of {name}": num_batches[name],
         }
-    return found
+    return settings
 
 
 def values_in_common(nets: Mapping[str, TorchNet], updater: Updater) -> dict[str, Any]:

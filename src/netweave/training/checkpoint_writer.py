@@ -89,13 +89,13 @@ class TrainState:
         self._recall(checkpoint)
 
     def _recall(self, checkpoint: Checkpoint) -> None:
-        found: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+        arrays_of: dict[tuple[str, str], dict[str, np.ndarray]] = {}
         for path, array in nested(checkpoint.arrays, "memory"):
             phase, name, key = path.split(":", 2)
-            found.setdefault((phase, name), {})[key] = array
+            arrays_of.setdefault((phase, name), {})[key] = array
         for phase, net in self.nets.items():
             for name, memory in memories(net.module).items():
-                memory.restore(found.get((phase, name), {}))
+                memory.restore(arrays_of.get((phase, name), {}))
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays in the source's layouts."""

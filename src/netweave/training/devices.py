@@ -111,13 +111,13 @@ def passes_on(
     """
     open_lanes(engine, several.devices)
     meeting = Meeting(len(several.devices))
-    found = []
+    passes = []
     for number, (net, device) in enumerate(zip(several.nets, several.devices, strict=True)):
         if meeting.size > 1:
             net.set_whole_batch(DeviceBatch(meeting, number, sync_batch_norm=several.sync_batch_norm))
         place = replace(where, device=device, lane=lane_of(number), number=number)
         stages = cut(net, num_stages)
-        found.append(
+        passes.append(
             NetPasses(
                 net,
                 stages,
@@ -128,7 +128,7 @@ def passes_on(
                 skipped=meeting.fail,
             )
         )
-    return found
+    return passes
 
 
 class StoreExchange:

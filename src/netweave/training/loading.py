@@ -113,7 +113,7 @@ class PhaseLoader:
             idle_since: Returns since when nothing is computed, by ``perf_counter``; infinity while
                 something is.
         """
-        found: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
         variables: list[Variable] = []
         for number, loader in enumerate(self._loaders):
             batch = loader.take(idle_since=idle_since)
@@ -121,9 +121,9 @@ class PhaseLoader:
                 self.offset = batch.offset
                 self.samples = batch.count
             arrays = {name: array for name, array in batch.arrays.items() if name in self._inputs}
-            found |= {name: torch.from_numpy(array) for name, array in arrays.items()}
+            tensors |= {name: torch.from_numpy(array) for name, array in arrays.items()}
             variables.extend(batch.variables)
-        return found, variables
+        return tensors, variables
 
     def state(self) -> list[dict[str, int]]:
         """Return where the loaders are, for a checkpoint; the same for any number of ranks."""
@@ -153,10 +153,10 @@ class PhaseLoader:
             place = places.get(key) or graph.name
             if key not in shapes:
                 raise UsageError(f"{place}: input {key!r} of phase {name!r} has no data")
-            found, wanted = shapes[key][1:], tuple(expected or ())[1:]
-            if not _fits(found, wanted):
+            sizes, wanted = shapes[key][1:], tuple(expected or ())[1:]
+            if not _fits(sizes, wanted):
                 raise UsageError(
-                    f"{place}: a record of {key!r} is {_in_words(found)}, the net was read for "
+                    f"{place}: a record of {key!r} is {_in_words(sizes)}, the net was read for "
                     f"{_in_words(wanted)}"
                 )
 
@@ -335,9 +335,9 @@ def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file
     loaded: set[str] = set()
     for name, net in nets.items():
         graph = phases[name].graph
-        found = parameters_in(file, graph) if file.suffix == SUFFIX else _weights_for(file, graph)
-        loaded |= found.keys()
-        for key, array in found.items():
+        arrays = parameters_in(file, graph) if file.suffix == SUFFIX else _weights_for(file, graph)
+        loaded |= arrays.keys()
+        for key, array in arrays.items():
             net.params[key] = torch.from_numpy(np.array(array))
     if not loaded:
         names = " and ".join(dict.fromkeys(phase.graph.name for phase in phases.values()))
@@ -349,8 +349,8 @@ def _weights_for(file: Path, graph: Graph) -> dict[str, np.ndarray]:
     row = find_weights_reader(graph.format)
     if row is None:
         raise UsageError(f"{file}: a net of {graph.format} can begin from a {SUFFIX} only")
-    found: dict[str, np.ndarray] = row.load_training().weights_for(file, graph)
-    return found
+    arrays: dict[str, np.ndarray] = row.load_training().weights_for(file, graph)
+    return arrays
 
 
 def _unused(file: Path, phases: Mapping[str, Phase]) -> list[str]:
@@ -379,15 +379,15 @@ def trained(graph: Graph, net: TorchNet, gradient_mult: Mapping[str, float] | No
         gradient_mult: Factors on gradients by key, where they are not 1.
     """
     factors = gradient_mult or {}
-    found = []
+    parameters = []
     for key, parameter in graph.parameters.items():
         tensor = net.store[key].tensor
         if not parameter.trainable or not tensor.is_floating_point():
             continue
         tensor.requires_grad_(parameter.lr_mult != 0)
         factor = factors.get(key, 1.0)
-        found.append(Trained(key, tensor, parameter.lr_mult, parameter.decay_mult, factor))
-    return found
+        parameters.append(Trained(key, tensor, parameter.lr_mult, parameter.decay_mult, factor))
+    return parameters
 
 
 def moving_states(net: TorchNet) -> list[torch.Tensor]:

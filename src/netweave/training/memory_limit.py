@@ -62,7 +62,7 @@ def limit_memory(
         accumulate=job.solver.accumulate,
         exchange=0 if ranks is None else ranks.num_bytes,
     )
-    found = plan_training(
+    plan = plan_training(
         phase.graph,
         batch=batch,
         limit=limit,
@@ -71,8 +71,8 @@ def limit_memory(
         kept=kept,
         stages=[stage.nodes for stage in stages] if len(stages) > 1 else (),
     )
-    nets["train"].recompute(found.net, found.names)
-    return found
+    nets["train"].recompute(plan.net, plan.names)
+    return plan
 
 
 def _num_bytes(tensor: Tensor) -> int:

@@ -121,8 +121,8 @@ class AveragePrecision(PhaseMetric):
         """Take a batch in."""
         boxes = arrays[self._truth]
         kept = min(len(boxes), self._num_images - self._count)
-        found = find_boxes(self._graph, {name: arrays[name] for name in self.outputs}, **self._limits)
-        rows = np.column_stack([found.image, found.label, found.score, found.corners])
+        rows_found = find_boxes(self._graph, {name: arrays[name] for name in self.outputs}, **self._limits)
+        rows = np.column_stack([rows_found.image, rows_found.label, rows_found.score, rows_found.corners])
         rows = rows[rows[:, 0] < kept]
         rows[:, 0] += self._count
         self._found.append(rows)
@@ -145,8 +145,8 @@ class AveragePrecision(PhaseMetric):
         )
         rows = np.concatenate([np.zeros((0, 7)), *self._found])
         numbers = rows[:, :2].astype(np.int64)
-        found = Detections(numbers[:, 0], numbers[:, 1], rows[:, 2], rows[:, 3:])
-        scores = score(labels, found, iou=0.5, least_score=0.25)
+        detections = Detections(numbers[:, 0], numbers[:, 1], rows[:, 2], rows[:, 3:])
+        scores = score(labels, detections, iou=0.5, least_score=0.25)
         mean = scores.mean
         return {
             "mAP@0.5": (mean.ap_voc,),

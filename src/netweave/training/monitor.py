@@ -117,14 +117,14 @@ class Monitor:
             wanted = re.compile(self.pattern)
         except re.error as error:
             raise UsageError(f"the pattern {self.pattern!r} of the monitor is damaged: {error}") from error
-        found = [
+        names = [
             name
             for name, kind in known.items()
             if kind != "value" and wanted.match(name if kind == "parameter" else f"{name}_output")
         ]
-        if not found:
+        if not names:
             raise UsageError(f"the monitor's pattern {self.pattern!r} matches nothing; {_names(known)}")
-        return found
+        return names
 
     def label(self, name: str, kind: str) -> str:
         """Return what a value is called."""
@@ -156,13 +156,13 @@ class Watched:
         Raises:
             UsageError: A name or pattern matches nothing.
         """
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for name in self.wanted:
             matching = [name] if name in known else fnmatch.filter(known, name) if "*" in name else []
             if not matching:
                 raise UsageError(f"cannot watch {name!r}: the net has no such value; {_names(known)}")
-            found |= dict.fromkeys(matching)
-        return list(found)
+            names |= dict.fromkeys(matching)
+        return list(names)
 
     def label(self, name: str, kind: str) -> str:
         """Return what a value is called."""
@@ -261,9 +261,9 @@ class ValueWatch:
 
 def layer_values(graph: Graph) -> dict[str, str]:
     """Return the value that each layer gives: the last that one of its nodes makes."""
-    found: dict[str, str] = {}
+    value_names: dict[str, str] = {}
     for node in graph.nodes:
         name = next((value.name for value in node.outputs if value.name), None)
         for key in layer_keys(node) if name else ():
-            found[key] = str(name)
-    return found
+            value_names[key] = str(name)
+    return value_names

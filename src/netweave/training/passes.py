@@ -352,14 +352,14 @@ class Cut:
 
     def averaged(self, views: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
         """Return the predictions averaged over the views of a batch, as the tail takes them."""
-        found = {}
+        means = {}
         for name, axis in self.predictions.items():
             stacked = torch.stack([view[name] for view in views])
             if axis is None:
-                found[name] = stacked.mean(0)
+                means[name] = stacked.mean(0)
             else:  # the logarithm of probabilities is a logit whose softmax they are
-                found[name] = stacked.softmax(axis + 1).mean(0).log()
-        return found
+                means[name] = stacked.softmax(axis + 1).mean(0).log()
+        return means
 
 
 def cut_at_labels(graph: Graph, labels: Sequence[str]) -> Cut:

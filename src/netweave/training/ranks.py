@@ -266,12 +266,12 @@ class RankExchange:
         )
         with self.world.watched("the means of a test"):
             distributed.all_reduce(row, group=self.world.group("tests"))
-        found, taken = {}, 1
+        means, taken = {}, 1
         for key in keys:
             size = sums[key].numel()
-            found[key] = (row[taken : taken + size] / row[0]).reshape(sums[key].shape)
+            means[key] = (row[taken : taken + size] / row[0]).reshape(sums[key].shape)
             taken += size
-        return found
+        return means
 
     def gather_work(self, graph: Graph, samples: int, input_threads: float) -> tuple[RankWork, ...]:
         """Return what each rank did since its first update.

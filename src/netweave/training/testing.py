@@ -135,7 +135,7 @@ class Tester:
         Raises:
             UsageError: A value has no axis that counts records.
         """
-        found: dict[str, list[np.ndarray]] = {key: [] for key in wanted}
+        rows: dict[str, list[np.ndarray]] = {key: [] for key in wanted}
         for number, outputs in zip(range(1, num_batches + 1), self._plain(name), strict=False):
             for key in wanted:
                 array = np.array(outputs[key].detach().cpu().numpy(), order="C")
@@ -143,9 +143,9 @@ class Tester:
                     raise UsageError(
                         f"{key!r} is one number for a whole batch, which is not a feature of a record"
                     )
-                found[key].append(array)
+                rows[key].append(array)
             told(number, num_batches)
-        return {key: np.concatenate(arrays) for key, arrays in found.items()}
+        return {key: np.concatenate(arrays) for key, arrays in rows.items()}
 
     def close(self) -> None:
         """Let go of the data."""
@@ -158,8 +158,8 @@ class Tester:
         (loader,) = self._loaders[name]
         while True:
             batch, variables = loader.take()
-            found = self._run(name, self._nets[name], batch, variables)
-            yield {**found, **{key: batch[key].clone() for key in inputs}}
+            outputs = self._run(name, self._nets[name], batch, variables)
+            yield {**outputs, **{key: batch[key].clone() for key in inputs}}
 
     def _in_views(self, name: str) -> Iterator[Outputs]:
         """Yield the outputs of batches whose predictions are means over ten views."""
@@ -169,8 +169,8 @@ class Tester:
             views, labels = [], {}
             for loader in self._loaders[name]:
                 batch, variables = loader.take()
-                found = self._run(name, self._nets[name], batch, variables)
-                views.append({key: found[key] for key in cut.predictions})
+                outputs = self._run(name, self._nets[name], batch, variables)
+                views.append({key: outputs[key] for key in cut.predictions})
                 labels = {key: batch[key].clone() for key in cut.labels}
             means = cut.averaged(views)
             if tail is not None and cut.tail is not None:

@@ -170,17 +170,17 @@ def _weight_table(comparison: Comparison, places: list[_Places]) -> Json:
     if not isinstance(a, Graph) or not isinstance(b, Graph):
         return table(0)
     arrays_a, arrays_b = StoredArrays(a), StoredArrays(b)
-    found = [
+    numbered = [
         (number, difference)
         for number, group in enumerate(comparison.groups)
         if group.is_pair
         for difference in weight_differences(arrays_a, arrays_b, (group.layers_a, group.layers_b))
     ]
-    differences = [difference for _, difference in found]
+    differences = [difference for _, difference in numbered]
     numbers_a, numbers_b = (each.parameters for each in places)
     return table(
-        len(found),
-        group=[number for number, _ in found],
+        len(numbered),
+        group=[number for number, _ in numbered],
         role=repeated([difference.role for difference in differences]),
         keys=[[numbers_a[each.keys[0]], numbers_b[each.keys[1]]] for each in differences],
         channels=repeated([each.channels for each in differences]),

@@ -32,7 +32,7 @@ def excerpts(layers: Iterable[Layer]) -> dict[str, str]:
     for layer in layers:
         if layer.origin is not None and layer.origin.line is not None:
             placed.setdefault(layer.origin.file, []).append((layer.origin.line, layer.key))
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for file, places in placed.items():
         lines = _lines(Path(file))
         begins = sorted({line for line, _ in places})
@@ -41,8 +41,8 @@ def excerpts(layers: Iterable[Layer]) -> dict[str, str]:
             end = begins[following] - 1 if following < len(begins) else len(lines)
             text = excerpt(lines[line - 1 : end])
             if text:
-                found[key] = text
-    return found
+                texts[key] = text
+    return texts
 
 
 def excerpt(lines: Sequence[str]) -> str:

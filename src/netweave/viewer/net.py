@@ -165,8 +165,8 @@ class _Values:
     def _named(self) -> Mapping[str, ir.Value]:
         if self._graph is None:
             return {}
-        found = self._graph.values()
-        return found | {name: found[old] for name, old in self._graph.aliases.items() if old in found}
+        values = self._graph.values()
+        return values | {name: values[old] for name, old in self._graph.aliases.items() if old in values}
 
     def _add(self, name: str, value: ir.Value | None) -> int:
         """Take in a value; values share shapes, and each shape is looked at once."""

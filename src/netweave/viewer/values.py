@@ -143,15 +143,17 @@ def weight_differences(
         layers: Layers of the group in each net.
     """
     free = b.of(layers[1])
-    found = []
+    differences = []
     for key_a, role, x in a.of(layers[0]):
         place = next((n for n, (_, other, y) in enumerate(free) if other == role and _fits(x, y)), None)
         if place is None:
             continue
         key_b, _, y = free.pop(place)
         own = channel_differences(x, y)
-        found.append(WeightDifference(own.channels, own.num_channels, own.transposed, role, (key_a, key_b)))
-    return found
+        differences.append(
+            WeightDifference(own.channels, own.num_channels, own.transposed, role, (key_a, key_b))
+        )
+    return differences
 
 
 def channel_differences(x: np.ndarray, y: np.ndarray) -> ChannelDifferences:
@@ -242,14 +244,14 @@ def statistics_table(graph: Graph, numbers: Mapping[str, int]) -> dict[str, Any]
         if key and entry is not None and entry.loaded and value.const_value is not None:
             array = value.const_value.numpy()
             of_size.setdefault(array.size, {}).setdefault(numbers[key], array)
-    found = StatisticsColumns()
+    columns = StatisticsColumns()
     known: list[int] = []
     for size, arrays in of_size.items():
         of_this, at_once = list(arrays.values()), max(1, TOGETHER // max(1, size))
         known += arrays
         for start in range(0, len(of_this), at_once):
-            found.extend(statistics_together(of_this[start : start + at_once]))
-    return table(len(known), parameter=known, **found.columns())
+            columns.extend(statistics_together(of_this[start : start + at_once]))
+    return table(len(known), parameter=known, **columns.columns())
 
 
 @dataclass(slots=True)
@@ -312,9 +314,9 @@ def _statistics_of_finite(row: np.ndarray) -> StatisticsColumns:
     """Return the statistics of what is finite in an array."""
     known = row[np.isfinite(row)]
     nothing = StatisticsColumns([0], [0], [None], [None], [None], [None], [None], [None])
-    found = _statistics_of_rows(known[None]) if known.size else nothing
-    found.size, found.non_finite = [row.size], [row.size - known.size]
-    return found
+    columns = _statistics_of_rows(known[None]) if known.size else nothing
+    columns.size, columns.non_finite = [row.size], [row.size - known.size]
+    return columns
 
 
 def _statistics_of_rows(rows: np.ndarray) -> StatisticsColumns:

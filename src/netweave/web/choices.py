@@ -54,12 +54,12 @@ def swapped(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def rows(comparison: Comparison) -> list[tuple[str, str]]:
     """Return what was chosen, as labels and texts; empty for a comparison with the usual settings."""
-    found = [
+    rows = [
         (label, text(comparison.settings[key])) for key, label in LABELS.items() if key in comparison.settings
     ]
     if comparison.own_input is not None:
-        found.append(("own input", comparison.own_input.name))
-    return found
+        rows.append(("own input", comparison.own_input.name))
+    return rows
 
 
 def form_values(comparison: Comparison) -> dict[str, Any]:

@@ -292,17 +292,17 @@ def _names(finding: Json) -> str:
 
 
 def _layers(result: Json) -> dict[str, _Judged]:
-    found: dict[str, _Judged] = {}
+    judged: dict[str, _Judged] = {}
     for group in result["groups"]:
         sides = [", ".join(group[key]) for key in ("layers_a", "layers_b")]
         name = " / ".join(dict.fromkeys(filter(None, sides)))
         nodes = [", ".join(group[key]) for key in ("nodes_a", "nodes_b")]
         name = name or " / ".join(dict.fromkeys(filter(None, nodes)))
         error = _number(group.get("error"))
-        before = found.get(name)
+        before = judged.get(name)
         if before is None or (error or 0.0) > (before.error or 0.0):
-            found[name] = _Judged(group["status"], error)
-    return found
+            judged[name] = _Judged(group["status"], error)
+    return judged
 
 
 def _number(value: Any) -> float | None:

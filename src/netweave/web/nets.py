@@ -237,14 +237,14 @@ def parse_input_shapes(text: str) -> InputShapes:
     Raises:
         RefusedError: The text is something else.
     """
-    found: InputShapes = {}
+    shapes: InputShapes = {}
     for part in text.replace(";", " ").replace(", ", " ").split():
         name, equals, sizes = part.rpartition("=")
         numbers = sizes.replace("×", "x").replace(",", "x").split("x")
         if not equals or not name or not all(number.isdecimal() and int(number) > 0 for number in numbers):
             raise RefusedError(f"{part!r} is not NAME=SIZES, such as data=1x3x224x224")
-        found[name] = [int(number) for number in numbers]
-    return found
+        shapes[name] = [int(number) for number in numbers]
+    return shapes
 
 
 class _Bounded(Content[Any]):

@@ -127,16 +127,16 @@ def read_options(data: Path) -> Options:
     """
     file = data / FILE
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        values = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     except (OSError, ValueError) as error:
         raise ReadError(f"is not valid TOML: {error}", place=str(file)) from error
     fields = {field.name: field for field in dataclasses.fields(Options) if field.name != "data"}
-    unknown = sorted(set(found) - set(fields))
+    unknown = sorted(set(values) - set(fields))
     if unknown:
         raise ReadError(
             f"has unknown settings: {', '.join(unknown)}; expected {', '.join(fields)}", place=str(file)
         )
-    checked = {name: _checked(name, value, fields[name].default, file) for name, value in found.items()}
+    checked = {name: _checked(name, value, fields[name].default, file) for name, value in values.items()}
     return Options(data=data, **checked)
 
 

@@ -42,11 +42,11 @@ def make_workspace(request: HttpRequest) -> Workspace | None:
     Raises:
         TooManyError: Too many browsers came from one address.
     """
-    found = workspace_of(request)
-    if found is None and settings.OPTIONS.is_personal:
+    workspace = workspace_of(request)
+    if workspace is None and settings.OPTIONS.is_personal:
         return _local()
-    if found is not None or settings.OPTIONS.has_accounts:
-        return found
+    if workspace is not None or settings.OPTIONS.has_accounts:
+        return workspace
     key = _key(request)
     if key is None:
         return None
@@ -108,19 +108,19 @@ def _local() -> Workspace:
 
 
 def _key(request: HttpRequest) -> str | None:
-    found: str | None = request.get_signed_cookie(COOKIE, default=None)
-    return found
+    key: str | None = request.get_signed_cookie(COOKIE, default=None)
+    return key
 
 
 def workspace_of_token(token: str) -> Workspace | None:
     """Return the workspace that a program's token opens; None if there is none."""
-    found = (
+    workspace = (
         Workspace.objects.filter(token_hash=token_hash(token)).select_related("user").first()
         if token
         else None
     )
-    if found is None or (found.user is not None and not found.user.is_active):
+    if workspace is None or (workspace.user is not None and not workspace.user.is_active):
         return None
-    if settings.OPTIONS.has_accounts and found.user is None:
+    if settings.OPTIONS.has_accounts and workspace.user is None:
         return None
-    return found
+    return workspace

@@ -223,11 +223,11 @@ class Model(ABC):
         assert self._bound is not None
         training_graph, graph, _, heads = self._bound
         count = steps_per_epoch or _batches(source, config.batch_size)
-        found = checkpoints.find()
-        kept = None if found is None else found[1].state.get("fit")
-        _require_of_fit(found, kept)
+        resumed_from = checkpoints.find()
+        kept = None if resumed_from is None else resumed_from[1].state.get("fit")
+        _require_of_fit(resumed_from, kept)
         before, state = self._updated or (None, None)
-        go_on = state is not None and goes_on(before, config.solver) and found is None
+        go_on = state is not None and goes_on(before, config.solver) and resumed_from is None
         first = int(kept["first"]) if kept else int(state["iteration"]) if go_on and state else 0
         config = replace(
             config,
@@ -237,8 +237,8 @@ class Model(ABC):
         )
         shape = Epochs(first, count, config.batch_size, _last_size(source, config), epochs, initial_epoch)
         record = self._new_record(shape, measures, validate, callbacks)
-        if found is not None and kept:
-            record.restore(kept, int(found[1].state["iteration"]))
+        if resumed_from is not None and kept:
+            record.restore(kept, int(resumed_from[1].state["iteration"]))
         look = look_of(monitor, graph, self)
         taps = [] if look is None else look.taps
         with ThreadedEngine() as engine, self._giving(taps):
@@ -253,7 +253,7 @@ class Model(ABC):
                     data={"train": {training_graph.inputs[0]: source}},
                     threads=threads,
                     keep=checkpoints.keep,
-                    resume=found[0] if found else False,
+                    resume=resumed_from[0] if resumed_from else False,
                     num_stages=1 if several is None else STAGES,
                 ),
                 engine=engine,
@@ -267,7 +267,7 @@ class Model(ABC):
             try:
                 if go_on and state:
                     self._trainer.load_solver_state(state)
-                self._started(self._trainer, resumed=found is not None)
+                self._started(self._trainer, resumed=resumed_from is not None)
                 callbacks.begin()
                 record.begin(self._trainer.iteration)
                 with stopping(self._trainer):

@@ -72,11 +72,11 @@ class Module(Model):
         contexts = as_contexts(context if context is not None else device or "cpu")
         super().__init__(contexts=contexts, compression=compression_params)
         arguments = symbol.list_arguments()
-        found = [name for name in arguments if name.endswith("label")]
+        labels = [name for name in arguments if name.endswith("label")]
         self._symbol = symbol
         self._training_graphs: dict[tuple[Metric, ...], TrainingGraph] = {}
         self.data_names = tuple(data_names)
-        self.label_names = tuple(found if label_names is None else label_names)
+        self.label_names = tuple(labels if label_names is None else label_names)
         missing = [name for name in (*data_names, *(label_names or ())) if name not in arguments]
         if missing:
             raise UsageError(f"the symbol has no argument {missing[0]!r}; it has: {', '.join(arguments)}")
@@ -290,13 +290,13 @@ class Module(Model):
         if wanted in self._training_graphs:
             return self._training_graphs[wanted]
         pairs = list(zip(self.symbol, self._labels(), strict=False))
-        found: dict[str, Symbol] = {}
+        metric_symbols: dict[str, Symbol] = {}
         for metric in wanted:
             function = find_metric(metric) if isinstance(metric, str) else metric
             name = metric if isinstance(metric, str) else metric.__name__
             for number, (prediction, label) in enumerate(pairs):
-                found[name if len(pairs) == 1 else f"{name}_{number}"] = function(prediction, label)
-        made = TrainingGraph(self.symbol, (*self.data_names, *self.label_names), found)
+                metric_symbols[name if len(pairs) == 1 else f"{name}_{number}"] = function(prediction, label)
+        made = TrainingGraph(self.symbol, (*self.data_names, *self.label_names), metric_symbols)
         return self._training_graphs.setdefault(wanted, made)
 
     def _labels(self) -> list[Symbol]:
@@ -316,6 +316,6 @@ class Module(Model):
         for name, memory in memories(self.net.module).items():
             if hasattr(self._predictor.module, name):  # what the operators of the net keep by now
                 setattr(self._predictor.module, name, memory)
-        found = [self._predictor.run(batch) for batch in batches(source, inputs, batch_size)]
-        joined = [np.concatenate([row[name] for row in found]) for name in self._predictor.names]
+        batch_outputs = [self._predictor.run(batch) for batch in batches(source, inputs, batch_size)]
+        joined = [np.concatenate([row[name] for row in batch_outputs]) for name in self._predictor.names]
         return joined[0] if len(joined) == 1 else joined

@@ -167,10 +167,10 @@ class FitCheckpoints:
             return path, read_checkpoint(path)
         if self.prefix is None:
             raise UsageError("resume=True needs checkpoint_prefix, where the checkpoints are")
-        found = latest(str(self.prefix))
-        if found is None:
+        newest = latest(str(self.prefix))
+        if newest is None:
             raise UsageError(f"there is no checkpoint {self.prefix}_iter_*.checkpoint to go on from")
-        return found
+        return newest
 
 
 @runtime_checkable

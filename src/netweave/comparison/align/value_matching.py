@@ -129,9 +129,9 @@ def _is_matched(alignment: Alignment, known: _Known, name: str, x: np.ndarray, w
     tried: set[str] = set()
     while True:
         alike = [each for each in known.index.like(x.size, wanted) if each not in tried]
-        found = _pair_one(alignment, name, alike)
-        if found is not None:
-            known.matched(found)
+        match = _pair_one(alignment, name, alike)
+        if match is not None:
+            known.matched(match)
             return True
         tried.update(alike)
         if not known.go_on():

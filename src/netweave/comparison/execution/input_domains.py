@@ -239,8 +239,8 @@ class _Walk:
         self._domain = self._domain.merged(Domain(low, high, is_integral=state.is_integral))
 
     def _add_landmarks(self, state: _State, numbers: Iterable[float]) -> None:
-        found = map(state.inverse, numbers)
-        self._landmarks |= {x for x in found if isfinite(x) and abs(x) <= LARGEST_LANDMARK}
+        landmarks = map(state.inverse, numbers)
+        self._landmarks |= {x for x in landmarks if isfinite(x) and abs(x) <= LARGEST_LANDMARK}
 
     def _pass(self, node: ir.Node, index: int, state: _State) -> _State | None:
         """Return what a reader makes of the tensor; None if that is no longer the tensor's own values."""

@@ -171,7 +171,7 @@ def constant_sizes(graph: Graph) -> set[tuple[int, str]]:
     Args:
         graph: A net.
     """
-    found: set[tuple[int, str]] = set()
+    sizes_with_use: set[tuple[int, str]] = set()
     for node in graph.nodes:
         for index in SIZES_OF.get(node.op_type, ()):
             value = node.inputs[index] if index < len(node.inputs) else None
@@ -179,11 +179,11 @@ def constant_sizes(graph: Graph) -> set[tuple[int, str]]:
             if array is None:
                 continue
             if index == 0:
-                found |= {(size, node.op_type) for size in array.shape}
+                sizes_with_use |= {(size, node.op_type) for size in array.shape}
             elif array.dtype.kind in "iu":
                 use = f"{node.op_type} {_stored(node, 3)}" if node.op_type == "Slice" else node.op_type
-                found |= {(int(size), use) for size in array.reshape(-1)[:64]}
-    return {(size, use) for size, use in found if 2 <= size <= LARGEST_CONSTANT_SIZE}
+                sizes_with_use |= {(int(size), use) for size in array.reshape(-1)[:64]}
+    return {(size, use) for size, use in sizes_with_use if 2 <= size <= LARGEST_CONSTANT_SIZE}
 
 
 def window_ends(graph: Graph) -> set[tuple[int, str]]:
@@ -192,7 +192,7 @@ def window_ends(graph: Graph) -> set[tuple[int, str]]:
     Args:
         graph: A net.
     """
-    found: set[tuple[int, str]] = set()
+    ends_with_use: set[tuple[int, str]] = set()
     for node in graph.nodes:
         source = node.inputs[0] if node.op_type == "Slice" else None
         shape = None if source is None else known_shape(source)
@@ -201,8 +201,8 @@ def window_ends(graph: Graph) -> set[tuple[int, str]]:
         ends = _stored(node, 2)
         axes = _stored(node, 3)
         rows = zip(ends, axes or range(len(ends)), strict=False)
-        found |= {(end, f"Slice {axes}") for end, axis in rows if axis and shape[axis] is None}
-    return {(end, use) for end, use in found if 2 <= end <= LARGEST_CONSTANT_SIZE}
+        ends_with_use |= {(end, f"Slice {axes}") for end, axis in rows if axis and shape[axis] is None}
+    return {(end, use) for end, use in ends_with_use if 2 <= end <= LARGEST_CONSTANT_SIZE}
 
 
 def _stored(node: ir.Node, index: int) -> list[int]:
@@ -262,13 +262,13 @@ def sizes_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[S
     constants = {size for size, _ in (of_a ^ of_b if has_same_axes else of_a | of_b)}
     if any(None in sizes and len(sizes) != 4 for sizes in known.values()):  # images come in two sizes anyway
         constants.add(memory_budget.OPEN_SIZE)
-    found = []
+    candidates = []
     for constant in sorted(constants):
         size = constant + SIZE_STEP
         sizes = _filled(known, size, {2: (size, size + 7)})
         if all(prod(each) <= LARGEST_INPUT for each in sizes.values()):
-            found.append(sizes)
-    return [found[i] for i in sorted({0, len(found) - 1})] if found else []
+            candidates.append(sizes)
+    return [candidates[i] for i in sorted({0, len(candidates) - 1})] if candidates else []
 
 
 def batches_beyond(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> list[Sizes]:

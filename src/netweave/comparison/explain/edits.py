@@ -28,15 +28,15 @@ def edits_of(phrases: Iterable[str]) -> tuple[Edit, ...]:
     >>> edits_of(["ceil_mode=True", "put its inputs in A's order"])
     ()
     """
-    found: list[Edit] = []
+    edits: list[Edit] = []
     for phrase in phrases:
         if order := _ORDER.fullmatch(phrase):
-            found.append(Edit(INPUT_ORDER, order[1]))
+            edits.append(Edit(INPUT_ORDER, order[1]))
             continue
         if call := _CALL.fullmatch(phrase) or _SIGN.fullmatch(phrase):
-            found.append(Edit(OPERATOR, call[1]))
+            edits.append(Edit(OPERATOR, call[1]))
             continue
         if not _PHRASE.fullmatch(phrase):
             return ()
-        found += [Edit(name, value) for name, value in _PAIR.findall(phrase)]
-    return tuple(dict.fromkeys(found))
+        edits += [Edit(name, value) for name, value in _PAIR.findall(phrase)]
+    return tuple(dict.fromkeys(edits))

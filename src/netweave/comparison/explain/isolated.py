@@ -324,12 +324,12 @@ def _rank(group: Group) -> int:
 
 def _group_values(alignment: Alignment, draft: Draft) -> TensorValues | None:
     """Return the values of a group's output that differs most; None where a net has no such tensor."""
-    found = [
+    of_outputs = [
         values
         for name_a, name_b in draft.outputs
         if (values := _of_pair(alignment, name_a, name_b)) is not None
     ]
-    return max(found, key=lambda values: max(values.channel_errors, default=0.0), default=None)
+    return max(of_outputs, key=lambda values: max(values.channel_errors, default=0.0), default=None)
 
 
 def _of_pair(alignment: Alignment, name_a: str, name_b: str) -> TensorValues | None:

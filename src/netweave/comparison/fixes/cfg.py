@@ -30,16 +30,16 @@ def edit_cfg(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
         # a convolution with pad=1 takes half its size, whatever its padding (parser.c)
         edits = [*edits, *_without_pad(lines[line:stop])]
     for edit in edits:
-        found = [(n, match) for n in range(line, stop) if (match := _LINE.match(lines[n]))]
+        settings = [(n, match) for n in range(line, stop) if (match := _LINE.match(lines[n]))]
         if edit.name == INPUT_ORDER:
-            _reorder(lines, found, in_order_of(edit))
+            _reorder(lines, settings, in_order_of(edit))
             continue
-        own = [(n, match) for n, match in found if match["name"] == edit.name]
+        own = [(n, match) for n, match in settings if match["name"] == edit.name]
         if own:
             n, match = own[-1]  # the last one counts
             lines[n] = f"{match['before']}{edit.value}{match['after']}"
         else:
-            place = found[-1][0] + 1 if found else line
+            place = settings[-1][0] + 1 if settings else line
             lines.insert(place, f"{edit.name}={edit.value}")
             stop += 1
     return end.join(lines)

@@ -56,10 +56,10 @@ def copy_layer(text_a: str, text_b: str, name: str) -> str:
 def _counterpart(before: LayerText | None, layers: list[LayerText], blob: str) -> LayerText:
     """Return B's layer of the same name that makes the same blob."""
     names = {before.name} if before is not None else set()
-    found = next((layer for layer in layers if layer.name in names and blob in layer.tops), None)
-    if found is None:
+    counterpart = next((layer for layer in layers if layer.name in names and blob in layer.tops), None)
+    if counterpart is None:
         raise NotAppliedError(f"the file has no layer that makes {blob!r} as the first net's does")
-    return found
+    return counterpart
 
 
 def copy_line(text_a: str, text_b: str, line: int) -> str:

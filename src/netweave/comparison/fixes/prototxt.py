@@ -88,32 +88,32 @@ class _Scanner:
         kind, name, start = self._next()
         if kind != "word":
             raise NotAppliedError("no layer stands at the line that was found; it is not the file compared")
-        found = _Field(name, start)
+        field = _Field(name, start)
         _, mark, place = self._next()
         if mark == ":":
             _, mark, place = self._next()
         if mark in "{<":
-            found.value, found.inner = place + 1, self._fields()
-            found.inner_end = self.tokens[self.at - 1][2]
-            found.end = found.inner_end + 1
-            return found
-        found.value = place
-        found.end = place + len(mark)
+            field.value, field.inner = place + 1, self._fields()
+            field.inner_end = self.tokens[self.at - 1][2]
+            field.end = field.inner_end + 1
+            return field
+        field.value = place
+        field.end = place + len(mark)
         if mark == "[":
             while self._next()[1] != "]":
                 pass
-            found.end = self.tokens[self.at - 1][2] + 1
-        return found
+            field.end = self.tokens[self.at - 1][2] + 1
+        return field
 
     def _fields(self) -> list[_Field]:
-        found = []
+        fields = []
         while self._peek() not in "}>":
             if self._peek() in ";,":
                 self._next()
                 continue
-            found.append(self.field())
+            fields.append(self.field())
         self._next()
-        return found
+        return fields
 
     def _peek(self) -> str:
         if self.at >= len(self.tokens):
@@ -145,14 +145,14 @@ def edit_prototxt(text: str, line: int, layer: str, edits: Sequence[Edit]) -> st
     Raises:
         NotAppliedError: The layer or the place of a setting is not known.
     """
-    found = _Scanner.of(text, start_of_line(text, line)).field()
-    if found.inner is None:
+    field = _Scanner.of(text, start_of_line(text, line)).field()
+    if field.inner is None:
         raise NotAppliedError(f"no layer stands at line {line}; it is not the file that was compared")
     changes: list[Replacement] = []
     added: dict[int, list[str]] = {}
     for edit in edits:
-        _set(text, found, edit, edits, changes, added)
-    ends = {place: _written(text, found, place, lines) for place, lines in added.items()}
+        _set(text, field, edit, edits, changes, added)
+    ends = {place: _written(text, field, place, lines) for place, lines in added.items()}
     return replaced(text, [*changes, *ends.values()])
 
 
@@ -182,7 +182,7 @@ def find_layers(text: str) -> list[LayerText]:
         NotAppliedError: The text is cut off.
     """
     scanner = _Scanner(text, list(_tokens(text, 0, whole=True)))
-    found = []
+    layers = []
     while scanner.at < len(scanner.tokens):
         if scanner.tokens[scanner.at][1] in ";,":
             scanner.at += 1
@@ -191,8 +191,8 @@ def find_layers(text: str) -> list[LayerText]:
         if layer.name in {"layer", "layers"} and layer.inner is not None:
             values = [(f.name, text[f.value : f.end].strip("\"'")) for f in layer.inner if f.inner is None]
             of = {key: tuple(v for k, v in values if k == key) for key in ("name", "bottom", "top")}
-            found.append(LayerText("".join(of["name"]), layer.start, layer.end, of["bottom"], of["top"]))
-    return found
+            layers.append(LayerText("".join(of["name"]), layer.start, layer.end, of["bottom"], of["top"]))
+    return layers
 
 
 def _set(

@@ -174,13 +174,13 @@ def output_changes(tree: ast.Module, line: int, edit: Edit, places: Places) -> l
             has the function.
     """
     wanted = _VALUE.fullmatch(edit.value)
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Return) and node.lineno == line]
-    if wanted is None or len(found) != 1 or found[0].value is None:
+    returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return) and node.lineno == line]
+    if wanted is None or len(returns) != 1 or returns[0].value is None:
         raise NotAppliedError(
             f"line {line} does not return what the net computes; it is not the file compared"
         )
-    output = _output(found[0].value, int(wanted["place"]), int(wanted["count"]), line)
-    owner = _owner_of_functions(tree, found[0], wanted["name"])
+    output = _output(returns[0].value, int(wanted["place"]), int(wanted["count"]), line)
+    owner = _owner_of_functions(tree, returns[0], wanted["name"])
     arguments = f", {wanted['arguments']}" if wanted["arguments"] else ""
     start, end = places.of(output)
     return [
@@ -217,21 +217,21 @@ def _owner_of_functions(tree: ast.Module, returned: ast.Return, name: str) -> st
 
 def _imported_owners(tree: ast.Module) -> list[str]:
     """Return the names under which the file has PyTorch's functions, ``torch`` itself first."""
-    found: list[tuple[int, str]] = []
+    ranked: list[tuple[int, str]] = []
     for node in tree.body:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.partition(".")[0] == "torch" and alias.asname is None:
-                    found.append((0, "torch"))
+                    ranked.append((0, "torch"))
                 elif alias.name in _RANKS and alias.asname is not None:
                     rank, inside = _RANKS[alias.name]
-                    found.append((rank, alias.asname + inside))
+                    ranked.append((rank, alias.asname + inside))
         elif isinstance(node, ast.ImportFrom) and not node.level:
             for alias in node.names:
                 if (module := f"{node.module}.{alias.name}") in _RANKS:
                     rank, inside = _RANKS[module]
-                    found.append((rank, (alias.asname or alias.name) + inside))
-    return [owner for _, owner in sorted(found)]
+                    ranked.append((rank, (alias.asname or alias.name) + inside))
+    return [owner for _, owner in sorted(ranked)]
 
 
 _RANKS = {"torch": (0, ""), "torch.nn.functional": (1, ""), "torch.nn": (2, ".functional")}
@@ -455,8 +455,8 @@ def _holds_python_source(outer: ast.Call, inner: ast.Call) -> bool:
 
 def _targets(tree: ast.Module, call: ast.Call) -> set[str]:
     """Return the names that the value of a call is given: ``conv1`` in ``self.conv1 = ...``."""
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and any(inner is call for inner in ast.walk(node.value)):
-            found |= {t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in node.targets}
-    return found
+            names |= {t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in node.targets}
+    return names

@@ -233,10 +233,10 @@ class _RoundedPair:
         if is_drawn:
             inputs = measuring.fitted_inputs(inputs, reference, points)
             reference = measuring.run_at(self.real, inputs, names)
-        found = range_faults(points, reference, is_drawn=is_drawn)
-        judged = self._judged(found)
+        range_findings = range_faults(points, reference, is_drawn=is_drawn)
+        judged = self._judged(range_findings)
         proper = self._proper_arrays() | measuring.point_arrays(
-            self.rounded.graph, _fitting_ranges(points, found, reference)
+            self.rounded.graph, _fitting_ranges(points, range_findings, reference)
         )
         measured = Measurement(self.rounded, inputs, reference, names, proper)
         result = self._result(plain, tolerance)

@@ -161,11 +161,11 @@ def _zero_point(array: QuantisedArray) -> StoredFault | None:
         return None
     channels = np.flatnonzero(medians)
     zeros = array.quantiser.zero_point.reshape(-1)
-    found = int(zeros[channels[0]] if zeros.size > 1 else zeros[0])
-    right = found - int(medians[channels[0]])
+    stored = int(zeros[channels[0]] if zeros.size > 1 else zeros[0])
+    right = stored - int(medians[channels[0]])
     return StoredFault(
         "quantised-zero-point",
-        f"the zero point{_in_channels(channels, array)} is {found}, the values were quantised with {right}",
+        f"the zero point{_in_channels(channels, array)} is {stored}, the values were quantised with {right}",
         f"zero_point={right}",
     )
 
@@ -321,7 +321,7 @@ def reference_arrays(
         stored: How its arrays are stored, by initializer.
         of_reference: How those of the other net are stored, if that is rounded too.
     """
-    found = ReferenceArrays()
+    reference = ReferenceArrays()
     scales = [
         (str(pairs[name].place.node.name), rounding.quantiser.scale)
         for name, rounding in stored.items()
@@ -333,7 +333,7 @@ def reference_arrays(
         if rounding is None or place.value.const_value is None:
             continue
         real = place.value.const_value.numpy()
-        found.channel_axes[name] = channel_axis(place)
+        reference.channel_axes[name] = channel_axis(place)
         fault = None
         if rounding.quantiser is not None:
             own = str(place.node.name)
@@ -342,13 +342,13 @@ def reference_arrays(
         if fault is not None and not place.is_filters:
             fault = replace(fault, cause=f"of the {_role(place)}, {fault.cause}")
         if fault is not None:
-            found.faults[name] = place.node, fault
-            found.arrays[name] = wanted.astype(np.float32)
+            reference.faults[name] = place.node, fault
+            reference.arrays[name] = wanted.astype(np.float32)
             continue
-        found.arrays[name] = _nearest(wanted, real, rounding, place)
-        found.num_within += bool((np.abs(wanted - real) <= rounding.bound(wanted)).all())
-    _drop_biases_of_scales(found, pairs)
-    return found
+        reference.arrays[name] = _nearest(wanted, real, rounding, place)
+        reference.num_within += bool((np.abs(wanted - real) <= rounding.bound(wanted)).all())
+    _drop_biases_of_scales(reference, pairs)
+    return reference
 
 
 def _rounding(

@@ -304,15 +304,15 @@ def is_as_sealed(path: Path) -> bool:
         if num_bytes < 0:
             return True
         file.seek(num_bytes)
-        found = file.read(_BYTES)
-        if not found.startswith(_KEY):
+        seal = file.read(_BYTES)
+        if not seal.startswith(_KEY):
             return True
         file.seek(0)
         digest = hashlib.sha256()
         while num_bytes and (part := file.read(min(num_bytes, _PART_BYTES))):
             digest.update(part)
             num_bytes -= len(part)
-        return digest.digest() == found[len(_KEY) :]
+        return digest.digest() == seal[len(_KEY) :]
 
 
 def remove_unreadable(model: ir.Model, *, place: str) -> tuple[str, ...]:
@@ -433,20 +433,20 @@ def _read(
 ) -> Read:
     place = str(path)
     model = to_model(proto, path)
-    found = rows(model)
+    names = rows(model)
     inline(model, place=place)
     rename_twins(model)
     notes = remove_unreadable(model, place=place) if partial else ()
     check_operators(model, place=place)
     declared = _declared(model)
-    if found.batch_is_named:
+    if names.batch_is_named:
         batch = Batch()
     else:
         batch = (open_batch if free_batch else keep_batch)(model.graph.inputs)
     _resize_inputs(model, input_shapes)
     modernise(model, batch, place=place)
     batch.check_outputs(model.graph.outputs)
-    return Read(model, found.layers, declared, notes)
+    return Read(model, names.layers, declared, notes)
 
 
 def _declared(model: ir.Model) -> dict[str, tuple[int | None, ...]]:
@@ -504,10 +504,10 @@ def read_saved(path: Path, *, place: str, files: Sequence[str]) -> Graph:
             raise ReadError("the process that read it wrote no tables", place=place)
         return Rows(saved.layers, batch_is_named=True)
 
-    found = read_model(parse(path), path, rows, input_shapes={})
+    content = read_model(parse(path), path, rows, input_shapes={})
     assert saved is not None
-    saved.tag(found.model, place=place)
-    return replace(saved.graph(found.model), files=tuple(files))
+    saved.tag(content.model, place=place)
+    return replace(saved.graph(content.model), files=tuple(files))
 
 
 def _with_metadata(graph: Graph) -> ir.Model:

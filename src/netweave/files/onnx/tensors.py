@@ -267,14 +267,14 @@ def _refuse_sparse(name: str, place: str) -> None:
 
 def _check_inside(tensor: onnx.TensorProto, dtype: ir.DataType, count: int, *, place: str) -> None:
     if tensor.HasField("raw_data"):
-        found, expected, unit = len(tensor.raw_data), _num_bytes(dtype, count), "bytes"
+        stored, expected, unit = len(tensor.raw_data), _num_bytes(dtype, count), "bytes"
     else:
         field = _TYPED.get(dtype, "int32_data")
         stray = next((name for name in _FIELDS if name != field and len(getattr(tensor, name))), None)
         if stray:
             raise ReadError(f"of type {dtype.name} has values in {stray}, expected {field}", place=place)
-        found, expected, unit = len(getattr(tensor, field)), _num_values(dtype, count), "values"
-    _check_count(tensor, dtype, found, expected, unit, place=place)
+        stored, expected, unit = len(getattr(tensor, field)), _num_values(dtype, count), "values"
+    _check_count(tensor, dtype, stored, expected, unit, place=place)
 
 
 def _is_own(tensor: onnx.TensorProto) -> bool:

@@ -178,11 +178,11 @@ def _atoms(steps: Sequence[Step], inputs: Sequence[str]) -> list[Atom]:
 
 def _last_near_uses(steps: Sequence[Step], far: int = FAR) -> dict[str, int]:
     """Return the number of the last step that reads a value before so many steps go by without it."""
-    found = {name: number for number, step in enumerate(steps) for name in step.outputs}
+    made_at = {name: number for number, step in enumerate(steps) for name in step.outputs}
     used: dict[str, int] = {}
     for number, step in enumerate(steps):
         for name in step.inputs:
-            before = used.get(name, found.get(name, 0))
+            before = used.get(name, made_at.get(name, 0))
             if number - before <= far:
                 used[name] = number
     return used

@@ -342,8 +342,8 @@ def shared_prefix(names: Sequence[str]) -> str:
     >>> shared_prefix(["res2a_branch1", "res2a_branch2a"]), shared_prefix(["3a/1x1", "3a/3x3"])
     ('res2a_', '3a/')
     """
-    found = _shared(names)
-    words = re.match(r".*[^0-9A-Za-z]", found)
+    prefix = _shared(names)
+    words = re.match(r".*[^0-9A-Za-z]", prefix)
     return words[0] if words else ""
 
 
@@ -367,13 +367,13 @@ def member_names(blocks: Sequence[Sequence[Step]]) -> list[str]:
     """Return a name for each step of a class of blocks: of the source, if all blocks agree, or its kind."""
     prefixes = [shared_prefix([step.name for step in steps if step.module]) for steps in blocks]
     names = Names(TAKEN)
-    found: list[str] = []
+    chosen: list[str] = []
     for each in zip(*blocks, strict=True):
         ends = {step.name.removeprefix(prefix) for step, prefix in zip(each, prefixes, strict=True)}
         wanted = ends.pop() if len(ends) == 1 else ""
         kind = kind_name(each[0])
-        found.append(names.free(wanted or kind, fallback=kind) if each[0].module else "")
-    return found
+        chosen.append(names.free(wanted or kind, fallback=kind) if each[0].module else "")
+    return chosen
 
 
 def block_name(steps: Sequence[Step]) -> str:

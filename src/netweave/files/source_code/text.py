@@ -44,10 +44,10 @@ def wrapped(line: str) -> list[str]:
     >>> wrapped("x = f(1)")
     ['x = f(1)']
     """
-    found = _broken_call(line)
-    if len(line) <= WIDTH or found is None:
+    broken = _broken_call(line)
+    if len(line) <= WIDTH or broken is None:
         return [line]
-    start, end = found
+    start, end = broken
     indent = " " * (len(line) - len(line.lstrip()))
     inner = f"{indent}    {line[start + 1 : end]}"
     has_text = '"' in inner or "'" in inner

@@ -270,10 +270,10 @@ def _build(net: Message, source: Source, weights: Weights | None, refused: Seque
                 phase=state.phase,
                 batch=batch,
             )
-            found = _made(ctx, wired, inputs, source)
-            values.update(zip(wired.tops, found, strict=False))
+            tops = _made(ctx, wired, inputs, source)
+            values.update(zip(wired.tops, tops, strict=False))
             blobs.check_count(ctx)
-        outputs = found[: len(wired.tops)]
+        outputs = tops[: len(wired.tops)]
         builder.record(layer, inputs=bottoms, outputs=outputs, parameters=blobs.keys(layer.key))
     blobs.finish()
     graph = replace(builder.finish([values[name] for name in wiring.outputs]), notes=notes)
@@ -345,12 +345,12 @@ def _written(ctx: CaffeLayer) -> Sequence[ir.Value]:
     ctx.check_count("bottom", len(ctx.bottoms), reader.bottoms)
     ctx.check_count("top", len(ctx.tops), reader.tops)
     params = ctx.spec["param"]
-    found = reader.read(ctx)
-    if len(found) < len(ctx.tops):
+    tops = reader.read(ctx)
+    if len(tops) < len(ctx.tops):
         raise ctx.read_error(
-            f"has {len(ctx.tops)} tops, but makes {len(found)} of its {len(ctx.bottoms)} bottoms; "
-            f"remove the top {ctx.tops[len(found)]!r}",
-            ctx.spec.line_of("top", len(found)),
+            f"has {len(ctx.tops)} tops, but makes {len(tops)} of its {len(ctx.bottoms)} bottoms; "
+            f"remove the top {ctx.tops[len(tops)]!r}",
+            ctx.spec.line_of("top", len(tops)),
         )
     num_arrays = len(ctx.blobs.keys(ctx.layer.key))
     if len(params) > num_arrays:
@@ -363,7 +363,7 @@ def _written(ctx: CaffeLayer) -> Sequence[ir.Value]:
             f"has {len(weights)} 'loss_weight' for {len(ctx.tops)} tops, expected none or one for each",
             ctx.spec.line_of("loss_weight"),
         )
-    return found
+    return tops
 
 
 def _is_unknown(spec: Message) -> bool:

@@ -207,29 +207,29 @@ def parameter_order(graph: Graph) -> list[str]:
 
 def to_sums(graph: Graph, arrays: Arrays) -> dict[str, np.ndarray]:
     """Return arrays as Caffe stores them: the statistics of a BatchNorm times their number."""
-    found = dict(arrays)
+    sums = dict(arrays)
     for key, count in _counted(graph).items():
-        found[key] = arrays[key] * arrays[count]
-    return found
+        sums[key] = arrays[key] * arrays[count]
+    return sums
 
 
 def from_sums(graph: Graph, arrays: Arrays) -> dict[str, np.ndarray]:
     """Return arrays that Caffe stored as nets here have them, the other way round."""
-    found = dict(arrays)
+    means = dict(arrays)
     for key, count in _counted(graph).items():
         if key in arrays and count in arrays:
-            found[key] = arrays[key] / arrays[count] if arrays[count].item() else np.zeros_like(arrays[key])
-    return found
+            means[key] = arrays[key] / arrays[count] if arrays[count].item() else np.zeros_like(arrays[key])
+    return means
 
 
 def _counted(graph: Graph) -> dict[str, str]:
     """Return the keys of statistics that are stored as sums, with the keys of their numbers."""
-    found: dict[str | None, str] = {}
+    counts: dict[str | None, str] = {}
     for node in graph.nodes:
         count = statistics_of(node).count if node.op_type == "BatchNormalization" else None
         if count is not None:
-            found |= {parameter_key(value): count for value in node.inputs[3:5] if value is not None}
-    return {key: count for key, count in found.items() if key is not None}
+            counts |= {parameter_key(value): count for value in node.inputs[3:5] if value is not None}
+    return {key: count for key, count in counts.items() if key is not None}
 
 
 def encode_net(graph: Graph, arrays: Arrays, gradients: Arrays | None = None) -> bytes:
@@ -329,7 +329,7 @@ def fitting_arrays(path: Path, graph: Graph) -> dict[str, np.ndarray]:
         WeightError: An array is not whole, or of other sizes than in the net.
     """
     weights = read_weights(path)
-    found: dict[str, np.ndarray] = {}
+    fitting: dict[str, np.ndarray] = {}
     misfits = []
     for key, parameter in graph.parameters.items():
         layer, _, index = key.rpartition("/")
@@ -337,7 +337,7 @@ def fitting_arrays(path: Path, graph: Graph) -> dict[str, np.ndarray]:
         if blob is None:
             continue
         if blob.fits(parameter.shape):
-            found[key] = blob.load().reshape(parameter.shape)
+            fitting[key] = blob.load().reshape(parameter.shape)
         else:
             misfits.append(
                 f"{key} is {dims_text(parameter.shape)} in the net, {dims_text(blob.shape)} in the file"
@@ -348,7 +348,7 @@ def fitting_arrays(path: Path, graph: Graph) -> dict[str, np.ndarray]:
             f"does not fit {graph.name}: {found_all}; a layer that was renamed in the net is skipped",
             place=str(path),
         )
-    return from_sums(graph, found)
+    return from_sums(graph, fitting)
 
 
 def _read_state_hdf5(content: bytes, place: str) -> SolverState:
@@ -388,8 +388,8 @@ def _blob_name(value: str, layers: set[str]) -> str:
 
 
 def _blob(array: np.ndarray, gradient: np.ndarray | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = {"shape": {"dim": list(array.shape)}, "data": array.reshape(-1)}
-    return found if gradient is None else {**found, "diff": gradient.reshape(-1)}
+    blob: dict[str, Any] = {"shape": {"dim": list(array.shape)}, "data": array.reshape(-1)}
+    return blob if gradient is None else {**blob, "diff": gradient.reshape(-1)}
 
 
 def _ordered(layer: Layer) -> Sequence[str]:

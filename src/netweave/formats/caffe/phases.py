@@ -124,9 +124,11 @@ def losses(graph: Graph) -> dict[str, float]:
 
     A loss counts once with its first top where the file says nothing; any top may be given a weight.
     """
-    found: dict[str, float] = {}
+    weights_of_losses: dict[str, float] = {}
     for layer in graph.layers.values():
         said = layer.settings.get("loss_weight", ())
         weights = said or ([1.0] if "Loss" in layer.type else [])
-        found |= {name: weight for name, weight in zip(layer.outputs, weights, strict=False) if weight}
-    return found
+        weights_of_losses |= {
+            name: weight for name, weight in zip(layer.outputs, weights, strict=False) if weight
+        }
+    return weights_of_losses

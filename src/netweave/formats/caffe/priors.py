@@ -25,11 +25,11 @@ def aspect_ratios(given: Sequence[float], *, flip: bool) -> list[float]:
     >>> aspect_ratios([2.0, 1.0, 0.5, 4.0], flip=True)
     [1.0, 2.0, 0.5, 4.0, 0.25]
     """
-    found = [1.0]
+    ratios_used = [1.0]
     for ratio in given:
-        if all(abs(ratio - known) >= _SAME_RATIO for known in found):
-            found += [ratio, 1 / ratio] if flip else [ratio]
-    return found
+        if all(abs(ratio - known) >= _SAME_RATIO for known in ratios_used):
+            ratios_used += [ratio, 1 / ratio] if flip else [ratio]
+    return ratios_used
 
 
 def prior_sizes(
@@ -45,14 +45,14 @@ def prior_sizes(
     >>> prior_sizes([30.0], [120.9], [1.0, 4.0])
     [(30, 30), (60.0, 60.0), (60.0, 15.0)]
     """
-    found: list[tuple[float, float]] = []
+    sizes: list[tuple[float, float]] = []
     for least, most in zip_longest(map(int, min_sizes), map(int, max_sizes)):
-        found.append((least, least))
+        sizes.append((least, least))
         if most is not None:
-            found.append((sqrt(least * most),) * 2)
+            sizes.append((sqrt(least * most),) * 2)
         roots = [sqrt(ratio) for ratio in ratios if abs(ratio - 1) >= _SAME_RATIO]
-        found += [(least * root, least / root) for root in roots]
-    return found
+        sizes += [(least * root, least / root) for root in roots]
+    return sizes
 
 
 _DENSE = {32: (4, 8), 64: (2, 16)}

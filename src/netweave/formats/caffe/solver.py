@@ -116,8 +116,8 @@ def parse_solver(path: Path) -> Message:
     place = str(path)
     kind = find_kind(content[:HEAD_BYTES])
     if kind is not None and kind.message != "SolverParameter":
-        found = kind.message or "HDF5 file"
-        raise ReadError(f"is a {found}, expected a solver; give the solver.prototxt", place=place)
+        described = kind.message or "HDF5 file"
+        raise ReadError(f"is a {described}, expected a solver; give the solver.prototxt", place=place)
     lenient = (*LENIENT, "SolverParameter")
     solver = parse_text(content, caffe_schema(), "SolverParameter", place=place, lenient=lenient)
     _check_policy(solver, path)  # first, since the fields of an unknown one are unknown too
@@ -168,9 +168,9 @@ class _Nets:
         solver = self.solver
         given = [name for name in ("net", "net_param", "train_net", "train_net_param") if name in solver]
         if len(given) != 1:
-            found = " and ".join(given) or "none"
+            names = " and ".join(given) or "none"
             raise ReadError(
-                f"expected one training net (net, net_param, train_net or train_net_param), found {found}",
+                f"expected one training net (net, net_param, train_net or train_net_param), found {names}",
                 place=str(self.path),
             )
         return self._in_state(given[0], solver[given[0]], "TRAIN", solver["train_state"])

@@ -108,7 +108,7 @@ def _learned_net(path: Path, name: str) -> Path:
     stem, _, rest = path.name.partition(".solverstate")
     beside = path.with_name(f"{stem}.caffemodel{rest}")
     places = (Path(name), path.parent / Path(name).name, beside)
-    found = next((file for file in places if is_file(file)), None)
-    if found is None:
+    learned = next((file for file in places if is_file(file)), None)
+    if learned is None:
         raise ReadError(f"needs the weights {name!r}, which are missing", place=str(path))
-    return found
+    return learned

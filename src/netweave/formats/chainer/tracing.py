@@ -99,12 +99,12 @@ def _likely(model: Link, shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...
     weight = getattr(part, "W", None)
     is_known = isinstance(weight, Parameter) and weight.is_initialized
     channels = {weight.shape[1]} if isinstance(weight, Parameter) and is_known else {1, 3}
-    found: list[tuple[int, ...]] = []
+    likely: list[tuple[int, ...]] = []
     for shape in map(tuple, shapes):
         if len(shape) == 4 and shape[3] in channels and shape[1] not in channels:
-            found.append((shape[0], shape[3], *shape[1:3]))
-        found.append(shape)
-    return found
+            likely.append((shape[0], shape[3], *shape[1:3]))
+        likely.append(shape)
+    return likely
 
 
 def _candidates(model: Link) -> list[tuple[int, ...]]:

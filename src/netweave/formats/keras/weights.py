@@ -107,10 +107,10 @@ class Weights:
     def numbered(self, place: str) -> list[np.ndarray]:
         """Return the arrays of a group that Keras 3 numbers from 0; none where there is no such group."""
         group = self._group.group(place)
-        found: list[np.ndarray] = []
-        while group is not None and str(len(found)) in group.members:
-            found.append(_array(group.members[str(len(found))], self.file))
-        return found
+        arrays: list[np.ndarray] = []
+        while group is not None and str(len(arrays)) in group.members:
+            arrays.append(_array(group.members[str(len(arrays))], self.file))
+        return arrays
 
     def _numbered(self, path: Sequence[Sequence[LayerConfig]], names: Sequence[str]) -> Group | None:
         group: Group | None = self._group

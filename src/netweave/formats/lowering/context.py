@@ -172,10 +172,10 @@ class LayerContext:
         Raises:
             ShapeError: It has.
         """
-        found = self.rank(value)
-        if found != rank:
+        own_rank = self.rank(value)
+        if own_rank != rank:
             words = {3: "three", 4: "four", 5: "five"}
-            raise self.shape_error(f"needs {words.get(rank, rank)} axes, found {found}")
+            raise self.shape_error(f"needs {words.get(rank, rank)} axes, found {own_rank}")
 
     def positive_field(self, settings: Message, name: str) -> int:
         """Return a field of a message that must be 1 or more.

@@ -96,8 +96,8 @@ def read_states(path: Path) -> tuple[dict[Any, Any], dict[Any, Any]]:
     decoder = _Decoder(place)
     attributes = optimizer.state if isinstance(optimizer, PickledCall) else None
     is_known = isinstance(optimizer, PickledCall) and _is_optimizer(optimizer)
-    found = attributes if is_known and isinstance(attributes, dict) else {}
-    return {key: decoder.decode(value) for key, value in states.items()}, found
+    known_attributes = attributes if is_known and isinstance(attributes, dict) else {}
+    return {key: decoder.decode(value) for key, value in states.items()}, known_attributes
 
 
 def _is_optimizer(call: PickledCall) -> bool:

@@ -45,19 +45,21 @@ def read(source: Source) -> Graph:
         layers = saved.layers if saved else make_layers(model, file=place)
         return Rows(layers, batch_is_named=saved is not None)
 
-    found = read_model(
+    content = read_model(
         parse(source.net), source.net, rows, input_shapes=source.input_shapes, partial=source.partial
     )
     if not is_as_sealed(source.net):
-        found = replace(found, notes=(*found.notes, f"{place}: {CHANGED}"))
+        content = replace(content, notes=(*content.notes, f"{place}: {CHANGED}"))
     if saved:
-        saved.tag(found.model, place=place)
-        graph = replace(saved.graph(found.model), files=(place,), assumed={})
-        graph.notes += tuple(note for note in found.notes if note.endswith(CHANGED))
+        saved.tag(content.model, place=place)
+        graph = replace(saved.graph(content.model), files=(place,), assumed={})
+        graph.notes += tuple(note for note in content.notes if note.endswith(CHANGED))
         graph.parameters = {key: _held(parameter) for key, parameter in saved.parameters.items()}
     else:
-        parameters = make_parameters(found.model, found.layers)
-        graph = Graph(found.model, found.layers, parameters, found.declared, "onnx", (place,), found.notes)
+        parameters = make_parameters(content.model, content.layers)
+        graph = Graph(
+            content.model, content.layers, parameters, content.declared, "onnx", (place,), content.notes
+        )
     graph.declared |= source.input_shapes  # the caller declares the sizes that the file leaves open
     return graph
 

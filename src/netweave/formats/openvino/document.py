@@ -102,15 +102,15 @@ def read_document(content: bytes, *, file: str) -> Document:
     if layers is None or edges is None:
         raise ReadError("has no <layers> or no <edges>; was it copied whole?", place=file)
     sources = _sources(edges, file)
-    found: dict[str, IRLayer] = {}
+    by_id: dict[str, IRLayer] = {}
     for element in layers.named("layer"):
         layer = _layer(element, sources, file)
-        if layer.id in found:
+        if layer.id in by_id:
             raise ReadError(f"has two layers with the id {layer.id!r:.40}", place=f"{file}:{layer.line}")
-        found[layer.id] = layer
-    if not 0 < len(found) <= MAX_LAYERS:
-        raise ReadError(f"has {len(found):,} layers, expected 1 to {MAX_LAYERS:,}", place=file)
-    return Document(root.attributes.get("name", ""), found, file)
+        by_id[layer.id] = layer
+    if not 0 < len(by_id) <= MAX_LAYERS:
+        raise ReadError(f"has {len(by_id):,} layers, expected 1 to {MAX_LAYERS:,}", place=file)
+    return Document(root.attributes.get("name", ""), by_id, file)
 
 
 def _sources(edges: XmlElement, file: str) -> dict[Port, Port]:

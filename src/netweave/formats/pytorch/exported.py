@@ -112,11 +112,11 @@ def read_exported(
         return Rows(mark_calls(model, tables.types, tables.settings, places, tables.lines))
 
     with _naming(place, instead_of=str(path)):
-        found = read_model(parse(path), path, rows)
+        content = read_model(parse(path), path, rows)
     names = tuple(files.values())
-    parameters = _parameters(found.model, tables)
-    graph = Graph(found.model, found.layers, parameters, found.declared, "pytorch", names, tables.notes)
-    graph.notes += tuple(note.replace(str(path), place) for note in found.notes)
+    parameters = _parameters(content.model, tables)
+    graph = Graph(content.model, content.layers, parameters, content.declared, "pytorch", names, tables.notes)
+    graph.notes += tuple(note.replace(str(path), place) for note in content.notes)
     graph.returned = origin_of(tables.returned, places)
     graph.assumed = dict(tables.assumed)
     graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"

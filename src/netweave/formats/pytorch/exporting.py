@@ -124,8 +124,8 @@ def stand_in(code: ModuleType) -> None:
     """Replace the functions of a file whose source is exactly what Netweave writes."""
 
     def source(name: str) -> str | None:
-        found = vars(code).get(name)
-        return inspect.getsource(found) if inspect.isfunction(found) else None
+        function = vars(code).get(name)
+        return inspect.getsource(function) if inspect.isfunction(function) else None
 
     for name in recognized(source):
         setattr(code, name, _operator(name, getattr(code, name)))
@@ -141,7 +141,7 @@ def _operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         tensors = [value for value in given.values() if isinstance(value, torch.Tensor)]
         attributes = {name: _plain(v) for name, v in given.items() if not isinstance(v, torch.Tensor)}
         shapes = row.shapes(*tensors, **attributes)
-        found = torch.onnx.ops.symbolic_multi_out(
+        outputs = torch.onnx.ops.symbolic_multi_out(
             f"netweave::{row.op_type}",
             tensors,
             attributes,
@@ -149,7 +149,7 @@ def _operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             shapes=shapes,
             version=1,
         )
-        return found if len(shapes) > 1 else found[0]
+        return outputs if len(shapes) > 1 else outputs[0]
 
     return noted
 

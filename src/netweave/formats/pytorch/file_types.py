@@ -87,8 +87,8 @@ def _runs_on_torch(source: Source) -> bool:
     if source.module and source.root is None:
         return _needs_torch(source.module.partition(".")[0])
     root = source.root.resolve() if source.root is not None else None
-    found = imports_of(source.net.resolve(), levels=None if source.around else 1, root=root)
-    texts = (path.read_bytes()[:MAX_CODE_BYTES] for path in found.files)
+    imports = imports_of(source.net.resolve(), levels=None if source.around else 1, root=root)
+    texts = (path.read_bytes()[:MAX_CODE_BYTES] for path in imports.files)
     return any(imports_package(text, "torch") for text in texts) or any(
         map(_needs_torch, imported_packages(source.net))
     )

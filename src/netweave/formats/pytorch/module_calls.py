@@ -114,15 +114,15 @@ def _split(run: Sequence[_Step]) -> Iterable[Sequence[_Step]]:
 
 
 def _steps(model: ir.Model) -> list[_Step]:
-    found = []
+    steps = []
     marked = ((*_scopes(node), node) for node in model.graph)
     for (scopes, types), group in groupby(marked, key=lambda row: row[:2]):
         if len(scopes) > 1 and not scopes[0].startswith(_NO_SCOPE):
             nodes = tuple(row[2] for row in group)
             function = re.sub(r"(^aten\..*)\.\w+$", r"\1", types[-1])
             kinds = tuple(kind.rpartition(".")[2] for kind in types[:-1])
-            found.append(_Step(scopes[:-1], kinds, scopes[-1], function, nodes))
-    return found
+            steps.append(_Step(scopes[:-1], kinds, scopes[-1], function, nodes))
+    return steps
 
 
 def _scopes(node: ir.Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -135,10 +135,10 @@ def _scopes(node: ir.Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
     path, _, function = (node.name or "").rpartition("/")  # TorchScript: /block/block.0/conv/Conv
     if not path.startswith("/"):
         return (), ()
-    found = [""]
+    paths = [""]
     for part in path.split("/")[1:]:
-        found.append(part if not found[-1] or part.startswith(found[-1] + ".") else f"{found[-1]}.{part}")
-    return (*found, function), (*found, function)
+        paths.append(part if not paths[-1] or part.startswith(paths[-1] + ".") else f"{paths[-1]}.{part}")
+    return (*paths, function), (*paths, function)
 
 
 def _texts(value: str | None) -> tuple[str, ...]:

@@ -63,9 +63,9 @@ def read(source: Source) -> Graph:
         has_weights=has_weights,
         **imports.request(),
     ) as (net, tables):
-        found = Tables.parse(read_json(tables), place=place)
+        traced = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}
-        graph = read_exported(net, found, place=place, files=names, beside=beside)
+        graph = read_exported(net, traced, place=place, files=names, beside=beside)
     if source.weights is None and kind in {Kind.CODE, Kind.FOLDER} and not has_weights:
         graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
         graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}

@@ -46,10 +46,10 @@ def _first_line(function: ast.FunctionDef) -> int:
 
 def _return_lines(node: ast.AST) -> list[int]:
     """Return the lines at which a function returns, those of functions inside it left out."""
-    found = []
+    numbers = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Return):
-            found.append(child.lineno)
+            numbers.append(child.lineno)
         elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            found += _return_lines(child)
-    return found
+            numbers += _return_lines(child)
+    return numbers

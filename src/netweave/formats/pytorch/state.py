@@ -145,13 +145,13 @@ def _legacy(content: bytes, place: str) -> _File:
 
 def _storage_sizes(root: Any) -> list[tuple[str, int]]:
     """Return key and element size of each storage that the tensors of a dict read."""
-    found = []
+    sizes = []
     for value in (_named(root) or {}).values():
         storage = _tensor_call(value)
         if storage is not None:
             key, dtype = _storage(storage[0])
-            found.append((key, dtype.itemsize))
-    return found
+            sizes.append((key, dtype.itemsize))
+    return sizes
 
 
 def _named(root: Any) -> dict[str, Any] | None:
@@ -303,10 +303,10 @@ def _fits(arrays: Mapping[str, Any], own: Mapping[str, Sequence[int]]) -> bool:
 
 def _prefixes(names: Mapping[str, Any]) -> list[str]:
     """Return what names begin with, up to a dot, short ones first."""
-    found: dict[str, None] = {}
+    prefixes: dict[str, None] = {}
     for depth in range(1, DEEPEST + 1):
         for name in names:
             parts = name.split(".")
             if len(parts) > depth:
-                found[".".join(parts[:depth]) + "."] = None
-    return list(found)
+                prefixes[".".join(parts[:depth]) + "."] = None
+    return list(prefixes)

@@ -69,10 +69,10 @@ class Weights:
         for axis in range(len(shape)):
             if _fit(parts, shape, axis):
                 return np.concatenate(parts, axis)
-        found = " and ".join("x".join(map(str, part.shape)) for part in parts)
+        shapes = " and ".join("x".join(map(str, part.shape)) for part in parts)
         hint = "; give the files of all workers, with commas between" if len(parts) == 1 else ""
         raise WeightError(
-            f"{name!r} is {found}, the net has {'x'.join(map(str, shape))}{hint}", place=self.file
+            f"{name!r} is {shapes}, the net has {'x'.join(map(str, shape))}{hint}", place=self.file
         )
 
 
@@ -264,18 +264,18 @@ class Parameters(ParameterStore):
 
 
 def _named(layers: Sequence[Message], place: str) -> dict[str, Message]:
-    found: dict[str, Message] = {}
+    named: dict[str, Message] = {}
     for layer in layers:
         for index, spec in enumerate(layer["param"]):
             name = _name(layer, index)
-            if name in found:
+            if name in named:
                 raise ReadError(
-                    f"parameter {name!r} appears again, first on line {found[name].line}; to share it, give "
+                    f"parameter {name!r} appears again, first on line {named[name].line}; to share it, give "
                     f"it another name and share_from: {name!r}",
                     place=f"{place}:{spec.line}: layer {layer['name']!r} ({kind_of(layer)})",
                 )
-            found[name] = spec
-    return found
+            named[name] = spec
+    return named
 
 
 def _name(layer: Message, index: int) -> str:

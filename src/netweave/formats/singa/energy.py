@@ -193,12 +193,12 @@ def _chain(
     (data,), (states,) = (maker.made[unit.name].values for unit in machine)
     gaussian = hidden.spec["rbm_conf"]["gaussian"]
     with builder.layer(hidden.layer):
-        found = sampled_chain(
+        samples = sampled_chain(
             Machine(visible, hidden, gaussian=gaussian), data, states, steps=steps, objective=objective
         )
     for ctx in contexts:
         builder.layers.add(replace(ctx.layer, parameters=maker.parameters.keys(ctx.layer.key)))
-    return found
+    return samples
 
 
 def _frozen_below(graph: Graph, names: set[str]) -> Graph:
@@ -338,10 +338,10 @@ class RecurrentJob:
                 f"has no {names_text(missing)} of {self._place}; give the checkpoint of this net's training",
                 place=stored.file,
             )
-        found = values[0].shape[-1] if values[0].shape is not None else None
-        if found != num_characters:
+        num_scores = values[0].shape[-1] if values[0].shape is not None else None
+        if num_scores != num_characters:
             raise ShapeError(
-                f"layer {self._scores!r} scores {found} characters, but {self.vocabulary} has "
+                f"layer {self._scores!r} scores {num_scores} characters, but {self.vocabulary} has "
                 f"{num_characters}",
                 place=self._place,
             )

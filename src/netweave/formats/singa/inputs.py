@@ -260,12 +260,12 @@ def data_sources(feeds: Mapping[str, InputLayer], *, training: bool) -> tuple[Da
         while first.origin is not None:
             first = first.origin
         chains.setdefault(first.unit.name, []).append(feed)
-    found = []
+    sources = []
     for chain in chains.values():
         outputs = [name for feed in chain for name in feed.inputs.read_by.get(feed.unit.name, ())]
         if outputs:
-            found.append(_source(chain, tuple(dict.fromkeys(outputs)), training=training))
-    return tuple(found)
+            sources.append(_source(chain, tuple(dict.fromkeys(outputs)), training=training))
+    return tuple(sources)
 
 
 def source_of(feed: InputLayer, name: str) -> DataSource:

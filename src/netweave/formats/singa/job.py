@@ -106,9 +106,9 @@ class _Nets:
         """Return the phases by name, and how many layers share each parameter of the training net."""
         message = self._message
         net = self._build("TRAIN")
-        found = {"train": self._phase(net, training=True)}
+        phases = {"train": self._phase(net, training=True)}
         if net.machines:
-            found |= self._directions()
+            phases |= self._directions()
         for phase, name in (("VALIDATE", "validate"), ("TEST", "test")):
             steps = message[f"{name}_steps"]
             if message[f"{name}_freq"] <= 0 or steps <= 0:  # worker.h, TestNow and ValidateNow
@@ -117,8 +117,8 @@ class _Nets:
                 tested = self._build(phase)
             except SourceError as error:
                 raise type(error)(f"{error.message} (phase {PHASES[phase]})", place=error.place) from error
-            found[name] = self._phase(tested, training=False, num_batches=steps)
-        return found, net.shares
+            phases[name] = self._phase(tested, training=False, num_batches=steps)
+        return phases, net.shares
 
     def _build(self, phase: str) -> Net:
         """Return the net of a phase that runs."""
@@ -156,16 +156,16 @@ class _Nets:
             if path is not None:
                 source = replace(source, settings={**source.settings, "path": path})
             try:
-                found = probe(source)
+                parts = probe(source)
             except ReadError as failure:
                 raise ReadError(
                     f"{error.message}. Without that, sizes come from the records, and {failure.message}",
                     place=error.place,
                     open_inputs=error.open_inputs,
                 ) from failure
-            if name not in found:  # where missing data are no error
+            if name not in parts:  # where missing data are no error
                 raise error
-            return found[name]
+            return parts[name]
 
         return look_up
 

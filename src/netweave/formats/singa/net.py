@@ -238,13 +238,13 @@ class NetMaker:
     def outputs(self) -> list[ir.Value]:
         """Return the values that leave the net: losses, metrics, and what no layer reads."""
         self.name_inputs()
-        found: dict[str, ir.Value] = {}
+        heads: dict[str, ir.Value] = {}
         for name, made in self.made.items():
             values = list(made.results.values())
             if not values and not self._readers[name]:
                 values = list(made.values)
-            found |= {value.name or "": value for value in values}
-        return self.builder.own_outputs(list(found.values()))
+            heads |= {value.name or "": value for value in values}
+        return self.builder.own_outputs(list(heads.values()))
 
     def name_inputs(self) -> None:
         """Note in the entries of input layers which inputs of the net they have become."""
@@ -268,15 +268,15 @@ class NetMaker:
 
     def machines(self) -> list[tuple[Unit, Unit]]:
         """Return the visible and the hidden layer of each RBM."""
-        found = []
+        pairs = []
         for unit in self._by_name.values():
             above = [self._by_name[name] for name in unit.sources]
-            found += [
+            pairs += [
                 (unit, each)
                 for each in above
                 if unit.spec["type"] == "kRBMVis" and each.spec["type"] == "kRBMHid"
             ]
-        return found
+        return pairs
 
 
 def _check_sources(ctx: SingaLayer) -> None:

@@ -87,16 +87,16 @@ def unroll(layers: Sequence[Message], *, default: int, of: Sequence[Message], pl
 
 
 def _sources(unit: Unit, copies: dict[str, list[Unit]], of: Sequence[Message], place: str) -> list[str]:
-    spec, found = unit.spec, list[str]()
+    spec, names = unit.spec, list[str]()
     for number, name in enumerate(spec["srclayers"]):
         line = spec.line_of("srclayers", number)
         if name not in copies:
             raise ReadError(_why_missing(name, of), place=unit.place(place, line))
-        found += [source.name for source in _reached(unit, copies[name], number, place)]
+        names += [source.name for source in _reached(unit, copies[name], number, place)]
     own = copies[spec["name"]]
     if spec["type"] == "kGRU" and unit.index:
-        found.append(own[unit.index - 1].name)
-    return found
+        names.append(own[unit.index - 1].name)
+    return names
 
 
 def _reached(unit: Unit, sources: Sequence[Unit], number: int, place: str) -> Sequence[Unit]:

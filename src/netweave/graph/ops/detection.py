@@ -38,8 +38,8 @@ def overlaps(boxes: np.ndarray, others: np.ndarray, *, edge: float = 0.0) -> np.
         edge: 1 for boxes of whole pixels, whose second corner belongs to them.
     """
     with np.errstate(invalid="ignore"):  # a box may be infinite where its deltas are
-        found: np.ndarray = intersection_over_union(boxes, others, np, edge)
-    return found
+        ratios: np.ndarray = intersection_over_union(boxes, others, np, edge)
+    return ratios
 
 
 def best_first(scores: np.ndarray, *, above: float, most: int) -> np.ndarray:
@@ -174,10 +174,10 @@ def detection_output(inputs: Arrays, attributes: Attributes) -> Arrays:
     """
     boxes, scores = inputs
     attributes = {**_DEFAULTS, **attributes}
-    found = [_of_image_detection(b, s, attributes) for b, s in zip(boxes, scores, strict=True)]
+    of_images = [_of_image_detection(b, s, attributes) for b, s in zip(boxes, scores, strict=True)]
     rows = [
         (image, label, scores[image, box, label], *boxes[image, box, min(label, boxes.shape[2] - 1)])
-        for image, pairs in enumerate(found)
+        for image, pairs in enumerate(of_images)
         for label, box in pairs
     ]
     rows = rows or [(image, *[-1] * 6) for image in range(len(scores))]
@@ -320,15 +320,15 @@ def multibox_detection(inputs: Arrays, attributes: Attributes) -> Arrays:
     """
     s = {**DETECTION_DEFAULTS, **attributes}
     probabilities, locations, anchors = inputs[0], inputs[1], inputs[2].reshape(-1, 4)
-    found = np.full((len(probabilities), len(anchors), 6), -1, probabilities.dtype)
+    detections = np.full((len(probabilities), len(anchors), 6), -1, probabilities.dtype)
     for image, (p, deltas) in enumerate(zip(probabilities, locations, strict=True)):
         boxes = decode_boxes(anchors, deltas.reshape(-1, 4) * np.array(s["variances"], p.dtype), np)
         boxes = np.clip(boxes, 0, 1) if s["clip"] else boxes
         label, score = p[1:].argmax(axis=0), p[1:].max(axis=0, initial=-1)
         likely = np.flatnonzero((score > -1) & (score >= p.dtype.type(s["threshold"])))
         rows = np.concatenate([label[likely, None], score[likely, None], boxes[likely]], axis=1)
-        found[image, : len(rows)] = _suppressed(rows, s) if 0 < s["nms_threshold"] <= 1 else rows
-    return [found]
+        detections[image, : len(rows)] = _suppressed(rows, s) if 0 < s["nms_threshold"] <= 1 else rows
+    return [detections]
 
 
 def _suppressed(rows: np.ndarray, s: Attributes) -> np.ndarray:
@@ -357,11 +357,11 @@ def _nms_gradient(inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes
     """Return the gradient of each row for the row that it was; the format of corners has no effect."""
     s = {**NMS_DEFAULTS, **attributes}
     tables = inputs[0].reshape(-1, *inputs[0].shape[-2:])
-    found = np.zeros_like(tables)
-    for table, above, to_rows in zip(tables, gradients[0].reshape(tables.shape), found, strict=True):
+    to_tables = np.zeros_like(tables)
+    for table, above, to_rows in zip(tables, gradients[0].reshape(tables.shape), to_tables, strict=True):
         kept = _kept(table, s)
         to_rows[kept] = above[: len(kept)]
-    return [found.reshape(inputs[0].shape)]
+    return [to_tables.reshape(inputs[0].shape)]
 
 
 @operator("BoxNMS", shapes=_nms_shapes, gradient=_nms_gradient, defaults=NMS_DEFAULTS)
@@ -372,11 +372,11 @@ def box_nms(inputs: Arrays, attributes: Attributes) -> Arrays:
     """
     s = {**NMS_DEFAULTS, **attributes}
     tables = inputs[0].reshape(-1, *inputs[0].shape[-2:])
-    found = np.full_like(tables, -1)
-    for table, out in zip(tables, found, strict=True):
+    remaining = np.full_like(tables, -1)
+    for table, out in zip(tables, remaining, strict=True):
         rows = _converted(table[_kept(table, s)], s)
         out[: len(rows)] = rows
-    return [found.reshape(inputs[0].shape)]
+    return [remaining.reshape(inputs[0].shape)]
 
 
 def _kept(table: np.ndarray, s: Attributes) -> np.ndarray:
@@ -410,10 +410,10 @@ def _converted(rows: np.ndarray, s: Attributes) -> np.ndarray:
     if s["in_format"] == s["out_format"]:
         return rows
     own = slice(s["coord_start"], s["coord_start"] + 4)
-    old, found = rows[:, own], rows.copy()
+    old, converted = rows[:, own], rows.copy()
     new = corners_of_centres(old, np) if s["in_format"] == "center" else centres_of_corners(old, np)
-    found[:, own] = np.where(old[:, :1] < 0, old, new)  # MXNet takes these for no boxes
-    return found
+    converted[:, own] = np.where(old[:, :1] < 0, old, new)  # MXNet takes these for no boxes
+    return converted
 
 
 # N images, A anchors of a cell, H by W cells. Boxes are in pixels, and both corners belong to them.
@@ -466,13 +466,13 @@ def proposal(inputs: Arrays, attributes: Attributes) -> Arrays:
     s = {**PROPOSAL_DEFAULTS, **attributes}
     scores, deltas, info = inputs
     anchors = np.array(base_anchors(s["feature_stride"], s["ratios"], s["scales"]), scores.dtype)
-    found = []
+    proposals = []
     for image in range(len(scores)):
         own = np.moveaxis(scores[image, len(anchors) :], 0, -1)
         moves = np.moveaxis(deltas[image], 0, -1).reshape(*own.shape, 4)
         rows = _of_image_proposals(own, moves, anchors, info[image], s)
-        found.append(np.concatenate([np.full((len(rows), 1), image), rows], axis=1))
-    rows = np.concatenate(found).astype(scores.dtype)
+        proposals.append(np.concatenate([np.full((len(rows), 1), image), rows], axis=1))
+    rows = np.concatenate(proposals).astype(scores.dtype)
     return [rows[:, :5], rows[:, 5:]]
 
 

@@ -91,8 +91,8 @@ def _picked(flat: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def _hits(flat: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return 1 at the label of each position and 0 elsewhere."""
-    found = np.arange(flat.shape[1])[None, :, None] == labels[:, None, :]
-    return np.asarray(found, flat.dtype)
+    hits = np.arange(flat.shape[1])[None, :, None] == labels[:, None, :]
+    return np.asarray(hits, flat.dtype)
 
 
 def _number(value: float, like: np.ndarray) -> np.ndarray:

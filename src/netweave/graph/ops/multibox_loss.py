@@ -100,17 +100,22 @@ def choose(loc: np.ndarray, conf: np.ndarray, priors: np.ndarray, truth: np.ndar
         counted.append(
             np.stack([np.full(len(both), image), both, np.concatenate([labels, background])], axis=1)
         )
-    found = np.concatenate([np.empty((0, 3), np.int64), *positives])
+    places = np.concatenate([np.empty((0, 3), np.int64), *positives])
     scores = np.concatenate([np.empty((0, 3), np.int64), *counted])
     if s["mining_type"] == "NONE":
         scores = _all_scores(conf.shape, scores, s)
-    image, prior, row = found.T
+    image, prior, row = places.T
     conf_image, conf_prior, labels = scores.T
     own, variances = truth[row], priors[1][prior]
     targets, scale = encoded(priors[0][prior], own[:, 3:7], s["code_type"]), variances
     if not s["encode_variance_in_target"]:
         targets, scale = targets / variances, np.ones_like(variances)
-    divisor = {"FULL": conf.shape[0] * conf.shape[1], "VALID": len(found), "BATCH_SIZE": len(conf), "NONE": 1}
+    divisor = {
+        "FULL": conf.shape[0] * conf.shape[1],
+        "VALID": len(places),
+        "BATCH_SIZE": len(conf),
+        "NONE": 1,
+    }
     return Chosen(
         image=image,
         prior=prior,

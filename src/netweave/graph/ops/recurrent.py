@@ -54,13 +54,13 @@ def lstm(inputs: Arrays, attributes: Attributes) -> Arrays:
     hidden = weight.shape[1]
     h, c = inputs[3:5] if len(inputs) > 3 else 2 * [np.zeros((1, outside.shape[1], hidden), outside.dtype)]
     h, c = h[0], c[0]
-    found = []
+    steps = []
     for gates, goes_on in zip(outside, cont[:, :, None], strict=True):
         i, f, o, g = np.split(gates + (goes_on * h) @ weight.T, 4, axis=1)
         c = goes_on * _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
         h = _sigmoid(o) * np.tanh(c)
-        found.append(h)
-    return [np.stack(found).astype(outside.dtype), h[None], c[None]]
+        steps.append(h)
+    return [np.stack(steps).astype(outside.dtype), h[None], c[None]]
 
 
 def _rnn_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
@@ -77,11 +77,11 @@ def rnn(inputs: Arrays, attributes: Attributes) -> Arrays:
     """
     outside, cont, weight = inputs[:3]
     h = inputs[3][0] if len(inputs) > 3 else np.zeros(outside.shape[1:], outside.dtype)
-    found = []
+    hidden = []
     for step, goes_on in zip(outside, cont[:, :, None], strict=True):
         h = np.tanh(step + (goes_on * h) @ weight.T)
-        found.append(h)
-    return [np.stack(found).astype(outside.dtype), h[None]]
+        hidden.append(h)
+    return [np.stack(hidden).astype(outside.dtype), h[None]]
 
 
 # Each step gives scores for classes, one of which is blank. A label is spelt by every path through the
@@ -126,15 +126,15 @@ def spelt(probabilities: np.ndarray, label: np.ndarray, blank: int) -> tuple[flo
 
 def _summed(emitted: np.ndarray, can_skip: np.ndarray) -> np.ndarray:
     """Return the logarithm of the sum over paths from the first states to each state at each step."""
-    found = np.full(emitted.shape, -np.inf)
-    found[0, :2] = emitted[0, :2]
+    sums = np.full(emitted.shape, -np.inf)
+    sums[0, :2] = emitted[0, :2]
     for step in range(1, len(emitted)):
-        before = found[step - 1]
+        before = sums[step - 1]
         paths = before.copy()
         paths[1:] = np.logaddexp(paths[1:], before[:-1])
         paths[2:] = np.where(can_skip[2:], np.logaddexp(paths[2:], before[:-2]), paths[2:])
-        found[step] = paths + emitted[step]
-    return found
+        sums[step] = paths + emitted[step]
+    return sums
 
 
 def _sequences(

@@ -51,13 +51,13 @@ def _gradient(
 ) -> Sequence[np.ndarray | None]:
     """Return the gradient: of several largest cells of a bin the first gets all; regions get none."""
     x, regions = inputs
-    found = np.zeros_like(x)
+    to_x = np.zeros_like(x)
     channels = np.arange(x.shape[1])
     for (number, i, j), image, (y0, y1), (x0, x1) in _cells(x, regions, attributes):
         largest = x[image, :, y0:y1, x0:x1].reshape(len(channels), -1).argmax(axis=1)
         rows, columns = np.divmod(largest, x1 - x0)
-        found[image, channels, y0 + rows, x0 + columns] += gradients[0][number, :, i, j]
-    return [found, None]
+        to_x[image, channels, y0 + rows, x0 + columns] += gradients[0][number, :, i, j]
+    return [to_x, None]
 
 
 @operator("ROIPooling", shapes=_shapes, gradient=_gradient)
@@ -68,10 +68,10 @@ def roi_pooling(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequenc
     (height, width), ``spatial_scale`` from pixels to cells.
     """
     x, regions = inputs
-    found = np.zeros((len(regions), x.shape[1], *attributes["pooled_shape"]), x.dtype)
+    pooled = np.zeros((len(regions), x.shape[1], *attributes["pooled_shape"]), x.dtype)
     for (number, i, j), image, (y0, y1), (x0, x1) in _cells(x, regions, attributes):
-        found[number, :, i, j] = x[image, :, y0:y1, x0:x1].max(axis=(1, 2))
-    return [found]
+        pooled[number, :, i, j] = x[image, :, y0:y1, x0:x1].max(axis=(1, 2))
+    return [pooled]
 
 
 def _position_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
@@ -113,11 +113,11 @@ def _position_gradient(
     attributes: Attributes,
 ) -> Sequence[np.ndarray | None]:
     """Each cell of a bin gets an equal share; regions get none."""
-    found = _planes(np.zeros_like(inputs[0]), attributes)
-    for (number, i, j), image, (y0, y1), (x0, x1) in _mean_cells(found, inputs[1], attributes):
+    to_planes = _planes(np.zeros_like(inputs[0]), attributes)
+    for (number, i, j), image, (y0, y1), (x0, x1) in _mean_cells(to_planes, inputs[1], attributes):
         share = gradients[0][number, :, i, j] / ((y1 - y0) * (x1 - x0))
-        found[image, :, i, j, y0:y1, x0:x1] += share[:, None, None]
-    return [found.reshape(inputs[0].shape), None]
+        to_planes[image, :, i, j, y0:y1, x0:x1] += share[:, None, None]
+    return [to_planes.reshape(inputs[0].shape), None]
 
 
 @operator("PSROIPooling", shapes=_position_shapes, gradient=_position_gradient)
@@ -128,10 +128,10 @@ def position_sensitive_pooling(inputs: Sequence[np.ndarray], attributes: Attribu
     corners in pixels. Attributes: ``output_dim`` D, ``group_size`` G, ``spatial_scale`` from pixels to cells.
     """
     planes = _planes(inputs[0], attributes)
-    found = np.zeros((len(inputs[1]), *planes.shape[1:4]), planes.dtype)
+    pooled = np.zeros((len(inputs[1]), *planes.shape[1:4]), planes.dtype)
     for (number, i, j), image, (y0, y1), (x0, x1) in _mean_cells(planes, inputs[1], attributes):
-        found[number, :, i, j] = planes[image, :, i, j, y0:y1, x0:x1].mean(axis=(1, 2))
-    return [found]
+        pooled[number, :, i, j] = planes[image, :, i, j, y0:y1, x0:x1].mean(axis=(1, 2))
+    return [pooled]
 
 
 # N images, A anchors in a head, C classes, cells of H x W. Boxes are Darknet's: centre, width and height,

@@ -191,8 +191,8 @@ class Masks:
         """Return what a value is for inputs of some sizes, if their numbers do not count."""
         if self._known is None:
             self._known = self._folded()
-        found = self._known.get(value.name or "")
-        return None if found is None or found.const_value is None else found.const_value.numpy()
+        known = self._known.get(value.name or "")
+        return None if known is None or known.const_value is None else known.const_value.numpy()
 
     def _folded(self) -> dict[str, ir.Value]:
         shapes = {

@@ -36,10 +36,14 @@ def compose(graph: Graph) -> None:
             continue
         if node.op_type == "Conv" and not node.domain:
             _take_padding(rewriter, node)
-        found = _normalisation(node) if node.op_type in {"Div", "Mul"} and not node.domain else None
-        if found is not None:
+        normalisation = _normalisation(node) if node.op_type in {"Div", "Mul"} and not node.domain else None
+        if normalisation is not None:
             rewriter.replace(
-                [*found.nodes, node], found.op_type, [found.x], found.settings, domain=found.domain
+                [*normalisation.nodes, node],
+                normalisation.op_type,
+                [normalisation.x],
+                normalisation.settings,
+                domain=normalisation.domain,
             )
 
 
@@ -111,10 +115,10 @@ class _Walk:
         if node is None:
             return default
         for number, other in (node.inputs, reversed(node.inputs)):
-            found = _number(number)
-            if found is not None and other is not None:
+            divisor = _number(number)
+            if divisor is not None and other is not None:
                 self.over(node, other)
-                return found
+                return divisor
         return None
 
 
@@ -136,9 +140,9 @@ def _normalisation(last: ir.Node) -> _Normalisation | None:
         if node is None or exponent is None or node.inputs[0] is None:
             continue
         walk.over(node, node.inputs[0])
-        found = _base(walk, x, beta=exponent if last.op_type == "Div" else -exponent)
-        if found is not None:
-            return found
+        normalisation = _base(walk, x, beta=exponent if last.op_type == "Div" else -exponent)
+        if normalisation is not None:
+            return normalisation
     return None
 
 
@@ -192,9 +196,9 @@ def _added(pad: ir.Node) -> list[int] | None:
     axes = len(pad.inputs) > 3 and pad.inputs[3] is not None
     if amounts is None or value != 0 or axes or attributes_of(pad).get("mode", "constant") != "constant":
         return None
-    found = [int(amount) for amount in amounts.numpy()]
-    half = len(found) // 2
-    return None if any(found[:2] + found[half : half + 2]) else [*found[2:half], *found[half + 2 :]]
+    pads = [int(amount) for amount in amounts.numpy()]
+    half = len(pads) // 2
+    return None if any(pads[:2] + pads[half : half + 2]) else [*pads[2:half], *pads[half + 2 :]]
 
 
 def _is_square(walk: _Walk, x: ir.Value) -> bool:

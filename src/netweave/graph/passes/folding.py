@@ -207,10 +207,10 @@ class ScaledNormalisation:
     @property
     def inner(self) -> list[ir.Node]:
         """The nodes before the last."""
-        found = [self.norm]
+        nodes = [self.norm]
         if self.shift is not None:
-            found += [node for node, _ in self.norm.outputs[0].uses()]
-        return found
+            nodes += [node for node, _ in self.norm.outputs[0].uses()]
+        return nodes
 
 
 def scaled_normalisations(graph: Graph, wanted: Collection[ir.Value]) -> list[ScaledNormalisation]:
@@ -220,7 +220,7 @@ def scaled_normalisations(graph: Graph, wanted: Collection[ir.Value]) -> list[Sc
         graph: The graph.
         wanted: Values that must be there by themselves.
     """
-    found = []
+    scaled_norms = []
     for node in graph.nodes:
         if node.op_type != "BatchNormalization" or not _is_plain(node):
             continue
@@ -229,8 +229,8 @@ def scaled_normalisations(graph: Graph, wanted: Collection[ir.Value]) -> list[Sc
             continue
         shifted = _next(scaled[0], "Add", wanted)
         last, shift = shifted or (scaled[0], None)
-        found.append(ScaledNormalisation(node, scaled[1], shift, last))
-    return found
+        scaled_norms.append(ScaledNormalisation(node, scaled[1], shift, last))
+    return scaled_norms
 
 
 def _is_plain(node: ir.Node) -> bool:

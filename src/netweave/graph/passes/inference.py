@@ -194,12 +194,12 @@ def _predictions(rewriter: Rewriter, node: ir.Node) -> list[ir.Value]:
 
 def _new_outputs(graph: Graph, predictions: Mapping[ir.Value, list[ir.Value]]) -> list[ir.Value]:
     """Return the outputs with predictions in the place of losses and metrics, each once."""
-    found: dict[ir.Value, None] = {}
+    outputs: dict[ir.Value, None] = {}
     judged: dict[ir.Value, None] = {}
     for value in graph.outputs:
         node = value.producer()
         if node is not None and node.domain == DOMAIN and node.op_type in METRICS:
             judged.update(dict.fromkeys(value for value in node.inputs[:1] if value is not None))
         else:
-            found.update(dict.fromkeys(predictions.get(value, [value])))
-    return list(found or judged)
+            outputs.update(dict.fromkeys(predictions.get(value, [value])))
+    return list(outputs or judged)

@@ -29,11 +29,11 @@ def fuse_layer_norm(graph: Graph) -> None:
     rewriter = Rewriter(graph)
     is_changed = False
     for node in list(graph.nodes):
-        found = _deviation(node)
-        if found is None:
+        deviation = _deviation(node)
+        if deviation is None:
             continue
-        for normalised in _normalised(found):
-            _replace(rewriter, found, normalised)
+        for normalised in _normalised(deviation):
+            _replace(rewriter, deviation, normalised)
             is_changed = True
     if is_changed:
         prune.edit(graph)
@@ -311,22 +311,22 @@ def _nodes_to_result(gate: ir.Node, x: ir.Value) -> list[ir.Node] | None:
 
 def _between(result: ir.Value, gate: ir.Node, x: ir.Value) -> list[ir.Node] | None:
     """Return the nodes that make a result of x, in order; None if others read one of their values."""
-    found: list[ir.Node] = []
+    between: list[ir.Node] = []
     stack = [result]
     while stack:
         value = stack.pop()
         node = value.producer()
-        if value is x or node is None or number_of(value) is not None or node in found:
+        if value is x or node is None or number_of(value) is not None or node in between:
             continue
-        found.append(node)
+        between.append(node)
         stack += [v for v in node.inputs if v is not None]
-    inner = [node for node in found if node is not result.producer()]
+    inner = [node for node in between if node is not result.producer()]
     is_closed = all(
-        not node.outputs[0].is_graph_output() and all(use.node in found for use in node.outputs[0].uses())
+        not node.outputs[0].is_graph_output() and all(use.node in between for use in node.outputs[0].uses())
         for node in inner
     )
     order = {node: number for number, node in enumerate(gate.graph or [])}
-    return sorted(found, key=order.__getitem__) if is_closed else None
+    return sorted(between, key=order.__getitem__) if is_closed else None
 
 
 def _polynomial(

@@ -326,15 +326,15 @@ class _Tiler:
         self._exit = self._only_exit()
 
     def _only_exit(self) -> ir.Value:
-        found = [
+        exits = [
             value
             for node in self._nodes
             for value in node.outputs
             if value.is_graph_output() or any(user not in self._own for user, _ in value.uses())
         ]
-        if len(found) != 1 or not all(map(is_tileable, self._nodes)):
+        if len(exits) != 1 or not all(map(is_tileable, self._nodes)):
             raise NotTileableError
-        return found[0]
+        return exits[0]
 
     def tile(self, num_bands: int) -> None:
         height = _height(self._exit)
@@ -407,16 +407,16 @@ def _images(node: ir.Node) -> list[ir.Value]:
         first = node.inputs[0]
         return [first] if first is not None else []
     height = _height(node.outputs[0])
-    found = []
+    images = []
     for value in node.inputs:
         shape = known_shape(value)
         if value is None or shape is None:
             raise NotTileableError
         if len(shape) == 4 and shape[ROW_AXIS] == height and height != 1:
-            found.append(value)
+            images.append(value)
         elif len(shape) > 1 and shape[-2] != 1:
             raise NotTileableError  # a stored array with rows of its own
-    return found
+    return images
 
 
 def _need(node: ir.Node, rows: Rows) -> _Need:
@@ -454,7 +454,7 @@ def _check_windows(
     width, extents, strides = geometry
     pads = need.attributes["pads"]
     rounding = need.attributes.get("rounding") or ("ceil" if need.attributes.get("ceil_mode") else "floor")
-    found = [
+    windows = [
         num_windows(
             size,
             extents[axis],
@@ -465,7 +465,7 @@ def _check_windows(
         )
         for axis, size in enumerate((need.rows.count, width))
     ]
-    if found != [rows.count, (known_shape(node.outputs[0]) or ())[3]]:
+    if windows != [rows.count, (known_shape(node.outputs[0]) or ())[3]]:
         raise NotTileableError
 
 

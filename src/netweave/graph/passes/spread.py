@@ -26,7 +26,7 @@ Branchings = dict[int, set[str]]
 
 def find_branchings(graph: Graph) -> Branchings:
     """Return what branches a net has that might be a grouped convolution, whether they are alike or not."""
-    found: Branchings = defaultdict(set)
+    branchings: Branchings = defaultdict(set)
     for node in graph.nodes:
         if (node.domain, node.op_type) == ("", "Concat") and axis_of(node) == 1:
             branches = [_branch(value) for value in node.inputs]
@@ -36,8 +36,8 @@ def find_branchings(graph: Graph) -> Branchings:
             spans = {(piece.begin, piece.end) for piece in pieces}
             one_source = len({id(piece.source) for piece in pieces}) == 1 and pieces[0].source is not None
             if one_source and len(spans) == len(branches) > 1:
-                found[len(branches)].update(node.op_type for branch in branches for node in branch)
-    return dict(found)
+                branchings[len(branches)].update(node.op_type for branch in branches for node in branch)
+    return dict(branchings)
 
 
 def spread_groups(graph: Graph, branchings: Mapping[int, set[str]]) -> Graph:
@@ -47,13 +47,13 @@ def spread_groups(graph: Graph, branchings: Mapping[int, set[str]]) -> Graph:
         graph: The graph.
         branchings: How many groups are to be branches, and which operators behind them are to be in these.
     """
-    found = graph.clone()
-    rewriter = Rewriter(found)
-    for node in list(found.nodes):
+    result = graph.clone()
+    rewriter = Rewriter(result)
+    for node in list(result.nodes):
         groups = node.attributes.get_int("group", 1) if node.op_type in FILTERS and not node.domain else 1
         if groups > 1 and groups in branchings:
             _spread_spread(rewriter, _chain(node, branchings[groups]), groups)
-    return found
+    return result
 
 
 def _branch(value: ir.Value | None) -> list[ir.Node]:

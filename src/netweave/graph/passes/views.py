@@ -142,23 +142,23 @@ def views_of(value: ir.Value, sizes: OpenSizes, *, scales: bool = False) -> list
         scales: Whether products and quotients of a value and a number are gone over as well.
     """
     chain: list[tuple[ir.Node, ir.Value]] = []
-    found = [_followed(value, chain, sizes)]
+    views = [_followed(value, chain, sizes)]
     source = value
     while (before := _viewed(source, scales=scales)) is not None:
         node = source.producer()
         assert node is not None
         chain.insert(0, (node, source))
         source = before
-        found.append(_followed(source, chain, sizes))
-    return [view for view in found if view is not None]
+        views.append(_followed(source, chain, sizes))
+    return [view for view in views if view is not None]
 
 
 def views_after(value: ir.Value, sizes: OpenSizes) -> list[tuple[ir.Value, View]]:
     """Return a value, and the views that alone are made of it one after another, each as a view of it."""
     begin = _followed(value, [], sizes)
-    found = [(value, begin)] if begin is not None else []
-    while found:
-        last, view = found[-1]
+    path = [(value, begin)] if begin is not None else []
+    while path:
+        last, view = path[-1]
         reader = next((use.node for use in last.uses() if use.idx == 0), None)
         if reader is None or not has_one_reader(last) or not is_view(reader) or len(reader.outputs) > 1:
             break
@@ -166,8 +166,8 @@ def views_after(value: ir.Value, sizes: OpenSizes) -> list[tuple[ir.Value, View]
         if elements is None:
             break
         following = View(value, view.sizes, elements, view.factor, (*view.nodes, reader))
-        found.append((reader.outputs[0], following))
-    return found
+        path.append((reader.outputs[0], following))
+    return path
 
 
 def is_view(node: ir.Node) -> bool:

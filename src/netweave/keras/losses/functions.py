@@ -343,8 +343,8 @@ def get(identifier: Any) -> Any:
 
 def as_loss(identifier: Any) -> Loss | None:
     """Return a loss as an object; None for None."""
-    found = get(identifier)
-    if found is None or isinstance(found, Loss):
-        return found
-    name = identifier if isinstance(identifier, str) else getattr(found, "__name__", "loss")
-    return LossFunction(found, name=name)
+    loss = get(identifier)
+    if loss is None or isinstance(loss, Loss):
+        return loss
+    name = identifier if isinstance(identifier, str) else getattr(loss, "__name__", "loss")
+    return LossFunction(loss, name=name)

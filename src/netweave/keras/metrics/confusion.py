@@ -87,8 +87,8 @@ class _AtThresholds(Counted):
 
     def result(self) -> float | np.ndarray:
         """Return the metric."""
-        found = self.numbers()
-        return float(found[0]) if len(found) == 1 else found
+        numbers = self.numbers()
+        return float(numbers[0]) if len(numbers) == 1 else numbers
 
 
 @METRICS.register()

@@ -102,8 +102,8 @@ def _functional(parsed: ModelConfig, operations: Mapping[str, Any], place: str) 
         call = layer.calls[number]
         args = [_bound(value, made) for value in call.args]
         kwargs = {key: _bound(value, made) for key, value in call.kwargs.items() if value is not None}
-        found = operations[layer.name](*args, **kwargs)
-        tensors: Sequence[KerasTensor] = found if isinstance(found, list) else [found]
+        output = operations[layer.name](*args, **kwargs)
+        tensors: Sequence[KerasTensor] = output if isinstance(output, list) else [output]
         made.update({(layer.name, number, at): tensor for at, tensor in enumerate(tensors)})
     return Model(
         [made[ref] for ref in parsed.inputs], [made[ref] for ref in parsed.outputs], name=parsed.name

@@ -118,11 +118,11 @@ class Model(_WithFiles):
     @property
     def layers(self) -> list[Any]:
         """Its layers, models among them: in Keras' order, or as a class of its own made them."""
-        found = super().layers
+        all_layers = super().layers
         if self._has_call:  # Keras does not know the inputs of such a class
-            found = [one for one in found if not isinstance(one, InputLayer)]
+            all_layers = [one for one in all_layers if not isinstance(one, InputLayer)]
         kept = [id(one) for one in _layers_in(list(vars(self).values()))] if self._has_call else []
-        return sorted(found, key=lambda one: kept.index(id(one)) if id(one) in kept else len(kept))
+        return sorted(all_layers, key=lambda one: kept.index(id(one)) if id(one) in kept else len(kept))
 
     def named_layers(self, prefix: str = "") -> Iterator[tuple[str, Layer]]:
         """Yield its layers and those of models inside, with their names in a Graph of the model."""

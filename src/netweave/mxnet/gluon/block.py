@@ -108,17 +108,17 @@ class Block:
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
         """Return all parameters, of children too; those that match a regular expression if there is one."""
-        found = ParameterDict(self._params.prefix)
-        found.update(self._params)
+        params = ParameterDict(self._params.prefix)
+        params.update(self._params)
         for child in self._children.values():
-            found.update(child.collect_params())
-        return found if select is None else found.select(select)
+            params.update(child.collect_params())
+        return params if select is None else params.select(select)
 
     def _by_structure(self, prefix: str = "") -> dict[str, Parameter]:
-        found = {prefix + name: one for name, one in self._reg_params.items()}
+        params = {prefix + name: one for name, one in self._reg_params.items()}
         for name, child in self._children.items():
-            found |= child._by_structure(f"{prefix}{name}.")
-        return found
+            params |= child._by_structure(f"{prefix}{name}.")
+        return params
 
     def initialize(
         self,
@@ -187,10 +187,10 @@ class Block:
 
     def __call__(self, *args: Any) -> Any:
         """Return what ``forward`` computes."""
-        found = self.forward(*args)
+        outputs = self.forward(*args)
         for hook in self._hooks:
-            hook(self, args, found)
-        return found
+            hook(self, args, outputs)
+        return outputs
 
     def forward(self, *args: Any) -> Any:
         """Compute the outputs."""
@@ -233,10 +233,10 @@ class HybridBlock(Block):
         whole = sym.Group(list(_flat([outputs])))
         shapes = {f"input{number}": one.shape for number, one in enumerate(arrays)}
         known = whole.list_inputs()
-        found = shapes_of(sized(whole, {name: shape for name, shape in shapes.items() if name in known}))
+        sizes = shapes_of(sized(whole, {name: shape for name, shape in shapes.items() if name in known}))
         for one in self._reg_params.values():
-            if one.name in found and not one.is_known:
-                one.shape, one._var = found[one.name], None
+            if one.name in sizes and not one.is_known:
+                one.shape, one._var = sizes[one.name], None
             one.finish()
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
@@ -291,9 +291,9 @@ class SymbolBlock(HybridBlock):
         try:
             params = {name: one.data(x.context) for name, one in self._reg_params.items()}
         except DeferredInitializationError:
-            found = shapes_of(sized(self._net, {name: one.shape for name, one in given.items()}))
+            sizes = shapes_of(sized(self._net, {name: one.shape for name, one in given.items()}))
             for name, one in self._reg_params.items():
-                one.shape = found[name]
+                one.shape = sizes[name]
                 one.finish()
             params = {name: one.data(x.context) for name, one in self._reg_params.items()}
         outputs = evaluate(self._net, {**given, **params})
@@ -302,16 +302,16 @@ class SymbolBlock(HybridBlock):
 
 def evaluate(net: Symbol, values: dict[str, NDArray]) -> list[NDArray]:
     """Return the outputs of a symbol for arrays, operator by operator, so that autograd records them."""
-    found: dict[Any, list[NDArray]] = {}
+    outputs: dict[Any, list[NDArray]] = {}
     for vertex in _order(net):
         if vertex.is_variable:
-            found[vertex] = [values[vertex.name]] if vertex.name in values else []
+            outputs[vertex] = [values[vertex.name]] if vertex.name in values else []
             continue
-        inputs = [found[entry.vertex][entry.number] for entry in vertex.inputs if found[entry.vertex]]
+        inputs = [outputs[entry.vertex][entry.number] for entry in vertex.inputs if outputs[entry.vertex]]
         settings = {key: text for key, text in vertex.attributes.items() if not key.startswith("__")}
         made = NDArray.operator_function(vertex.op)(*inputs, **settings)
-        found[vertex] = made if isinstance(made, list) else [made]
-    return [found[output.vertex][output.number] for output in net.outputs]
+        outputs[vertex] = made if isinstance(made, list) else [made]
+    return [outputs[output.vertex][output.number] for output in net.outputs]
 
 
 def _order(net: Symbol) -> Any:

@@ -149,8 +149,8 @@ class KLDivLoss(Loss):
         loss = label * (F.log(label + LEAST) - logs)
         if sample_weight is not None:
             loss = F.broadcast_mul(loss, sample_weight)
-        found = F.sum(loss, axis=self._batch_axis, exclude=True)  # a sum, unlike the other losses
-        return found if self._weight is None else found * self._weight
+        total = F.sum(loss, axis=self._batch_axis, exclude=True)  # a sum, unlike the other losses
+        return total if self._weight is None else total * self._weight
 
 
 class HuberLoss(Loss):

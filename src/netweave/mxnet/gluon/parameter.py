@@ -130,10 +130,10 @@ class Parameter:
         arrays = self._ready()
         if ctx is None or len(arrays) == 1:
             return arrays[0]
-        found = [one for one in arrays if one.context == ctx]
-        if not found:
+        on_context = [one for one in arrays if one.context == ctx]
+        if not on_context:
             raise UsageError(f"parameter {self.name!r} is not on {ctx}; it is on {self.list_ctx()}")
-        return found[0]
+        return on_context[0]
 
     def list_data(self) -> list[NDArray]:
         """Return its arrays on all devices."""
@@ -145,10 +145,10 @@ class Parameter:
         Raises:
             UsageError: It has none.
         """
-        found = self.data(ctx).grad
-        if found is None:
+        gradient = self.data(ctx).grad
+        if gradient is None:
             raise UsageError(f"parameter {self.name!r} has no gradient: its grad_req is {self._grad_req!r}")
-        return found
+        return gradient
 
     def list_grad(self) -> list[NDArray]:
         """Return its gradients on all devices."""
@@ -294,9 +294,9 @@ class ParameterDict:
 
     def select(self, pattern: str) -> ParameterDict:
         """Return those whose names match a regular expression."""
-        found = ParameterDict(self._prefix)
-        found._params = {name: one for name, one in self.items() if re.match(pattern, name)}
-        return found
+        selected = ParameterDict(self._prefix)
+        selected._params = {name: one for name, one in self.items() if re.match(pattern, name)}
+        return selected
 
     def save(self, filename: str, strip_prefix: str = "") -> None:
         """Write all of them to a ``.params`` file."""

@@ -36,11 +36,11 @@ class Trainer:
         update_on_kvstore: bool | None = None,
     ) -> None:
         is_named = isinstance(params, dict | ParameterDict)
-        found = [params[name] for name in sorted(params.keys())] if is_named else list(params)
-        if not all(isinstance(one, Parameter) for one in found):
+        parameters = [params[name] for name in sorted(params.keys())] if is_named else list(params)
+        if not all(isinstance(one, Parameter) for one in parameters):
             raise UsageError("a Trainer needs parameters, as block.collect_params() returns them")
         # numbered as in MXNet: files of states, and optimizers that remember the one before, go by the order
-        self._params = {number: one for number, one in enumerate(found) if one.grad_req != "null"}
+        self._params = {number: one for number, one in enumerate(parameters) if one.grad_req != "null"}
         self._init_optimizer(optimizer, optimizer_params)
         self._kind, self._compression = kvstore, compression_params
         self._store: KVStore | None = None

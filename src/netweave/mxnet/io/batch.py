@@ -284,10 +284,10 @@ def _init_data(
     data: Any, allow_empty: bool = False, default_name: str = "data"
 ) -> list[tuple[str, np.ndarray]]:
     """Return arrays with names; scripts that replace the labels of an iterator call it."""
-    found = _by_name(data, default_name)
-    if not found and not allow_empty:
+    arrays = _by_name(data, default_name)
+    if not arrays and not allow_empty:
         raise UsageError("there are no arrays; pass allow_empty=True where that is meant")
-    return found
+    return arrays
 
 
 def _by_name(arrays: Any, default: str) -> list[tuple[str, np.ndarray]]:
@@ -299,12 +299,12 @@ def _by_name(arrays: Any, default: str) -> list[tuple[str, np.ndarray]]:
     if not isinstance(arrays, Mapping):
         many = len(arrays) > 1
         arrays = {f"_{number}_{default}" if many else default: one for number, one in enumerate(arrays)}
-    found = []
+    named = []
     for name, array in arrays.items():
         values = array.asnumpy() if isinstance(array, NDArray) else np.asarray(array)
         kind = np.float32 if not isinstance(array, NDArray) else values.dtype
-        found.append((name, values.astype(kind, copy=False)))
-    return found
+        named.append((name, values.astype(kind, copy=False)))
+    return named
 
 
 class MXDataIter(DataIter):
@@ -577,13 +577,13 @@ class PrefetchingIter(DataIter):
         """
         if self._over:
             raise StopIteration
-        found = self._batches.get()
-        if isinstance(found, BaseException):
+        parts = self._batches.get()
+        if isinstance(parts, BaseException):
             self._over = True
-            raise found
-        data = [array for batch in found for array in batch.data]
-        labels = [array for batch in found for array in batch.label or ()]
-        first = found[0]
+            raise parts
+        data = [array for batch in parts for array in batch.data]
+        labels = [array for batch in parts for array in batch.label or ()]
+        first = parts[0]
         return DataBatch(
             data,
             labels,
@@ -600,19 +600,19 @@ class PrefetchingIter(DataIter):
 
 
 def _fill(iters: list[DataIter], batches: queue.Queue[Any], stop: threading.Event) -> None:
-    found: Any
+    item: Any
     while not stop.is_set():
         try:
-            found = [one.next() for one in iters]
+            item = [one.next() for one in iters]
         except BaseException as error:  # noqa: BLE001 - raised again where the batch is asked for
-            found = error
+            item = error
         while not stop.is_set():
             try:
-                batches.put(found, timeout=0.05)
+                batches.put(item, timeout=0.05)
                 break
             except queue.Full:
                 continue
-        if isinstance(found, BaseException):
+        if isinstance(item, BaseException):
             return
 
 

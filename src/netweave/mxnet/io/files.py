@@ -37,8 +37,8 @@ def MNISTIter(  # noqa: N802 - MXNet's name
         ReadError: A file is missing or of another kind.
     """
     drop_ignored(settings)
-    found = [_existing(path) for path in (image, label)]
-    source = share_of_worker(MNIST(found[0], found[1], flat=bool(flat)), settings)
+    paths = [_existing(path) for path in (image, label)]
+    source = share_of_worker(MNIST(paths[0], paths[1], flat=bool(flat)), settings)
     require_known("MNISTIter", settings)
     return MXDataIter(
         source,

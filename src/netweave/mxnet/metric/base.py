@@ -263,8 +263,8 @@ class CustomMetric(EvalMetric):
         if not self._allow_extra_outputs:
             check_label_shapes(labels, preds)
         for label, pred in zip(labels, preds, strict=False):
-            found = self._feval(to_numpy(label), to_numpy(pred))
-            self.add(*(found if isinstance(found, tuple) else (found, 1)))
+            value = self._feval(to_numpy(label), to_numpy(pred))
+            self.add(*(value if isinstance(value, tuple) else (value, 1)))
 
 
 def np(
@@ -283,8 +283,8 @@ def np(
 
 def as_lists(labels: Any, preds: Any) -> tuple[list[Any], list[Any]]:
     """Return labels and predictions as lists."""
-    found = [list(one) if isinstance(one, list | tuple) else [one] for one in (labels, preds)]
-    return found[0], found[1]
+    lists = [list(one) if isinstance(one, list | tuple) else [one] for one in (labels, preds)]
+    return lists[0], lists[1]
 
 
 def to_numpy(array: Any) -> numpy.ndarray:

@@ -113,9 +113,9 @@ class Accuracy(EvalMetric):
         """Return the rows that are right, and all."""
         if pred.shape != label.shape:
             pred = pred.argmax(self.axis)
-        found, wanted = pred.astype(numpy.int32).ravel(), label.astype(numpy.int32).ravel()
-        check_label_shapes(wanted, found)
-        return (found == wanted).sum(), found.size
+        predicted, wanted = pred.astype(numpy.int32).ravel(), label.astype(numpy.int32).ravel()
+        check_label_shapes(wanted, predicted)
+        return (predicted == wanted).sum(), predicted.size
 
 
 @alias("top_k_accuracy", "top_k_acc")
@@ -160,10 +160,10 @@ class _Binary(EvalMetric):
         """Take in a batch."""
         batch = numpy.zeros((2, 2))
         for label, pred in zip(*as_lists(labels, preds), strict=True):
-            wanted, found = to_numpy(label).astype(numpy.int32).ravel(), to_numpy(pred).argmax(1).ravel()
+            wanted, predicted = to_numpy(label).astype(numpy.int32).ravel(), to_numpy(pred).argmax(1).ravel()
             if numpy.unique(wanted).size > 2:
                 raise UsageError(f"{self.name} is for two classes; the labels are {numpy.unique(wanted)}")
-            numpy.add.at(batch, ((wanted == 1).astype(int), (found == 1).astype(int)), 1)
+            numpy.add.at(batch, ((wanted == 1).astype(int), (predicted == 1).astype(int)), 1)
         self._local += batch
         self._all += batch
         if self.average == "macro":
@@ -287,12 +287,16 @@ class PCC(EvalMetric):
     def update(self, labels: Any, preds: Any) -> None:
         """Take in a batch."""
         for label, pred in zip(*as_lists(labels, preds), strict=True):
-            wanted, found = to_numpy(label).astype(numpy.int32), to_numpy(pred)
-            found = (found.argmax(1) if found.shape != wanted.shape else found).astype(numpy.int32).ravel()
-            size = int(max(found.max(), wanted.max())) + 1
+            wanted, predicted = to_numpy(label).astype(numpy.int32), to_numpy(pred)
+            predicted = (
+                (predicted.argmax(1) if predicted.shape != wanted.shape else predicted)
+                .astype(numpy.int32)
+                .ravel()
+            )
+            size = int(max(predicted.max(), wanted.max())) + 1
             self._local, self._all = _grown(self._local, size), _grown(self._all, size)
             for table in (self._local, self._all):
-                numpy.add.at(table, (found, wanted.ravel()), 1)
+                numpy.add.at(table, (predicted, wanted.ravel()), 1)
         self.num_inst += 1
         self.global_num_inst += 1
         self.sum_metric = _correlation(self._local) * self.num_inst

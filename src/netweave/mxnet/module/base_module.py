@@ -164,9 +164,9 @@ class BaseModule:
         Raises:
             ReadError: The file cannot be read, or is none.
         """
-        found = nd.load(fname)
-        args = {k.removeprefix("arg:"): v for k, v in found.items() if k.startswith("arg:")}
-        states = {k.removeprefix("aux:"): v for k, v in found.items() if k.startswith("aux:")}
+        arrays = nd.load(fname)
+        args = {k.removeprefix("arg:"): v for k, v in arrays.items() if k.startswith("arg:")}
+        states = {k.removeprefix("aux:"): v for k, v in arrays.items() if k.startswith("aux:")}
         self.set_params(args, states)
 
     def score(
@@ -250,15 +250,15 @@ class BaseModule:
             self._require_ready()
             self.forward(DataBatch([array]), is_train=False)
             return self.get_outputs()[0]
-        found = [
+        of_batches = [
             [one.copy() for one in outputs]
             for outputs, _, _ in self.iter_predict(eval_data, num_batch, reset)
         ]
-        if not found or not merge_batches:
-            return found
-        if len({len(outputs) for outputs in found}) != 1:
+        if not of_batches or not merge_batches:
+            return of_batches
+        if len({len(outputs) for outputs in of_batches}) != 1:
             raise UsageError("batches have different numbers of outputs; pass merge_batches=False")
-        joined = [nd.concatenate(list(outputs)) for outputs in zip(*found, strict=True)]
+        joined = [nd.concatenate(list(outputs)) for outputs in zip(*of_batches, strict=True)]
         return joined[0] if len(joined) == 1 and not always_output_list else joined
 
     def fit(
@@ -343,14 +343,14 @@ class BaseModule:
             self.set_params(args, states)
             _call(epoch_end_callback, epoch, self.symbol, args, states)
             if eval_data is not None:
-                found = self.score(
+                scores = self.score(
                     eval_data,
                     validation_metric,
                     score_end_callback=eval_end_callback,
                     batch_end_callback=eval_batch_end_callback,
                     epoch=epoch,
                 )
-                for name, value in found:
+                for name, value in scores:
                     self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
             train_data.reset()
 
@@ -363,7 +363,7 @@ class BaseModule:
         following = next(batches, None)
         if following is None:
             raise UsageError("the training data have no batches left; call reset() before fit")
-        nbatch, found = 0, []
+        nbatch, scores = 0, []
         while following is not None:
             data_batch = following
             if monitor is not None:
@@ -381,10 +381,10 @@ class BaseModule:
             if monitor is not None:
                 monitor.toc_print()
             if following is None:
-                found = eval_metric.get_global_name_value()
+                scores = eval_metric.get_global_name_value()
             _call(batch_end_callback, BatchEndParam(epoch, nbatch, eval_metric, locals()))
             nbatch += 1
-        return found
+        return scores
 
     def _require_ready(self) -> None:
         if not (self.binded and self.params_initialized):

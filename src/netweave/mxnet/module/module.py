@@ -282,10 +282,10 @@ class Module(OptimizedModule):
         def of(name: str) -> str:
             return asked if isinstance(asked, str) else str(asked.get(name, "null"))
 
-        found = {name: of(name) for name in self._param_names if name not in self._fixed}
+        reqs = {name: of(name) for name in self._param_names if name not in self._fixed}
         if self.inputs_need_grad:
-            found |= dict.fromkeys(self.data_names, "write" if asked != "null" else asked)
-        return found
+            reqs |= dict.fromkeys(self.data_names, "write" if asked != "null" else asked)
+        return reqs
 
     def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
         """Go on with other sizes and the same arrays."""
@@ -599,8 +599,8 @@ class PythonLossModule(PythonModule):
     def _backward_impl(self) -> None:
         if self._grad_func is None:
             raise NotImplementedError("give grad_func, or override _backward_impl")
-        found = self._grad_func(self._scores, self._labels)
-        self._scores_grad = found if isinstance(found, NDArray) else nd.array(found)
+        gradient = self._grad_func(self._scores, self._labels)
+        self._scores_grad = gradient if isinstance(gradient, NDArray) else nd.array(gradient)
 
     def get_input_grads(self, merge_multi_context: bool = True) -> Any:
         """Return the gradient of the scores."""

@@ -30,10 +30,10 @@ def select(tensor: Tensor, key: Any) -> Tensor:
         # a loop over an array ends by this
         raise IndexError(f"index {key} is out of range for an array of {len(tensor)}")
     plain, turned = _converted(tensor, key)
-    found = tensor[plain]
+    chosen = tensor[plain]
     if turned:
-        return found.flip(turned)
-    return found if not _is_basic(plain) or _is_run(plain) else found.clone()
+        return chosen.flip(turned)
+    return chosen if not _is_basic(plain) or _is_run(plain) else chosen.clone()
 
 
 def assign(tensor: Tensor, key: Any, value: Any) -> None:
@@ -79,7 +79,7 @@ def _converted(tensor: Tensor, key: Any) -> tuple[Any, list[int]]:
     """Return a key as torch takes it, and the axes of the result that run backwards."""
     parts = list(key) if isinstance(key, tuple) else [key]
     turned: list[int] = []
-    found: list[Any] = []
+    indices: list[Any] = []
     axis = out_axis = 0
     for part in parts:
         if isinstance(part, slice) and part.step is not None and part.step < 0:
@@ -87,17 +87,17 @@ def _converted(tensor: Tensor, key: Any) -> tuple[Any, list[int]]:
             numbers = range(count)[part]
             low, high = (numbers[-1], numbers[0] + 1) if numbers else (0, 0)
             # torch takes forward steps only
-            found.append(slice(low, high, -part.step))
+            indices.append(slice(low, high, -part.step))
             turned.append(out_axis)
         else:
-            found.append(_index(part, tensor))
+            indices.append(_index(part, tensor))
         if part is ...:
             axis += tensor.ndim - (len(parts) - 1 - parts.count(None))
             out_axis = axis
             continue
         axis += part is not None
         out_axis += not isinstance(part, int | np.integer)
-    return (tuple(found) if isinstance(key, tuple) else found[0]), turned
+    return (tuple(indices) if isinstance(key, tuple) else indices[0]), turned
 
 
 def _index(part: Any, tensor: Tensor) -> Any:
@@ -215,8 +215,8 @@ class NDArray:
         return np.array(self.tensor.detach().cpu().numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = self.asnumpy()
-        return found if dtype is None else found.astype(dtype)
+        array = self.asnumpy()
+        return array if dtype is None else array.astype(dtype)
 
     def asscalar(self) -> Any:
         """Return its single element as a number of NumPy's.
@@ -394,10 +394,10 @@ class NDArray:
             return NotImplemented  # type: ignore[no-any-return]  # Python then asks the other operand
         with scope():
             try:
-                found = function(value, own) if swapped else function(own, value)
+                result = function(value, own) if swapped else function(own, value)
             except RuntimeError as error:
                 raise RunError(f"arrays of shapes {self.shape} and {np.shape(other)}: {error}") from error
-        return self._of(found.to(own.dtype) if found.dtype is torch.bool else found)
+        return self._of(result.to(own.dtype) if result.dtype is torch.bool else result)
 
     def _change(self, function: Callable[..., torch.Tensor], other: Any) -> NDArray:
         value = _operand(self.tensor, other)
@@ -502,10 +502,10 @@ def torch_type(dtype: Any) -> torch.dtype:
     if isinstance(dtype, torch.dtype):
         return dtype
     name = "bool" if dtype is bool else dtype if isinstance(dtype, str) else np.dtype(dtype).name
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    known = getattr(torch, name, None)
+    if not isinstance(known, torch.dtype):
         raise UsageError(f"there is no element type {dtype!r}; expected one such as 'float32'")
-    return found
+    return known
 
 
 def numpy_type(dtype: torch.dtype) -> type[Any]:

@@ -120,8 +120,8 @@ def norm(data: NDArray, ord: int = 2, axis: Any = None, keepdims: bool = False, 
     """Return the norm of an array, or along axes."""
     with scope():
         axes = tuple(range(data.ndim)) if axis is None else axis
-        found = torch.linalg.vector_norm(data.tensor, ord, axes, keepdims)
-    return deliver([NDArray(found)], out)
+        length = torch.linalg.vector_norm(data.tensor, ord, axes, keepdims)
+    return deliver([NDArray(length)], out)
 
 
 def moveaxis(tensor: NDArray, source: Any, destination: Any) -> NDArray:

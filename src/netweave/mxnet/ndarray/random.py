@@ -73,8 +73,8 @@ def _draw(
         values = [torch.full(sizes, float(one)) for one in parameters]
     place = Context(ctx or current_context()).torch_device
     with torch.no_grad():
-        found = NDArray(draw(sizes, *(value.float().cpu() for value in values)).to(place, kind))
-    return deliver([found], out)
+        sample = NDArray(draw(sizes, *(value.float().cpu() for value in values)).to(place, kind))
+    return deliver([sample], out)
 
 
 def uniform(
@@ -177,9 +177,9 @@ def multinomial(
     count = int(np.prod(sizes, dtype=int))
     drawn = torch.multinomial(rows, count, replacement=True)
     lead = data.shape[:-1]
-    found = NDArray(drawn.reshape(*lead, *sizes).to(torch_type(dtype)))
+    sample = NDArray(drawn.reshape(*lead, *sizes).to(torch_type(dtype)))
     if not get_prob:
-        return deliver([found], out)
+        return deliver([sample], out)
     with scope():
         chosen = data.tensor.reshape(rows.shape).gather(1, drawn).log().reshape(*lead, *sizes)
-    return [found, NDArray(chosen)]
+    return [sample, NDArray(chosen)]

@@ -130,16 +130,16 @@ def row_sparse_array(
         UsageError: A row is outside of ``shape``.
     """
     if not isinstance(arg1, tuple) or all(isinstance(one, int | np.integer) for one in arg1):
-        found = np.zeros(arg1, np.float32) if isinstance(arg1, tuple) else _plain(arg1)
-        return _made(RowSparseNDArray, found, ctx, dtype)
+        dense = np.zeros(arg1, np.float32) if isinstance(arg1, tuple) else _plain(arg1)
+        return _made(RowSparseNDArray, dense, ctx, dtype)
     values, rows = _plain(arg1[0]), _plain(arg1[1]).astype(np.int64)
     sizes = tuple(shape) if shape is not None else (int(rows.max()) + 1, *values.shape[1:])
-    found = np.zeros(sizes, values.dtype)
+    dense = np.zeros(sizes, values.dtype)
     try:
-        found[rows] = values
+        dense[rows] = values
     except (IndexError, ValueError) as error:
         raise UsageError(f"row_sparse_array of shape {sizes}: {error}") from error
-    return _made(RowSparseNDArray, found, ctx, dtype)
+    return _made(RowSparseNDArray, dense, ctx, dtype)
 
 
 def zeros(stype: str, shape: Any, ctx: Any = None, dtype: Any = None, **kwargs: Any) -> Any:

@@ -53,11 +53,11 @@ class LiveLearningCurve:
 
 def args_wrapper(*args: Any) -> dict[str, Any]:
     """Return the arguments of ``fit`` for several objects with ``callback_args``."""
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for one in args:
         for name, callback in one.callback_args().items():
-            found.setdefault(name, []).append(callback)
-    return dict(found)
+            by_name.setdefault(name, []).append(callback)
+    return dict(by_name)
 
 
 def __getattr__(name: str) -> Any:

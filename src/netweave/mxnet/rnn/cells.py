@@ -102,22 +102,22 @@ class BaseRNNCell:
 
     def unpack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
         """Return arrays with those of each gate by itself."""
-        found = dict(args)
+        unpacked = dict(args)
         for group, kind in _kinds(self):
-            stacked = found.pop(f"{self._prefix}{group}_{kind}")
+            stacked = unpacked.pop(f"{self._prefix}{group}_{kind}")
             size = stacked.shape[0] // len(self.gates)
             for number, gate in enumerate(self.gates):
                 part = stacked[number * size : (number + 1) * size].copy()
-                found[f"{self._prefix}{group}{gate}_{kind}"] = part
-        return found
+                unpacked[f"{self._prefix}{group}{gate}_{kind}"] = part
+        return unpacked
 
     def pack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
         """Return arrays with those of the gates one behind the other."""
-        found = dict(args)
+        packed = dict(args)
         for group, kind in _kinds(self):
-            parts = [found.pop(f"{self._prefix}{group}{gate}_{kind}") for gate in self.gates]
-            found[f"{self._prefix}{group}_{kind}"] = nd.concatenate(parts)
-        return found
+            parts = [packed.pop(f"{self._prefix}{group}{gate}_{kind}") for gate in self.gates]
+            packed[f"{self._prefix}{group}_{kind}"] = nd.concatenate(parts)
+        return packed
 
     def unroll(
         self,
@@ -166,12 +166,12 @@ def split_steps(length: int, inputs: Any, layout: str) -> list[Any]:
         UsageError: There is another number of steps.
     """
     if isinstance(inputs, list | tuple) or (len(inputs) == length and length > 1):
-        found = list(inputs)
+        steps = list(inputs)
     else:
-        found = list(sym.SliceChannel(inputs, axis=layout.find("T"), num_outputs=length, squeeze_axis=1))
-    if len(found) != length:
-        raise UsageError(f"{len(found)} inputs are given for {length} steps")
-    return found
+        steps = list(sym.SliceChannel(inputs, axis=layout.find("T"), num_outputs=length, squeeze_axis=1))
+    if len(steps) != length:
+        raise UsageError(f"{len(steps)} inputs are given for {length} steps")
+    return steps
 
 
 def merged(steps: Sequence[Any], layout: str) -> Any:
@@ -335,12 +335,12 @@ class SequentialRNNCell(BaseRNNCell):
             cell.reset()
 
     def _shares(self, states: States) -> list[States]:
-        found, start = [], 0
+        shares, start = [], 0
         for cell in self._cells:
             stop = start + len(cell.state_info)
-            found.append(states[start:stop])
+            shares.append(states[start:stop])
             start = stop
-        return found
+        return shares
 
     def __call__(self, inputs: Any, states: States) -> tuple[Any, States]:
         """Return output and states after one step."""

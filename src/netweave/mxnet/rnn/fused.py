@@ -100,7 +100,7 @@ class FusedRNNCell(BaseRNNCell):
             inputs = sym.SwapAxis(inputs, dim1=0, dim2=1)
         states = self.begin_state() if begin_state is None else begin_state
         names = ("state", "state_cell")[: len(states)]
-        found = sym.RNN(
+        outcome = sym.RNN(
             data=inputs,
             parameters=self._parameter,
             state_size=self._num_hidden,
@@ -112,8 +112,8 @@ class FusedRNNCell(BaseRNNCell):
             name=f"{self._prefix}rnn",
             **dict(zip(names, states, strict=True)),
         )
-        outputs = found[0] if self._get_next_state else found
-        after = [found[number + 1] for number in range(len(states))] if self._get_next_state else []
+        outputs = outcome[0] if self._get_next_state else outcome
+        after = [outcome[number + 1] for number in range(len(states))] if self._get_next_state else []
         if layout == "NTC":
             outputs = sym.SwapAxis(outputs, dim1=0, dim2=1)
         if merge_outputs is False:
@@ -146,19 +146,19 @@ class FusedRNNCell(BaseRNNCell):
         """Return names and sizes of what the vector holds, in its order: all weights, then all biases."""
         size, ways = self._num_hidden, len(self._directions)
         gates = GATES[self._mode]
-        found: list[tuple[str, tuple[int, ...]]] = []
+        places: list[tuple[str, tuple[int, ...]]] = []
         for layer in range(self._num_layers):
             width = input_size if layer == 0 else size * ways
             for way in self._directions:
                 head = f"{self._prefix}{way}{layer}_"
-                found += [(f"{head}i2h{gate}_weight", (size, width)) for gate in gates]
-                found += [(f"{head}h2h{gate}_weight", (size, size)) for gate in gates]
+                places += [(f"{head}i2h{gate}_weight", (size, width)) for gate in gates]
+                places += [(f"{head}h2h{gate}_weight", (size, size)) for gate in gates]
         for layer in range(self._num_layers):
             for way in self._directions:
                 head = f"{self._prefix}{way}{layer}_"
-                found += [(f"{head}i2h{gate}_bias", (size,)) for gate in gates]
-                found += [(f"{head}h2h{gate}_bias", (size,)) for gate in gates]
-        return found
+                places += [(f"{head}i2h{gate}_bias", (size,)) for gate in gates]
+                places += [(f"{head}h2h{gate}_bias", (size,)) for gate in gates]
+        return places
 
     def _input_size(self, count: int) -> int:
         ways, size, gates = len(self._directions), self._num_hidden, len(GATES[self._mode])
@@ -167,19 +167,19 @@ class FusedRNNCell(BaseRNNCell):
 
     def unpack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
         """Return arrays with those of each layer, direction and gate by itself."""
-        found = dict(args)
-        vector = found.pop(f"{self._prefix}parameters")
+        unpacked = dict(args)
+        vector = unpacked.pop(f"{self._prefix}parameters")
         start = 0
         for name, shape in self._places(self._input_size(vector.size)):
             count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-            found[name] = vector[start : start + count].reshape(shape).copy()
+            unpacked[name] = vector[start : start + count].reshape(shape).copy()
             start += count
-        return found
+        return unpacked
 
     def pack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
         """Return arrays with all of the operator's in one vector."""
-        found = dict(args)
-        first = found[f"{self._prefix}l0_i2h{GATES[self._mode][0]}_weight"]
-        parts = [found.pop(name).reshape((-1,)) for name, _ in self._places(first.shape[1])]
-        found[f"{self._prefix}parameters"] = nd.concatenate(parts)
-        return found
+        packed = dict(args)
+        first = packed[f"{self._prefix}l0_i2h{GATES[self._mode][0]}_weight"]
+        parts = [packed.pop(name).reshape((-1,)) for name, _ in self._places(first.shape[1])]
+        packed[f"{self._prefix}parameters"] = nd.concatenate(parts)
+        return packed

@@ -40,7 +40,7 @@ def encode_sentences(
     grows = vocab is None
     known = {invalid_key: invalid_label} if vocab is None else vocab
     following = start_label
-    found = []
+    encoded = []
     for sentence in sentences:
         numbers = []
         for word in sentence:
@@ -55,8 +55,8 @@ def encode_sentences(
                     following += 1
                 word = key
             numbers.append(known[word])
-        found.append(numbers)
-    return found, known
+        encoded.append(numbers)
+    return encoded, known
 
 
 class BucketSentenceIter(DataIter):

@@ -33,20 +33,20 @@ def check_inputs(expected: Sequence[ir.Value], given: Mapping[str, np.ndarray]) 
             findings in one message.
     """
     names = [value.name or "" for value in expected]
-    found = [
+    faults = [
         f"unknown input {name!r}; the net has: {_listed(expected)}" for name in given if name not in names
     ]
     arrays = {}
     for value, name in zip(expected, names, strict=True):
         if name not in given:
-            found.append(f"input {name!r} is missing, expected {described(value)}")
+            faults.append(f"input {name!r} is missing, expected {described(value)}")
             continue
         try:
             arrays[name] = _fitted(value, np.asarray(given[name]))
         except ValueError as error:
-            found.append(f"input {name!r} {error}")
-    if found:
-        raise RunError("\n".join(found))
+            faults.append(f"input {name!r} {error}")
+    if faults:
+        raise RunError("\n".join(faults))
     return arrays
 
 

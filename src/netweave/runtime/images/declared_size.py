@@ -116,11 +116,11 @@ def _tiff(content: bytes | memoryview, order: str) -> Iterator[tuple[int, int]]:
     start = struct.unpack_from(f"{order}Q" if is_big else f"{order}I", content, 8 if is_big else 4)[0]
     count = struct.unpack_from(f"{order}Q" if is_big else f"{order}H", content, start)[0]
     size, at = (20, start + 8) if is_big else (12, start + 2)
-    found = {256: 0, 257: 0}
+    sides = {256: 0, 257: 0}
     for number in range(min(count, _MAX_ENTRIES)):
         tag, kind = struct.unpack_from(f"{order}HH", content, at + size * number)
-        if tag in found:
+        if tag in sides:
             form = {3: "H", 16: "Q"}.get(kind, "I")
             place = at + size * number + (12 if is_big else 8)
-            found[tag] = max(found[tag], struct.unpack_from(f"{order}{form}", content, place)[0])
-    yield found[256], found[257]
+            sides[tag] = max(sides[tag], struct.unpack_from(f"{order}{form}", content, place)[0])
+    yield sides[256], sides[257]

@@ -98,5 +98,5 @@ def decode(content: bytes | memoryview, color: str, place: Callable[[], str]) ->
         raise ReadError(message, place=place())
     if pixels.dtype != np.uint8:
         raise ReadError(f"has pixels of type {pixels.dtype}, expected 8 bits a channel", place=place())
-    found: np.ndarray = pixels if pixels.ndim == 3 else pixels[:, :, None]
-    return found
+    image: np.ndarray = pixels if pixels.ndim == 3 else pixels[:, :, None]
+    return image

@@ -66,5 +66,5 @@ def scaled(
         old = f"{pixels.shape[0]} x {pixels.shape[1]}"
         raise ValueError(f"would be scaled from {old} to {height} x {width} pixels, expected at least 1 x 1")
     with opencv_errors(f"cannot be scaled to {height} x {width} pixels") as cv2:
-        found: np.ndarray = cv2.resize(np.ascontiguousarray(pixels), (width, height), interpolation=number)
-    return found if found.ndim == 3 else found[:, :, None]
+        image: np.ndarray = cv2.resize(np.ascontiguousarray(pixels), (width, height), interpolation=number)
+    return image if image.ndim == 3 else image[:, :, None]

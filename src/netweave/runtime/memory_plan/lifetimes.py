@@ -113,12 +113,12 @@ def overwrites(graph: Graph, wanted: Collection[ir.Value] = ()) -> dict[ir.Node,
         wanted: Values that must keep what they hold, besides the outputs.
     """
     kept = {*graph.outputs, *wanted}
-    found = {}
+    rows = {}
     for node in graph.nodes:
         overwrite = _overwrite(node, kept)
         if overwrite is not None:
-            found[node] = overwrite
-    return found
+            rows[node] = overwrite
+    return rows
 
 
 def _overwrite(node: ir.Node, kept: Collection[ir.Value]) -> Overwrite | None:
@@ -181,15 +181,15 @@ def share(buffers: Sequence[Buffer]) -> Sharing:
     >>> share([a, b, c])
     Sharing(offsets=(0, 64, 0), num_bytes=128)
     """
-    found = Sharing((), 0)
+    best = Sharing((), 0)
     if buffers:
         lives = _Lives.of(buffers)
         for keys in lives.orders():
             one = lives.placed(np.lexsort(keys))
-            found = min(found, one, key=lambda each: each.num_bytes) if found.offsets else one
-            if found.num_bytes == lives.bound:
+            best = min(best, one, key=lambda each: each.num_bytes) if best.offsets else one
+            if best.num_bytes == lives.bound:
                 break
-    return found
+    return best
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,8 @@ class Net:
 
     def overwritten(self, node: ir.Node) -> ir.Value | None:
         """Return the value that a node writes over, if it does."""
-        found = self.overwrites.get(node)
-        return node.inputs[found.position] if found else None
+        overwrite = self.overwrites.get(node)
+        return node.inputs[overwrite.position] if overwrite else None
 
     def kept(self, node: ir.Node) -> list[ir.Value]:
         """Return the values that a node's backward reads, stored arrays left out."""
@@ -151,7 +151,7 @@ def prepare(
     rectified = rectified_pools(graph, wanted)
     nodes, outputs, inputs = _nodes(graph, wanted, rectified)
     trained = _trained(nodes, inputs, outputs) if training else frozenset()
-    found = overwrites(graph, wanted) if in_place else {}
+    overwriting = overwrites(graph, wanted) if in_place else {}
     backward = _backward(nodes, inputs, outputs, trained, begins)
     stage_of = {node: number for number, own in enumerate(stages) for node in own}
     runner = {value: node for node, values in outputs.items() for value in values}
@@ -163,7 +163,7 @@ def prepare(
         wanted=wanted,
         trained=trained,
         losses=begins,
-        overwrites={node: row for node, row in found.items() if row.in_training or not training},
+        overwrites={node: row for node, row in overwriting.items() if row.in_training or not training},
         backward=backward,
         outputs=outputs,
         inputs=inputs,
@@ -183,13 +183,13 @@ def _crossing(
     runner: Mapping[ir.Value, ir.Node],
 ) -> dict[ir.Value, frozenset[int]]:
     """Return the values that one stage gives to others, with the stages that make or read each."""
-    found: dict[ir.Value, set[int]] = {}
+    stages_of: dict[ir.Value, set[int]] = {}
     for node, values in inputs.items():
         for value in values:
             maker = runner.get(value)
             if maker is not None and node in stage_of and maker in stage_of:
-                found.setdefault(value, {stage_of[maker]}).add(stage_of[node])
-    return {value: frozenset(stages) for value, stages in found.items() if len(stages) > 1}
+                stages_of.setdefault(value, {stage_of[maker]}).add(stage_of[node])
+    return {value: frozenset(stages) for value, stages in stages_of.items() if len(stages) > 1}
 
 
 def _nodes(
@@ -217,13 +217,13 @@ def _trained(
     outputs: Mapping[ir.Node, tuple[ir.Value, ...]],
 ) -> frozenset[ir.Value]:
     """Return the values that a parameter has a part in; a label and what is made of it alone has none."""
-    found: set[ir.Value] = set()
+    trained: set[ir.Value] = set()
     for node in nodes:
         factors = gradient_factors(node)
         given = [v for i, v in enumerate(inputs[node]) if factors.get(i, 1.0)]
-        if any(value in found or parameter_key(value) is not None for value in given):
-            found.update(v for v in outputs[node] if v.dtype is None or int(v.dtype) in _FLOATS)
-    return frozenset(found)
+        if any(value in trained or parameter_key(value) is not None for value in given):
+            trained.update(v for v in outputs[node] if v.dtype is None or int(v.dtype) in _FLOATS)
+    return frozenset(trained)
 
 
 def _backward(
@@ -235,9 +235,9 @@ def _backward(
 ) -> frozenset[ir.Node]:
     """Return the nodes between parameters and losses."""
     reached = set(losses)
-    found = set()
+    differentiated = set()
     for node in reversed(nodes):
         if any(value in reached and value in trained for value in outputs[node]):
-            found.add(node)
+            differentiated.add(node)
             reached.update(inputs[node])
-    return frozenset(found)
+    return frozenset(differentiated)

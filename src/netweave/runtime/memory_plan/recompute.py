@@ -87,11 +87,11 @@ def square_root(net: Net) -> Recomputation:
     able, places = candidates(net), bottlenecks(net)
     root = max(1, isqrt(len(net.nodes)))
     total = sum(map(net.bytes_of, able))
-    found = []
+    plans = []
     for count in (root // 2, root, 2 * root, 4 * root):
         chosen = _between(net, able, places, total // max(1, count))
-        found.append(Recomputation(net, chosen, timeline(net, chosen)))
-    return min(found, key=lambda one: one.peak)
+        plans.append(Recomputation(net, chosen, timeline(net, chosen)))
+    return min(plans, key=lambda one: one.peak)
 
 
 def _between(
@@ -116,13 +116,13 @@ def bottlenecks(net: Net) -> set[ir.Value]:
     for index, node in enumerate(net.nodes):
         last.update((net.canonical(value), index) for value in net.inputs[node] if not _is_given(value))
     alive: set[ir.Value] = set()
-    found = set()
+    narrow = set()
     for index, node in enumerate(net.nodes):
         alive.update(net.canonical(value) for value in net.outputs[node])
         alive = {value for value in alive if last.get(value, -1) > index}
         if len(alive) == 1:
-            found |= alive
-    return found
+            narrow |= alive
+    return narrow
 
 
 def cheapest(net: Net, limit: int) -> Recomputation:
@@ -138,11 +138,11 @@ def cheapest(net: Net, limit: int) -> Recomputation:
     plain = Recomputation(net, None, timeline(net))
     if plain.peak <= limit:
         return plain
-    found = [_chosen(replace(net, masked={}), limit)]
+    plans = [_chosen(replace(net, masked={}), limit)]
     if net.masked:
-        found.append(_chosen(net, limit))
-    fitting = [one for one in found if one.peak <= limit]
-    return min(fitting, key=_work) if fitting else min(*found, plain, key=lambda one: one.peak)
+        plans.append(_chosen(net, limit))
+    fitting = [one for one in plans if one.peak <= limit]
+    return min(fitting, key=_work) if fitting else min(*plans, plain, key=lambda one: one.peak)
 
 
 def _work(found: Recomputation) -> float:
@@ -293,12 +293,12 @@ def plan_training(
         """Return the cheapest plan for batches of a size, and the bytes of a run with it."""
         net = prepare(graph, batch=batch, training=True, losses=losses, kept=kept, stages=stages)
         fixed = run.fixed(graph, batch)
-        found = cheapest(net, limit - fixed)
-        return found, fixed + found.peak
+        plan = cheapest(net, limit - fixed)
+        return plan, fixed + plan.peak
 
-    found, num_bytes = needed(batch)
+    plan, num_bytes = needed(batch)
     if num_bytes <= limit:
-        return found
+        return plan
     fits = _largest_batch(batch, lambda size: needed(size)[1] <= limit)
     advice = f"give it {bytes_text(num_bytes)}"
     if fits:

@@ -112,8 +112,8 @@ def report(
     if training:
         wanted = shared.peak // 2 if limit is None else limit
         name = "recomputed, half" if limit is None else "recomputed, to the limit"
-        found = {"recomputed, sqrt(N)": square_root(net), name: cheapest(net, wanted)}
-        for name, one in found.items():
+        alternatives = {"recomputed, sqrt(N)": square_root(net), name: cheapest(net, wanted)}
+        for name, one in alternatives.items():
             rest = one.timeline.without("parameter gradient")
             plans.append(MemoryPlan(name, rest.peak, one.timeline.recompute_multiply_adds, one.timeline))
     elif limit is not None:

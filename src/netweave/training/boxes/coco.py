@@ -90,16 +90,16 @@ def _json(path: Path) -> Any:
 
 
 def _numbered(entries: list[Any], what: str, path: Path) -> dict[Any, int]:
-    found: dict[Any, int] = {}
+    numbers: dict[Any, int] = {}
     for number, entry in enumerate(entries):
         key = entry.get("id") if isinstance(entry, dict) else None
-        if not isinstance(key, int | str) or key in found:
+        if not isinstance(key, int | str) or key in numbers:
             raise ReadError(
                 f"{what}[{number}] has the id {key!r}, expected a unique number or string",
                 place=str(path),
             )
-        found[key] = number
-    return found
+        numbers[key] = number
+    return numbers
 
 
 def _labelled(
@@ -116,20 +116,20 @@ def _placed(
     """Return the numbers of image and class of an entry, and its box."""
     if not isinstance(entry, dict):
         raise ReadError(f"is {entry!r:.60}, expected an object", place=place)
-    found = []
+    numbers = []
     for name, known in (("image_id", images), ("category_id", categories)):
         key = entry.get(name)
         if not isinstance(key, int | str) or key not in known:
             raise ReadError(
                 f"{name!r} is {key!r}, which is not among the {len(known)} of the labels", place=place
             )
-        found.append(known[key])
+        numbers.append(known[key])
     box = entry.get("bbox")
     if not isinstance(box, list) or len(box) != 4 or not all(_is_number(side) for side in box):
         raise ReadError(f"'bbox' is {box!r:.60}, expected four numbers: x, y, width, height", place=place)
     if min(box[2:]) < 0:
         raise ReadError(f"'bbox' is {box}, expected a width and a height of 0 or more", place=place)
-    return found[0], found[1], box
+    return numbers[0], numbers[1], box
 
 
 def _number(entry: Mapping[str, Any], name: str, place: str) -> float:
@@ -145,6 +145,6 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def _corners(boxes: Sequence[Sequence[float]]) -> np.ndarray:
     """Return corners of boxes of x, y, width and height."""
-    found = np.array(boxes, np.float64).reshape(-1, 4)
-    found[:, 2:] += found[:, :2]
-    return found
+    corners = np.array(boxes, np.float64).reshape(-1, 4)
+    corners[:, 2:] += corners[:, :2]
+    return corners

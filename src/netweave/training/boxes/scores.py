@@ -238,8 +238,8 @@ class BoxScores:
 
 
 def _as_json(row: ClassScores) -> dict[str, Any]:
-    found = asdict(row)
-    return {name: None if name in _MEANS and isnan(value) else value for name, value in found.items()}
+    values = asdict(row)
+    return {name: None if name in _MEANS and isnan(value) else value for name, value in values.items()}
 
 
 def score(labels: Labels, found: Detections, *, iou: float, least_score: float) -> BoxScores:

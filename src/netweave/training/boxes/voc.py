@@ -161,16 +161,16 @@ def _found(line: str, images: dict[str, int], place: str) -> tuple[int, float, l
 
 def _number(text: str | None, what: str, place: str) -> float:
     try:
-        found = float(text or "")
+        number = float(text or "")
     except ValueError:
-        found = float("nan")
-    if not isfinite(found):
+        number = float("nan")
+    if not isfinite(number):
         raise ReadError(f"{what} is {text!r}, expected a number", place=place)
-    return found
+    return number
 
 
 def _corners(boxes: Sequence[Sequence[float]]) -> np.ndarray:
     """Return corners of which the second lies behind the box."""
-    found = np.array(boxes, np.float64).reshape(-1, 4)
-    found[:, 2:] += 1
-    return found
+    corners = np.array(boxes, np.float64).reshape(-1, 4)
+    corners[:, 2:] += 1
+    return corners

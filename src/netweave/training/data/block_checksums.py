@@ -77,12 +77,12 @@ def check_content(name: str, content: bytes) -> None:
     Raises:
         ReadError: It is not as it was written.
     """
-    found = read_checksums(name)
-    if found is None:
+    stored = read_checksums(name)
+    if stored is None:
         return
     starts = range(0, len(content), BLOCK_BYTES)
     own = _sums(content[start : start + BLOCK_BYTES] for start in starts)
-    if len(content) != found[1] or not np.array_equal(own, found[0]):
+    if len(content) != stored[1] or not np.array_equal(own, stored[0]):
         raise _damaged(name)
 
 
@@ -149,8 +149,8 @@ def checked(file: ByteFile) -> ByteFile:
     Raises:
         ReadError: They are damaged, or of another file.
     """
-    found = None if file.remote else read_checksums(file.name)
-    return file if found is None else CheckedFile(file, *found)
+    checksums = None if file.remote else read_checksums(file.name)
+    return file if checksums is None else CheckedFile(file, *checksums)
 
 
 def _damaged(name: str) -> ReadError:

@@ -172,11 +172,11 @@ class RemoteFile(ByteFile):
         clipped = [(at, max(0, min(size, self.num_bytes - at))) for at, size in spans]
         requests, of_span = merge_spans(clipped)
         contents = self._request(requests) if requests else []
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         for (offset, size), number in zip(clipped, of_span, strict=True):
             begin = offset - requests[number][0] if size else 0
-            found.append(contents[number][begin : begin + size] if size else b"")
-        return found
+            pieces.append(contents[number][begin : begin + size] if size else b"")
+        return pieces
 
     def _block(self, number: int) -> bytes:
         """Return a block; sequential reading fetches more and more of them with one request."""
@@ -267,16 +267,16 @@ def open_bytes(name: str) -> ByteFile:
         return LocalFile(name, name)
     system = system_of(name)
     try:
-        found = system.info(name)
+        info = system.info(name)
     except FileNotFoundError as error:
         raise ReadError(MISSING, place=name) from error
     except Exception as error:
         raise ReadError(f"cannot be read: {reason_of(error)}", place=name) from error
-    if found.get("type") == "directory":
+    if info.get("type") == "directory":
         raise ReadError("is a folder, expected a file", place=name)
-    if found.get("size") is None or not _gives_ranges(system, name, found):
+    if info.get("size") is None or not _gives_ranges(system, name, info):
         return LocalFile(local_copy(name), name)
-    return RemoteFile(name, system, int(found["size"]))
+    return RemoteFile(name, system, int(info["size"]))
 
 
 def _gives_ranges(system: Any, name: str, found: Any) -> bool:

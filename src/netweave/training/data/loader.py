@@ -398,10 +398,10 @@ class Loader:
         rest = self._apply(first, rest, slot.inside[0][offset], generator, describe)
         for array, part in zip(slot.inside[1:], rest, strict=True):
             if np.shape(part) != array.shape[1:]:
-                found = (
+                sizes = (
                     f"has a part of shape {np.shape(part)}, expected {array.shape[1:]} as in the first record"
                 )
-                raise ShapeError(found, place=describe())
+                raise ShapeError(sizes, place=describe())
             array[offset] = part
 
     def _wait(self, slot: _Slot, idle_since: Callable[[], float]) -> None:
@@ -460,7 +460,7 @@ class _Slot:
 
     def first(self, count: int) -> dict[str, np.ndarray]:
         """Return the arrays of the first records."""
-        found = {name: array[:count] for name, array in self.outside.items()}
+        arrays = {name: array[:count] for name, array in self.outside.items()}
         if self._sequences:
-            found[self._sequences] = self.outside[self._sequences][:, :count]
-        return found
+            arrays[self._sequences] = self.outside[self._sequences][:, :count]
+        return arrays

@@ -179,14 +179,14 @@ def read_files(names: Sequence[str]) -> list[bytes]:
         return [read_file(name) for name in names]
     try:  # not ``cat``, which expands brackets in names and sorts what it gives back
         whole = [None] * len(unique)
-        found = system_of(unique[0]).cat_ranges(unique, whole, whole, on_error="return")
+        answers = system_of(unique[0]).cat_ranges(unique, whole, whole, on_error="return")
     except ReadError:
         raise
     except Exception:  # noqa: BLE001 - each file system raises errors of its own library
-        found = [None] * len(unique)
+        answers = [None] * len(unique)
     contents = {
         name: content
-        for name, content in zip(unique, found, strict=True)
+        for name, content in zip(unique, answers, strict=True)
         if isinstance(content, bytes) and not name.endswith(".gz")
     }
     # a failed one is read again alone, which raises the right error

@@ -42,8 +42,8 @@ class Image:
     def objects(self) -> np.ndarray:
         """The rows of its boxes that hold an object: those with a width."""
         assert self.boxes is not None
-        found: np.ndarray = self.boxes[self.boxes[:, 2] > 0]
-        return found
+        objects: np.ndarray = self.boxes[self.boxes[:, 2] > 0]
+        return objects
 
     @objects.setter
     def objects(self, rows: np.ndarray) -> None:
@@ -226,7 +226,7 @@ _NOTHING = np.random.default_rng(0)
 
 def _check_size(pixels: np.ndarray, out: np.ndarray) -> None:
     if pixels.shape != out.shape:
-        found, expected = (" x ".join(map(str, array.shape)) for array in (pixels, out))
+        size, expected = (" x ".join(map(str, array.shape)) for array in (pixels, out))
         raise ValueError(
-            f"is {found} after its transforms, expected {expected} as the first record; crop or resize all"
+            f"is {size} after its transforms, expected {expected} as the first record; crop or resize all"
         )

@@ -28,11 +28,11 @@ def fan(shape: Shape, variance_norm: str | int) -> float:
     """
     count = math.prod(shape)
     fan_in, fan_out = count / shape[0], count / shape[1] if len(shape) > 1 else count
-    found = {"FAN_IN": fan_in, "FAN_OUT": fan_out, "AVERAGE": (fan_in + fan_out) / 2}
+    fans = {"FAN_IN": fan_in, "FAN_OUT": fan_out, "AVERAGE": (fan_in + fan_out) / 2}
     name = VARIANCE_NORM[variance_norm] if isinstance(variance_norm, int) else variance_norm
-    if name not in found:
-        raise ValueError(f"variance_norm is {variance_norm}, expected {', '.join(found)}")
-    return found[name]
+    if name not in fans:
+        raise ValueError(f"variance_norm is {variance_norm}, expected {', '.join(fans)}")
+    return fans[name]
 
 
 @filler("caffe.constant")

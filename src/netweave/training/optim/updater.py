@@ -147,14 +147,14 @@ class Updater:
         Comes after ``advance``. The sums of all slices, wherever they are held, are added up for ``begin``.
         """
         rows = {key: row for row, key in enumerate(self._trained)}
-        found = torch.zeros(len(rows), self.rule.num_sums, dtype=torch.float64)
+        sums = torch.zeros(len(rows), self.rule.num_sums, dtype=torch.float64)
         unscaled = Update(self.iteration, 0.0, 1.0 / self.accumulate, {})
         with torch.no_grad():
             for number in range(len(self._plans)) if slices is None else slices:
                 for span in self.layout.slices[number]:  # not by blocks, whose size would show in the bits
                     block = self._block([piece_of(self._trained[span.key], span)], unscaled)
-                    found[rows[span.key]] += self.rule.measure(block).cpu()
-        return found
+                    sums[rows[span.key]] += self.rule.measure(block).cpu()
+        return sums
 
     def advance(self, loss: float | None = None) -> float:
         """Go on to the next update; return its learning rate, before multipliers.
@@ -207,7 +207,7 @@ class Updater:
 
     def _noise(self, pieces: list[Piece], step: int) -> list[torch.Tensor]:
         """Return normal numbers for each element; they depend on its place in its parameter alone."""
-        found = []
+        noises = []
         for piece in pieces:
             weights = piece.of(piece.parameter.tensor)
             stream = stream_of(f"noise of {piece.parameter.key}")
@@ -215,8 +215,8 @@ class Updater:
             noise = torch.empty_like(weights)
             flat = noise.as_strided((noise.numel(),), (1,), noise.storage_offset())  # in memory's order
             flat.copy_(torch.from_numpy(drawn))
-            found.append(noise)
-        return found
+            noises.append(noise)
+        return noises
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next steps depend on, for a checkpoint; tensors are not copied."""
@@ -233,19 +233,19 @@ class Updater:
         Raises:
             UsageError: The content is of other parameters or of another rule; nothing is changed then.
         """
-        found: Mapping[str, Mapping[str, torch.Tensor]] = content["state"]
+        state: Mapping[str, Mapping[str, torch.Tensor]] = content["state"]
         wrong = [
-            f"{key}: found {_shapes(found.get(key, {}))}, expected {_shapes(kept)}"
+            f"{key}: found {_shapes(state.get(key, {}))}, expected {_shapes(kept)}"
             for key, kept in self.state.items()
-            if _shapes(found.get(key, {})) != _shapes(kept)
+            if _shapes(state.get(key, {})) != _shapes(kept)
         ]
-        wrong.extend(f"{key}: is not trained here" for key in found if key not in self.state)
+        wrong.extend(f"{key}: is not trained here" for key in state if key not in self.state)
         if wrong:
             raise UsageError("the state of the solver does not match these parameters: " + "; ".join(wrong))
         with torch.no_grad():
             for key, kept in self.state.items():
                 for name, tensor in kept.items():
-                    tensor.copy_(found[key][name])
+                    tensor.copy_(state[key][name])
         self.iteration = content["iteration"]
         self.policy.restore(content["policy"])
         self._memory = dict(content["memory"])

@@ -92,8 +92,8 @@ class DeviceBatch(WholeBatch):
 
     def total(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over all devices; so is the gradient of it."""
-        found: Tensor = _Sum.apply(value, self)
-        return found
+        summed: Tensor = _Sum.apply(value, self)
+        return summed
 
     def divisor(self, count: Tensor | float | None) -> Tensor | float:
         """Return what a part's sum is divided by so that the sum over the devices is right."""

@@ -78,23 +78,23 @@ def rank_environment(variables: Mapping[str, str] | None = None) -> RankEnvironm
     Raises:
         UsageError: A variable is missing, or no number in its range.
     """
-    found = os.environ if variables is None else variables
-    if "RANK" not in found or "WORLD_SIZE" not in found:
+    env = os.environ if variables is None else variables
+    if "RANK" not in env or "WORLD_SIZE" not in env:
         return None
-    size = _number(found, "WORLD_SIZE", 1, None)
-    rank = _number(found, "RANK", 0, size)
-    if "MASTER_ADDR" not in found:
+    size = _number(env, "WORLD_SIZE", 1, None)
+    rank = _number(env, "RANK", 0, size)
+    if "MASTER_ADDR" not in env:
         raise UsageError("RANK is set and MASTER_ADDR is not; start with torchrun, or unset RANK")
     return RankEnvironment(
         rank,
         size,
-        _number(found, "LOCAL_RANK", 0, size) if "LOCAL_RANK" in found else rank,
-        _number(found, "LOCAL_WORLD_SIZE", 1, size + 1) if "LOCAL_WORLD_SIZE" in found else size,
-        found["MASTER_ADDR"],
-        _number(found, "MASTER_PORT", 1, 65536),
-        agent_holds_store=found.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True",
-        attempt=_number(found, "TORCHELASTIC_RESTART_COUNT", 0, None)
-        if "TORCHELASTIC_RESTART_COUNT" in found
+        _number(env, "LOCAL_RANK", 0, size) if "LOCAL_RANK" in env else rank,
+        _number(env, "LOCAL_WORLD_SIZE", 1, size + 1) if "LOCAL_WORLD_SIZE" in env else size,
+        env["MASTER_ADDR"],
+        _number(env, "MASTER_PORT", 1, 65536),
+        agent_holds_store=env.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True",
+        attempt=_number(env, "TORCHELASTIC_RESTART_COUNT", 0, None)
+        if "TORCHELASTIC_RESTART_COUNT" in env
         else 0,
     )
 

@@ -316,14 +316,14 @@ class KVStore:
         """
         if self._world is None or not self._residuals:
             return [self.residuals]
-        found: list[dict[tuple[Key, int], Tensor]] = [{} for _ in range(self.num_workers)]
+        of_workers: list[dict[tuple[Key, int], Tensor]] = [{} for _ in range(self.num_workers)]
         with self._world.watched("collecting residuals"):
             for key, own in self._residuals.items():  # in the order of the first pushes, which all share
-                rows = [torch.empty_like(own) for _ in found] if self.rank == 0 else None
+                rows = [torch.empty_like(own) for _ in of_workers] if self.rank == 0 else None
                 distributed.gather(own, rows, dst=0, group=self._group)
-                for residuals, row in zip(found, rows or [], strict=False):
+                for residuals, row in zip(of_workers, rows or [], strict=False):
                     residuals[key] = row
-        return found if self.rank == 0 else []
+        return of_workers if self.rank == 0 else []
 
     def restore_residuals(self, residuals: Mapping[tuple[Key, int], Tensor]) -> None:
         """Go on with what codes left out before."""
@@ -374,8 +374,8 @@ class KVStore:
         """Return what a device's codes stand for."""
         assert self._threshold is not None
         codes = self._quantize(key, device, value)
-        found = sum_2bit([codes], value.numel(), self._threshold, value.dtype)
-        return found.reshape(value.shape)
+        decoded = sum_2bit([codes], value.numel(), self._threshold, value.dtype)
+        return decoded.reshape(value.shape)
 
     def _quantize(self, key: Key, device: int, value: Tensor) -> Tensor:
         assert self._threshold is not None

@@ -40,8 +40,8 @@ def slice_elements_for(world: World, *, has_owners: bool = False) -> int:
         return SLICES[0][1] if has_owners else ELEMENTS_OF_ONE_MACHINE
     speed = _measure(world)
     chosen = next(elements for least, elements in SLICES if speed >= least)
-    found: int = world.keep(lambda: chosen, "slice elements")
-    return found
+    agreed: int = world.keep(lambda: chosen, "slice elements")
+    return agreed
 
 
 def _measure(world: World) -> float:

@@ -54,7 +54,7 @@ def clock_offset_ns(world: World) -> int:
     """
     group = world.group("objects")
     hosts = [rank.host for rank in world.ranks]
-    found = 0
+    offset_ns = 0
     for rank in range(1, world.size):
         if hosts[rank] == hosts[0] or world.rank not in {0, rank}:
             continue
@@ -73,8 +73,8 @@ def clock_offset_ns(world: World) -> int:
                 answered_ns = perf_counter_ns()
                 if best_ns is None or answered_ns - asked_ns < best_ns:
                     best_ns = answered_ns - asked_ns
-                    found = int(clock[0]) - (asked_ns + answered_ns) // 2
-    return found
+                    offset_ns = int(clock[0]) - (asked_ns + answered_ns) // 2
+    return offset_ns
 
 
 def _moved(event: dict[str, Any], world: World, offset_us: float) -> dict[str, Any]:

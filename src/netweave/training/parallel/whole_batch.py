@@ -34,8 +34,8 @@ class RankedBatch(WholeBatch):
 
     def total(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over all ranks; so is the gradient of it."""
-        found: Tensor = _Sum.apply(value, self)
-        return found
+        summed: Tensor = _Sum.apply(value, self)
+        return summed
 
     def sum_over_ranks(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over all ranks, without a gradient."""

@@ -383,9 +383,9 @@ class World:
             {what: json.dumps(one, sort_keys=True) for what, one in values.items()}, "start"
         )
         for what in dict.fromkeys(what for one in of_ranks for what in one):
-            found = [one.get(what, "nothing") for one in of_ranks]
-            usual = max(found, key=found.count)
-            for rank, value in zip(self.ranks, found, strict=True):
+            of_each = [one.get(what, "nothing") for one in of_ranks]
+            usual = max(of_each, key=of_each.count)
+            for rank, value in zip(self.ranks, of_each, strict=True):
                 if value != usual:
                     raise UsageError(f"{rank} has {what} {value}, the others {usual}; {remedy}")
 
@@ -420,9 +420,9 @@ class World:
         with self._blame_lock:  # collectives on their way all fail, and are told the same
             until_s = time.monotonic() + (FIND_S if has_ended and not is_launched() else 0.0)
             while self._blame is None:
-                found = self._store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
-                if found or time.monotonic() >= until_s:
-                    self._blame = found
+                cause = self._store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
+                if cause or time.monotonic() >= until_s:
+                    self._blame = cause
                 else:
                     time.sleep(BEAT_S / 5)
             return self._blame

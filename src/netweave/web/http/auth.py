@@ -20,10 +20,10 @@ class Token(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Workspace | None:
         """Return the workspace that a token opens."""
-        found = workspace_of_token(token)
-        if found is None:
+        workspace = workspace_of_token(token)
+        if workspace is None:
             raise HttpError(401, "unknown token; create one on the page 'API' of the workbench")
-        return found
+        return workspace
 
 
 class Browser(APIKeyCookie):

@@ -55,9 +55,9 @@ def show_comparison(request: HttpRequest, key: UUID) -> Any:
 @router.patch("/{uuid:key}", response=ComparisonOut, summary="Rename a comparison")
 def rename_comparison(request: HttpRequest, key: UUID, body: Rename) -> Any:
     """An empty name leaves the old one."""
-    found = own_comparison(request, key)
-    comparisons.rename(found, body.name)
-    return found
+    comparison = own_comparison(request, key)
+    comparisons.rename(comparison, body.name)
+    return comparison
 
 
 @router.delete("/{uuid:key}", response={204: None}, summary="Delete a comparison with its result")
@@ -70,26 +70,26 @@ def delete_comparison(request: HttpRequest, key: UUID) -> Any:
 @router.post("/{uuid:key}/cancel", response=ComparisonOut, summary="Stop a comparison")
 def cancel_comparison(request: HttpRequest, key: UUID) -> Any:
     """One that is done stays as it is."""
-    found = own_comparison(request, key)
-    leases.cancel(found)
-    found.refresh_from_db()
-    return found
+    comparison = own_comparison(request, key)
+    leases.cancel(comparison)
+    comparison.refresh_from_db()
+    return comparison
 
 
 @router.post("/{uuid:key}/share", response=ComparisonOut, summary="Make a link that anybody may open")
 def share_comparison(request: HttpRequest, key: UUID) -> Any:
     """Whoever has the link sees the comparison, and can change nothing."""
-    found = own_comparison(request, key)
-    found.make_share()
-    return found
+    comparison = own_comparison(request, key)
+    comparison.make_share()
+    return comparison
 
 
 @router.delete("/{uuid:key}/share", response=ComparisonOut, summary="End the shared link")
 def unshare_comparison(request: HttpRequest, key: UUID) -> Any:
     """A link that is made later is another one."""
-    found = own_comparison(request, key)
-    comparisons.unshare(found)
-    return found
+    comparison = own_comparison(request, key)
+    comparisons.unshare(comparison)
+    return comparison
 
 
 @router.get("/{uuid:key}/fix", summary="The file of the second net with fixes applied")
@@ -129,5 +129,5 @@ def comparison_document(request: HttpRequest, key: UUID) -> HttpResponse:
 @router.get("/{uuid:key}/export/{kind}", summary="The comparison as a file: html, json, md or patch")
 def export_comparison(request: HttpRequest, key: UUID, kind: ExportKind) -> HttpResponse:
     """A page that opens offline, the result, a text for an issue, or all fixes; there once it is done."""
-    found = own_comparison(request, key)
-    return export_response(found.name, kind, document=found.document, result=found.result)
+    comparison = own_comparison(request, key)
+    return export_response(comparison.name, kind, document=comparison.document, result=comparison.result)

@@ -173,11 +173,11 @@ def document_response(request: HttpRequest, name: str) -> HttpResponse:
 
 def own_net(request: HttpRequest, key: UUID) -> Net:
     """Return a net of the caller's; another's is not there."""
-    found = select_one(Net, pk=key, workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
-    if found is None:
+    net = select_one(Net, pk=key, workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
+    if net is None:
         raise Http404("there is no such net of yours")
-    found.workspace = request.auth  # type: ignore[attr-defined]  # it was read with the cookie or the token
-    return found
+    net.workspace = request.auth  # type: ignore[attr-defined]  # it was read with the cookie or the token
+    return net
 
 
 @router.get("", response=list[NetOut], summary="List nets, newest first")
@@ -271,5 +271,5 @@ def net_document(request: HttpRequest, key: UUID) -> HttpResponse:
 @router.get("/{uuid:key}/export/{kind}", summary="The net as a file: html, json or md")
 def export_net(request: HttpRequest, key: UUID, kind: ExportKind) -> HttpResponse:
     """A page that opens offline, what the viewer shows, or a text for an issue; there once it is read."""
-    found = own_net(request, key)
-    return export_response(found.name, kind, document=found.document)
+    net = own_net(request, key)
+    return export_response(net.name, kind, document=net.document)

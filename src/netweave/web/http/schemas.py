@@ -142,8 +142,8 @@ class ComparisonOut(Schema):
     @staticmethod
     def resolve_verdict(comparison: Comparison) -> str:
         """Return the verdict in the words of this release."""
-        found = comparison.found
-        return found.value if found is not None else comparison.verdict
+        verdict = comparison.found
+        return verdict.value if verdict is not None else comparison.verdict
 
     @staticmethod
     def resolve_page(comparison: Comparison) -> str:

@@ -47,10 +47,10 @@ def _own(owner: Workspace | None, key: UUID) -> Comparison:
 def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show the visitor's comparisons, those that hold the words that are searched for."""
     words = request.GET.get("q", "").strip()[:100]
-    found = Comparison.objects.filter(workspace=owner) if owner else Comparison.objects.none()
+    matching = Comparison.objects.filter(workspace=owner) if owner else Comparison.objects.none()
     for word in words.split():
-        found = found.filter(Q(name__icontains=word) | Q(sentence__icontains=word))
-    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+        matching = matching.filter(Q(name__icontains=word) | Q(sentence__icontains=word))
+    page = Paginator(matching, PAGE_SIZE).get_page(request.GET.get("page"))
     kept = urlencode({"q": words}) if words else ""
     return render(request, "web/comparisons.html", {"page": page, "words": words, "kept": kept})
 
@@ -59,16 +59,18 @@ def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
 @owned
 def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Show a comparison: the viewer when it is done, how far it is before."""
-    found = _own(owner, key)
-    address = request.build_absolute_uri(reverse("shared", args=[found.share])) if found.share else ""
-    source = reverse("api:comparison_document", args=[found.pk])
-    context = {"comparison": found, "mine": True, "address": address, "source": source}
+    comparison = _own(owner, key)
+    address = (
+        request.build_absolute_uri(reverse("shared", args=[comparison.share])) if comparison.share else ""
+    )
+    source = reverse("api:comparison_document", args=[comparison.pk])
+    context = {"comparison": comparison, "mine": True, "address": address, "source": source}
     context["address_note"] = _address_note(request, is_shared=bool(address))
     context["sharing"] = "sharing" in request.GET
-    context["chosen"] = choices.rows(found)
+    context["chosen"] = choices.rows(comparison)
     context["colors"] = choices.COLORS
-    context["form"] = choices.form_values(found)
-    context["others"] = comparisons.others(found)[:OTHERS] if found.state == State.DONE else []
+    context["form"] = choices.form_values(comparison)
+    context["others"] = comparisons.others(comparison)[:OTHERS] if comparison.state == State.DONE else []
     return render(request, "web/comparison.html", context)
 
 
@@ -90,19 +92,19 @@ def against(request: HttpRequest, owner: Workspace | None, key: UUID, other: UUI
 @owned
 def rename(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Give a comparison another name."""
-    found = _own(owner, key)
-    comparisons.rename(found, request.POST.get("name", ""))
-    messages.success(request, f"Renamed to “{found.name}”.")
-    return redirect(_back(request, found))
+    comparison = _own(owner, key)
+    comparisons.rename(comparison, request.POST.get("name", ""))
+    messages.success(request, f"Renamed to “{comparison.name}”.")
+    return redirect(_back(request, comparison))
 
 
 @require_POST
 @owned
 def delete(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Delete a comparison."""
-    found = _own(owner, key)
-    comparisons.delete(found)
-    messages.success(request, f"Deleted “{found.name}”.")
+    comparison = _own(owner, key)
+    comparisons.delete(comparison)
+    messages.success(request, f"Deleted “{comparison.name}”.")
     return redirect("comparisons")
 
 
@@ -110,21 +112,21 @@ def delete(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResp
 @owned
 def cancel(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Stop a comparison that is not done."""
-    found = _own(owner, key)
-    leases.cancel(found)
-    return redirect("comparison", found.pk)
+    comparison = _own(owner, key)
+    leases.cancel(comparison)
+    return redirect("comparison", comparison.pk)
 
 
 @require_POST
 @owned
 def swap(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Compare again with the two nets in each other's place."""
-    found = _own(owner, key)
+    comparison = _own(owner, key)
     try:
-        made = comparisons.swap(found)
+        made = comparisons.swap(comparison)
     except RefusedError as error:
         messages.error(request, str(error))
-        return redirect("comparison", found.pk)
+        return redirect("comparison", comparison.pk)
     return redirect("comparison", made.pk)
 
 
@@ -132,21 +134,21 @@ def swap(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespon
 @owned
 def share(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Make the shared link, or end it."""
-    found = _own(owner, key)
+    comparison = _own(owner, key)
     if request.POST.get("end"):
-        comparisons.unshare(found)
+        comparisons.unshare(comparison)
         messages.success(request, "The shared link has ended.")
-        return redirect("comparison", found.pk)
-    found.make_share()
-    return redirect(f"{reverse('comparison', args=[found.pk])}?sharing")
+        return redirect("comparison", comparison.pk)
+    comparison.make_share()
+    return redirect(f"{reverse('comparison', args=[comparison.pk])}?sharing")
 
 
 @require_safe
 def shared(request: HttpRequest, secret: str) -> HttpResponse:
     """Show a comparison to whoever has its shared link."""
-    found = _shared(secret)
+    comparison = _shared(secret)
     source = reverse("shared-document", args=[secret])
-    context = {"comparison": found, "mine": False, "source": source}
+    context = {"comparison": comparison, "mine": False, "source": source}
     context["address_note"] = _address_note(request, is_shared=True)
     return render(request, "web/comparison.html", context)
 

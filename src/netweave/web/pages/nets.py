@@ -46,10 +46,10 @@ def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show the visitor's nets, also those that were never compared, and what they take of the quota."""
     words = request.GET.get("q", "").strip()[:100]
     # without files it is no net yet: an upload was refused, or has just begun (``work.leftovers``)
-    found = Net.objects.filter(workspace=owner).exclude(state=State.EMPTY) if owner else Net.objects.none()
+    matching = Net.objects.filter(workspace=owner).exclude(state=State.EMPTY) if owner else Net.objects.none()
     for word in words.split():
-        found = found.filter(name__icontains=word)
-    rows = found.annotate(num_bytes=Sum("files__num_bytes"), num_files=Count("files")).order_by("-created")
+        matching = matching.filter(name__icontains=word)
+    rows = matching.annotate(num_bytes=Sum("files__num_bytes"), num_files=Count("files")).order_by("-created")
     total = settings.OPTIONS.max_total_mb << 20
     taken = storage.taken_bytes(owner.pk) if owner else 0
     context = {
@@ -66,27 +66,27 @@ def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
 @owned
 def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Show a net: what was read, its files, and its picture."""
-    found = _own(owner, key)
-    source = reverse("api:net_document", args=[found.pk])
-    return render(request, "web/net.html", {"net": found, "files": found.files.all(), "source": source})
+    net = _own(owner, key)
+    source = reverse("api:net_document", args=[net.pk])
+    return render(request, "web/net.html", {"net": net, "files": net.files.all(), "source": source})
 
 
 @require_POST
 @owned
 def rename(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Give a net another name."""
-    found = _own(owner, key)
-    nets.change_net(found, name=request.POST.get("name", ""))
-    messages.success(request, f"Renamed to “{found.name}”.")
-    return redirect("nets") if request.POST.get("back") == "list" else redirect("net", found.pk)
+    net = _own(owner, key)
+    nets.change_net(net, name=request.POST.get("name", ""))
+    messages.success(request, f"Renamed to “{net.name}”.")
+    return redirect("nets") if request.POST.get("back") == "list" else redirect("net", net.pk)
 
 
 @require_safe
 @owned
 def download(request: HttpRequest, owner: Workspace | None, key: UUID) -> FileResponse:
     """Return the files of a net as they came: one as it is, several as a zip archive."""
-    found = _own(owner, key)
-    files = list(found.files.all())
+    net = _own(owner, key)
+    files = list(net.files.all())
     if not files:
         raise Http404
     if len(files) == 1:
@@ -101,7 +101,7 @@ def download(request: HttpRequest, owner: Workspace | None, key: UUID) -> FileRe
                 storage.copy(source, member)
     archive.seek(0)
     return FileResponse(
-        archive, as_attachment=True, filename=f"{found.name}.zip", content_type="application/zip"
+        archive, as_attachment=True, filename=f"{net.name}.zip", content_type="application/zip"
     )
 
 
@@ -109,19 +109,19 @@ def download(request: HttpRequest, owner: Workspace | None, key: UUID) -> FileRe
 @owned
 def allow_code(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Allow files that contain code, and read the net again."""
-    found = _own(owner, key)
+    net = _own(owner, key)
     try:
-        nets.allow_code(found)
+        nets.allow_code(net)
     except nets.RefusedError as error:
         messages.error(request, str(error))
-    return redirect("net", found.pk)
+    return redirect("net", net.pk)
 
 
 @require_POST
 @owned
 def delete(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Delete a net with its files."""
-    found = _own(owner, key)
-    storage.delete_net(found)
-    messages.success(request, f"Deleted the net “{found.name}” and its files.")
+    net = _own(owner, key)
+    storage.delete_net(net)
+    messages.success(request, f"Deleted the net “{net.name}” and its files.")
     return redirect("nets")

@@ -48,27 +48,27 @@ def _folder() -> Path:
 
 def _known_runs() -> dict[str, float]:
     """Return all runs with their last changes; those that were started here may have no events yet."""
-    found = api.find_runs(_folder())
-    return {**trainings.started_runs(), **found}
+    changed = api.find_runs(_folder())
+    return {**trainings.started_runs(), **changed}
 
 
 def _runs(request: HttpRequest) -> dict[str, float]:
     """Return the runs that are asked for, if they are the folder's, and when each last changed."""
     names = request.GET.getlist("run")
-    found = _known_runs()
-    if not names or any(name not in found for name in names):
+    known = _known_runs()
+    if not names or any(name not in known for name in names):
         raise Http404
-    return {name: found[name] for name in names[:MAX_RUNS]}
+    return {name: known[name] for name in names[:MAX_RUNS]}
 
 
 @require_safe
 @owned
 def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show the runs, those that changed last first."""
-    found = sorted(_known_runs().items(), key=lambda row: row[1], reverse=True)
+    newest_first = sorted(_known_runs().items(), key=lambda row: row[1], reverse=True)
     rows = [
         {"name": name, "title": title(name), "changed": _time(changed), "live": _is_live(changed)}
-        for name, changed in found
+        for name, changed in newest_first
     ]
     return render(request, "web/runs.html", {"runs": rows, "folder": settings.OPTIONS.runs})
 
@@ -77,12 +77,12 @@ def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
 @owned
 def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show one run, or several over each other; the curves come by ``curves``."""
-    found = _runs(request)
-    runs = [{"name": name, "title": title(name)} for name in found]
+    runs_shown = _runs(request)
+    runs = [{"name": name, "title": title(name)} for name in runs_shown]
     context = {
         "runs": runs,
         "title": runs[0]["title"] if len(runs) == 1 else f"{len(runs)} runs",
-        "live": any(map(_is_live, found.values())),
+        "live": any(map(_is_live, runs_shown.values())),
         "axes": AXES,
     }
     if len(runs) == 1 and settings.OPTIONS.training:
@@ -100,7 +100,7 @@ def curves(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     if request.GET.get("since") == f"{changed:.3f}":
         return JsonResponse({"since": f"{changed:.3f}", "live": _is_live(changed)})
     folder = _folder() / name
-    found = {tag: _thinned(points) for tag, points in api.read_curves(folder).items()}
+    thinned = {tag: _thinned(points) for tag, points in api.read_curves(folder).items()}
     checkpoints: list[dict[str, Any]] = [
         {
             "name": checkpoint.name,
@@ -114,7 +114,7 @@ def curves(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
         {
             "since": f"{changed:.3f}",
             "live": _is_live(changed),
-            "curves": found,
+            "curves": thinned,
             "checkpoints": checkpoints,
         }
     )

@@ -51,7 +51,7 @@ def owner_made(request: HttpRequest, owner: Workspace | None) -> Workspace:
     Raises:
         PermissionDenied: The browser does not keep cookies.
     """
-    found = owner or make_workspace(request)
-    if found is None:
+    workspace = owner or make_workspace(request)
+    if workspace is None:
         raise PermissionDenied
-    return found
+    return workspace

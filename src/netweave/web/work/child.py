@@ -163,7 +163,7 @@ def _carry_out(request: Request, told: Connection) -> None:
         told.send(("verdict", found.verdict.value, _without_folders(found.sentence, request.folder)))
 
     a, b = graphs
-    found = api.compare(
+    comparison = api.compare(
         a,
         b,
         **{name: chosen[name] for name in choices.COMPARED if name in chosen},
@@ -173,15 +173,19 @@ def _carry_out(request: Request, told: Connection) -> None:
         on_verdict=tell,  # seen while values are kept and the rest is drawn
     )
     if not is_told:
-        tell(found)
+        tell(comparison)
     times = _times(graphs, told) if chosen.get("times") else []
     told.send(("stage", "drawing"))
-    sentence = _without_folders(found.sentence, request.folder)
-    outcome = {"verdict": found.verdict.value, "sentence": sentence, "seconds": sum(found.seconds.values())}
+    sentence = _without_folders(comparison.sentence, request.folder)
+    outcome = {
+        "verdict": comparison.verdict.value,
+        "sentence": sentence,
+        "seconds": sum(comparison.seconds.values()),
+    }
     _write(request, VERDICT, outcome)
-    _write(request, RESULT, found.to_json())
-    _write(request, DOCUMENT, viewer.comparison_document(found, times=times))
-    _write(request, FIXES, _fixes(found))
+    _write(request, RESULT, comparison.to_json())
+    _write(request, DOCUMENT, viewer.comparison_document(comparison, times=times))
+    _write(request, FIXES, _fixes(comparison))
 
 
 ARRAYS = (b"PK", b"\x93NUMPY")

@@ -62,7 +62,7 @@ def _carry_out(job: Any, lease: str, carry_out: Callable[[Any, str, Path], dict[
     model = type(job)
     try:
         with storage.scratch() as folder:
-            found = carry_out(job, lease, folder)
+            outcome = carry_out(job, lease, folder)
     except supervise.LostError:
         return
     except supervise.DiedError as error:
@@ -77,10 +77,10 @@ def _carry_out(job: Any, lease: str, carry_out: Callable[[Any, str, Path], dict[
     kept = ("document", "result", "fixes")
     old = [getattr(job, name, "") for name in kept]
     with transaction.atomic():
-        ended = leases.end(job, lease, State.DONE, **found)
+        ended = leases.end(job, lease, State.DONE, **outcome)
         if ended and model is Net:
-            split(job, found["facts"])
-    storage.drop(old if ended else [found.get(name, "") for name in kept])
+            split(job, outcome["facts"])
+    storage.drop(old if ended else [outcome.get(name, "") for name in kept])
 
 
 def split(net: Net, facts: dict[str, Any]) -> None:

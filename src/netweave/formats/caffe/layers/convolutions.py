@@ -213,8 +213,8 @@ def _parameter(ctx: CaffeLayer, name: str) -> Message:
     if ctx.rank() != 5:
         raise ctx.shape_error(f"needs five axes (N, C, time, height, width), found {ctx.rank()}")
     later = f"{name}3d_param"
-    found: Message = ctx.spec[later if later in ctx.spec else f"{name}_param"]
-    return found
+    parameter: Message = ctx.spec[later if later in ctx.spec else f"{name}_param"]
+    return parameter
 
 
 def _window(ctx: CaffeLayer, parameter: Message) -> Window:
@@ -241,8 +241,8 @@ def _has(parameter: Message, name: str) -> bool:
 def _one(ctx: CaffeLayer, parameter: Message, name: str, default: int) -> int:
     if not _has(parameter, name):
         return default
-    found = parameter[name]
-    values = list(found) if isinstance(found, list) else [found]
+    value = parameter[name]
+    values = list(value) if isinstance(value, list) else [value]
     if len(values) != 1:
         raise ctx.read_error(f"{name!r} has {len(values)} values, expected 1", parameter.line_of(name))
     return int(values[0])
@@ -285,7 +285,7 @@ def _unpooled_size(ctx: CaffeLayer, parameter: Message) -> list[int]:
     """Return height and width as they are said, or by factors less the padding."""
     if "upsample_h" in parameter and "upsample_w" in parameter:
         return [parameter["upsample_h"], parameter["upsample_w"]]
-    found = []
+    sizes = []
     for axis, side in ((2, "h"), (3, "w")):
         factor = parameter.get(f"scale_{side}", parameter["scale"])
         padded = parameter[f"pad_out_{side}"]
@@ -293,8 +293,8 @@ def _unpooled_size(ctx: CaffeLayer, parameter: Message) -> list[int]:
             raise ctx.read_error(
                 f"scale is {factor}, expected 2 or more, and 2 with 'pad_out_{side}'", parameter.line
             )
-        found.append(ctx.size(axis) * factor - int(padded))
-    return found
+        sizes.append(ctx.size(axis) * factor - int(padded))
+    return sizes
 
 
 def _unpooled(ctx: CaffeLayer, size: list[int]) -> ir.Value:

@@ -73,10 +73,10 @@ def _pair(
     names = (both, both) if both in parameter else (height, width)
     if not any(name in parameter for name in names):
         return None
-    found = tuple(parameter[name] for name in names)
-    if any(size <= 0 for size in found):
-        raise ctx.read_error(f"{names[0]!r} and {names[1]!r} must be above 0, found {found}", parameter.line)
-    return found[0], found[1]
+    pair = tuple(parameter[name] for name in names)
+    if any(size <= 0 for size in pair):
+        raise ctx.read_error(f"{names[0]!r} and {names[1]!r} must be above 0, found {pair}", parameter.line)
+    return pair[0], pair[1]
 
 
 def _variances(ctx: CaffeLayer, parameter: Message) -> list[float]:
@@ -136,11 +136,11 @@ def _num_classes(ctx: CaffeLayer, parameter: Message, num_priors: int) -> int:
         raise ctx.read_error("has no 'num_classes'", parameter.line)
     boxes = num_priors if parameter["share_location"] else num_priors * classes
     for index, expected, what in ((0, 4 * boxes, "locations"), (1, num_priors * classes, "scores")):
-        found = ctx.size(1, ctx.bottoms[index])
-        if found != expected:
+        num_channels = ctx.size(1, ctx.bottoms[index])
+        if num_channels != expected:
             raise ctx.shape_error(
-                f"bottom {ctx.bottoms[index].name!r} has {found} {what} for an image, expected {expected} "
-                f"for {num_priors} priors and {classes} classes"
+                f"bottom {ctx.bottoms[index].name!r} has {num_channels} {what} for an image, expected "
+                f"{expected} for {num_priors} priors and {classes} classes"
             )
     return classes
 
@@ -346,13 +346,13 @@ def proposal_targets(ctx: CaffeLayer) -> Sequence[ir.Value]:
 
 def _settings(ctx: CaffeLayer, *known: str) -> dict[str, Any]:
     try:
-        found = parse_settings(ctx.spec["python_param"]["param_str"])
+        settings = parse_settings(ctx.spec["python_param"]["param_str"])
     except ValueError as error:
         raise _wrong(ctx, str(error)) from error
-    unknown = [name for name in found if name not in known]
+    unknown = [name for name in settings if name not in known]
     if unknown:
         raise _wrong(ctx, f"has {unknown[0]!r}, expected {', '.join(map(repr, known))} only")
-    return found
+    return settings
 
 
 def _scales(ctx: CaffeLayer, settings: dict[str, Any]) -> list[float]:

@@ -299,8 +299,8 @@ def reduction(ctx: CaffeLayer) -> Sequence[ir.Value]:
     inputs = [ctx.x, ctx.integers(axes)]
     coefficient = parameter["coeff"]
     plain = coefficient == 1
-    found = ctx.add(_REDUCTIONS[parameter["operation"]], inputs, {"keepdims": 0}, top=0 if plain else None)
-    return [found if plain else ctx.add("Mul", [found, ctx.constant(coefficient)], top=0)]
+    reduced = ctx.add(_REDUCTIONS[parameter["operation"]], inputs, {"keepdims": 0}, top=0 if plain else None)
+    return [reduced if plain else ctx.add("Mul", [reduced, ctx.constant(coefficient)], top=0)]
 
 
 @layer("Softmax")
@@ -500,10 +500,10 @@ def _added(ctx: CaffeLayer, parameter: Message, value: ir.Value) -> ir.Value:
             "kernels; only 1 is supported",
             parameter.line_of("coeff"),
         )
-    found, expected = ("x".join(map(str, ctx.shape(each)[1:])) for each in (ctx.bottoms[1], value))
-    if found != expected:
+    size, expected = ("x".join(map(str, ctx.shape(each)[1:])) for each in (ctx.bottoms[1], value))
+    if size != expected:
         raise ctx.shape_error(
-            f"'fusion_type' adds its second bottom, of the size {found}, expected {expected}",
+            f"'fusion_type' adds its second bottom, of the size {size}, expected {expected}",
             parameter.line_of("fusion_type"),
         )
     return ctx.add("Add", [value, ctx.bottoms[1]])

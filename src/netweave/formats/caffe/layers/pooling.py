@@ -189,12 +189,12 @@ def _statistics(ctx: CaffeLayer, channels: int) -> tuple[ir.Value, ir.Value, str
     stored = [ctx.statistic(index, shape, role) for index, (role, shape) in enumerate(shapes.items())]
     count, factor = stored[2]
     share = np.float32(1 / factor.item() if factor is not None and factor.item() else 0)
-    found = []
+    statistics = []
     for (key, array), (role, shape) in zip(stored[:2], shapes.items(), strict=False):
         values = drawn(key, shape, role) if array is None else array * share
-        found.append(ctx.builder.derived(values, name=key, key=key))
+        statistics.append(ctx.builder.derived(values, name=key, key=key))
     ctx.builder.derived(np.ones(1, np.float32) if factor is None else factor, name=count, key=count)
-    return found[0], found[1], count
+    return statistics[0], statistics[1], count
 
 
 def _check_rates(ctx: CaffeLayer) -> None:

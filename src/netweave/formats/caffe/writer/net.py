@@ -131,7 +131,7 @@ def layers_of(graph: Graph) -> list[CaffeLayer]:
     """
     not_writable = NotWritableNodes(graph, "a net of Caffe's")
     needed = {value.name for value in graph.outputs}
-    found: list[list[CaffeLayer]] = []
+    groups: list[list[CaffeLayer]] = []
     for node in reversed(graph.nodes):
         if not any(value.name in needed for value in node.outputs):
             continue
@@ -140,9 +140,9 @@ def layers_of(graph: Graph) -> list[CaffeLayer]:
         with not_writable.collecting(node):
             layers = TABLE.find(node)(CaffeNode(node, graph))
             needed.update(name for layer in layers for name in layer.bottoms)
-            found.append(layers)
+            groups.append(layers)
     not_writable.check()
-    return joined([layer for layers in reversed(found) for layer in layers], graph)
+    return joined([layer for layers in reversed(groups) for layer in layers], graph)
 
 
 def named(layers: Sequence[CaffeLayer], graph: Graph) -> list[tuple[str, CaffeLayer]]:
@@ -166,14 +166,14 @@ class _Naming:
 
     def done(self) -> list[tuple[str, CaffeLayer]]:
         """Return the layers with names, in their order."""
-        found: list[tuple[str, CaffeLayer]] = []
+        entries: list[tuple[str, CaffeLayer]] = []
         for layer in self._layers:
             name = self._layer_name(layer)
             bottoms = tuple(self._blobs[value] for value in layer.bottoms)
             read_on = [top for top in layer.tops if top in self._outputs and self._reads[top]]
             tops = tuple(self._top(layer, index, name) for index in range(len(layer.tops)))
-            found.append((name, replace(layer, bottoms=bottoms, tops=tops)))
-            found += [self._split(top) for top in read_on]
+            entries.append((name, replace(layer, bottoms=bottoms, tops=tops)))
+            entries += [self._split(top) for top in read_on]
             unread = [
                 blob
                 for value, blob in zip(layer.tops, tops, strict=True)
@@ -181,8 +181,8 @@ class _Naming:
             ]
             if unread:
                 silence = CaffeLayer("Silence", tuple(unread), ())
-                found.append((take_name(f"{name}/unused", self._used), silence))
-        return found
+                entries.append((take_name(f"{name}/unused", self._used), silence))
+        return entries
 
     def _layer_name(self, layer: CaffeLayer) -> str:
         """Return the first name of the source's layers that is free, or one made of it and the type."""
@@ -289,24 +289,24 @@ def _input(name: str, shape: Sequence[int]) -> dict[str, Any]:
 def _shared(layers: Sequence[tuple[str, CaffeLayer]]) -> dict[str, str]:
     """Return names for the stored values that several layers have, by their name in the net."""
     owners: dict[str, str] = {}
-    found: dict[str, str] = {}
+    shared: dict[str, str] = {}
     for name, layer in layers:
         for number, blob in enumerate(layer.blobs):
             if blob.source is None:
                 continue
             if blob.source in owners:
-                found[blob.source] = owners[blob.source]
+                shared[blob.source] = owners[blob.source]
             owners.setdefault(blob.source, f"{name}/{number}")
-    return found
+    return shared
 
 
 def _entry(name: str, layer: CaffeLayer, shared: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": name, "type": layer.type}
-    found["bottom"], found["top"] = list(layer.bottoms), list(layer.tops)
+    entry: dict[str, Any] = {"name": name, "type": layer.type}
+    entry["bottom"], entry["top"] = list(layer.bottoms), list(layer.tops)
     names = [shared.get(blob.source or "") for blob in layer.blobs]
     if layer.type != "BatchNorm" and any(names):
-        found["param"] = [{"name": each} if each else {} for each in names]
-    return found | layer.settings
+        entry["param"] = [{"name": each} if each else {} for each in names]
+    return entry | layer.settings
 
 
 def _blob(blob: Blob) -> dict[str, Any]:

@@ -355,10 +355,10 @@ def _cut(one: Convolution, arrays: Mapping[str, np.ndarray], kept: np.ndarray) -
     """Return the arrays of a convolution without the channels that do not stay."""
     outputs, inputs = np.flatnonzero(kept[one.outputs]), np.flatnonzero(kept[one.inputs])
     names = [f"{one.key}/{name}" for name in OF_OUTPUTS]
-    found = {name: arrays[name][outputs] for name in names if name in arrays}
+    kept_arrays = {name: arrays[name][outputs] for name in names if name in arrays}
     filters = arrays[f"{one.key}/weights"][outputs]
-    found[f"{one.key}/weights"] = filters if one.groups > 1 else filters[:, inputs]
-    return found
+    kept_arrays[f"{one.key}/weights"] = filters if one.groups > 1 else filters[:, inputs]
+    return kept_arrays
 
 
 def _text(text: str, sections: Sequence[Section], channels: Channels, kept: np.ndarray) -> str:

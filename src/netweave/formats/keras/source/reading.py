@@ -54,7 +54,7 @@ def _without_flattens(steps: Sequence[Step], outputs: Sequence[str]) -> list[Ste
     uses = Counter(name for step in steps for name in step.inputs) + Counter(outputs)
     makers = {step.outputs[0]: step for step in steps}
     gone: set[int] = set()
-    found: list[Step] = []
+    steps_kept: list[Step] = []
     for step in steps:
         pooling = makers.get(step.inputs[0])
         is_kept = pooling and _KEPT.fullmatch(pooling.template)
@@ -62,5 +62,5 @@ def _without_flattens(steps: Sequence[Step], outputs: Sequence[str]) -> list[Ste
             gone.add(id(pooling))
             template = pooling.template.replace("keepdims=True", "")
             step = replace(pooling, template=template, outputs=step.outputs)
-        found.append(step)
-    return [step for step in found if id(step) not in gone]
+        steps_kept.append(step)
+    return [step for step in steps_kept if id(step) not in gone]

@@ -83,9 +83,9 @@ class KerasNode(SourceNode):
 
     def sizes(self, index: int = 0) -> list[int] | None:
         """Return the spatial sizes of an input, height and width of an image; None if they are not known."""
-        found = self.shape(index)[2:]
-        known = [size for size in found if size is not None]
-        return known if len(known) == len(found) else None
+        spatial = self.shape(index)[2:]
+        known = [size for size in spatial if size is not None]
+        return known if len(known) == len(spatial) else None
 
     def need_image(self, index: int = 0) -> None:
         """Refuse a value that is no image."""

@@ -275,11 +275,11 @@ class _Writer:
 
     def _loop_lines(self, line: str) -> list[str]:
         """Return a statement that stands for a loop as the loop."""
-        found = _LOOP.search(line)
-        if found is None:
+        match = _LOOP.search(line)
+        if match is None:
             return [line]
-        names, call = self._loops[int(found["number"])]
-        target, source = found["target"], found["source"]
+        names, call = self._loops[int(match["number"])]
+        target, source = match["target"], match["source"]
         before = [] if target == source else [f"    {target} = {source}"]
         shown = ", ".join(f'"{name}"' for name in names)
         head = f"    for name in ({shown}):"

@@ -118,9 +118,9 @@ def detection_output(node: FunctionNode) -> Sequence[Tensor]:
     if s["top_k"] >= 0:
         able = able & _among(scores, able, s["top_k"])
     scores = op("Where", able, scores, threshold)
-    found = _found(boxes, scores, threshold, s["nms_threshold"], own=node.shape(0)[2] != 1)
-    image, label, box = multi_op("Split", found, outputs=3, num_outputs=3, axis=1)
-    score = op("GatherND", scores, found)
+    detections = _found(boxes, scores, threshold, s["nms_threshold"], own=node.shape(0)[2] != 1)
+    image, label, box = multi_op("Split", detections, outputs=3, num_outputs=3, axis=1)
+    score = op("GatherND", scores, detections)
     if s["keep_top_k"] >= 0:
         stays = _best_of_images(image, score, boxes.size(0), s["keep_top_k"])
         image, label, box, score = (
@@ -205,13 +205,17 @@ def multibox_detection(node: FunctionNode) -> Sequence[Tensor]:
     table = op("Concat", label.cast(ir.DataType.FLOAT).at(2), score.at(2), boxes, axis=2)
     num_anchors = likely.size(1)
     order = best_first(likely.cast(ir.DataType.FLOAT), num_anchors)
-    found = rows(table, order)
+    detections = rows(table, order)
     is_row = indices(num_anchors).at(0) < count
     if 0 < s["nms_threshold"] <= 1:
-        found = _suppressed(
-            found, rows(table, best_first(masked(likely, score), num_anchors)), count, likeliest.size(1), s
+        detections = _suppressed(
+            detections,
+            rows(table, best_first(masked(likely, score), num_anchors)),
+            count,
+            likeliest.size(1),
+            s,
         )
-    return [op("Where", is_row.at(2), found, -1.0)]
+    return [op("Where", is_row.at(2), detections, -1.0)]
 
 
 def _suppressed(
@@ -221,8 +225,8 @@ def _suppressed(
     places = indices(table.size(1)).at(0)
     looked_at = op("Min", count, s["nms_topk"]) if s["nms_topk"] > 0 else count
     candidate = places < looked_at
-    found = op("Where", candidate.at(2), ordered, table)
-    label, score, boxes = multi_op("Split", found, [1, 1, 4], outputs=3, axis=2)
+    remaining = op("Where", candidate.at(2), ordered, table)
+    label, score, boxes = multi_op("Split", remaining, [1, 1, 4], outputs=3, axis=2)
     rivals = candidate.at(1)
     if not s["force_suppress"]:
         classes = indices(num_classes).cast(ir.DataType.FLOAT).at(0, 2)
@@ -266,10 +270,10 @@ def box_nms(node: FunctionNode) -> Sequence[Tensor]:
     stays = greedy(boxes, candidates, most=op("Squeeze", count), suppresses=suppresses)
     kept = best_first(stays.cast(ir.DataType.FLOAT), count)
     total = op("ReduceSum", stays.cast(ir.DataType.INT64), [1], keepdims=1)
-    found = _converted(rows(ordered, kept), s)
-    found = op("Where", (indices(count).at(0) < total).at(2), found, -1.0)
+    remaining = _converted(rows(ordered, kept), s)
+    remaining = op("Where", (indices(count).at(0) < total).at(2), remaining, -1.0)
     behind = op("Concat", [0, 0, 0, 0], num_boxes - count, [0], axis=0)
-    return [op("Reshape", op("Pad", found, behind, -1.0), x.sizes())]
+    return [op("Reshape", op("Pad", remaining, behind, -1.0), x.sizes())]
 
 
 def _column(table: Tensor, index: int) -> Tensor:
@@ -406,9 +410,9 @@ def _regions(boxes: Tensor, scores: Tensor, most: Tensor, s: dict[str, Any]) -> 
     count = op("ReduceSum", stays.cast(ir.DataType.INT64), [1], keepdims=1)
     chosen = op("GatherElements", kept, op("Mod", indices(most).at(0), count), axis=1)
     images = indices(boxes.size(0)).cast(ir.DataType.FLOAT).at(1, 2)
-    found = rows(boxes, chosen)
-    image = op("Expand", images, op("Concat", found.sizes(0, 2), [1], axis=0))
-    regions = op("Concat", image, found, axis=2)
+    chosen_boxes = rows(boxes, chosen)
+    image = op("Expand", images, op("Concat", chosen_boxes.sizes(0, 2), [1], axis=0))
+    regions = op("Concat", image, chosen_boxes, axis=2)
     score = op("GatherElements", scores, chosen, axis=1)
     return [op("Reshape", regions, [-1, 5]), op("Reshape", score, [-1, 1])]
 
@@ -461,9 +465,9 @@ def roi_pooling(node: FunctionNode) -> Sequence[Tensor]:
         own = [op("Gather", borders, number) for borders in (*rows, *columns)]
         return None, [], [_pooled(plane, own)]
 
-    (found,) = loop(op("Squeeze", regions.size(0)), None, [], step)
+    (pooled,) = loop(op("Squeeze", regions.size(0)), None, [], step)
     sizes = op("Concat", regions.size(0), x.size(1), [height, width], axis=0)
-    return [op("Reshape", found, sizes, allowzero=1)]
+    return [op("Reshape", pooled, sizes, allowzero=1)]
 
 
 def _double(value: float) -> Tensor:
@@ -489,19 +493,19 @@ def _bins(first: Tensor, last: Tensor, num_bins: int, size: Tensor) -> tuple[Ten
 
 def _pooled(plane: Tensor, borders: list[Tensor]) -> Tensor:
     """Return the largest of each bin, 0 for an empty one: the rows of each bin first, then the columns."""
-    found = plane  # (C, H, W)
+    cells = plane  # (C, H, W)
     full = []
     for axis, (begin, end) in ((1, borders[:2]), (2, borders[2:])):
         first = op("Min", op("ReduceMin", begin, [0]), plane.size(axis) - 1)
         last = op("Max", op("ReduceMax", end, [0]), first + 1)
-        found = found.part(first, last, axis=axis)
+        cells = cells.part(first, last, axis=axis)
         place = op("Range", op("Squeeze", first), op("Squeeze", last), 1).at(0)
         inside = (place >= begin.at(1)) & (place < end.at(1))  # (bins, places)
         inside = inside.at(0, 3) if axis == 1 else inside.at(0, 1)
-        found = op("Where", inside, found.at(axis), LOWEST)
-        found = op("ReduceMax", found, [axis + 1], keepdims=0)
+        cells = op("Where", inside, cells.at(axis), LOWEST)
+        cells = op("ReduceMax", cells, [axis + 1], keepdims=0)
         full.append(begin < end)
-    return op("Where", full[0].at(1) & full[1].at(0), found, 0.0)
+    return op("Where", full[0].at(1) & full[1].at(0), cells, 0.0)
 
 
 @body("PSROIPooling")

@@ -302,11 +302,11 @@ def _function(node: ir.Node, graph: Graph) -> ir.Function | None:
     inputs = [ir.Value(name=f"input_{number}") for number in range(len(given))]
     with recording() as nodes:
         try:
-            found = TABLE.find(node)(FunctionNode(node, graph, [Tensor(value) for value in inputs]))
+            outputs = TABLE.find(node)(FunctionNode(node, graph, [Tensor(value) for value in inputs]))
         except NotWritable:
             return None
     body = ir.Graph(
-        inputs, [t.value for t in found], nodes=nodes, opset_imports={"": OPSET}, name=node.op_type
+        inputs, [t.value for t in outputs], nodes=nodes, opset_imports={"": OPSET}, name=node.op_type
     )
     attributes = [ir.Attr(name, attr.type, None) for name, attr in node.attributes.items()]
     return ir.Function(DOMAIN, node.op_type, graph=body, attributes=attributes)

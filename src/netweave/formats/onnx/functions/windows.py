@@ -101,8 +101,8 @@ def lstm(node: FunctionNode) -> Sequence[Tensor]:
         h = op("Sigmoid", o) * op("Tanh", c)
         return None, [h, c], [h]
 
-    h, c, found = loop(op("Squeeze", outside.size(0)), None, _first(node, states, 2), step)
-    return [found, h.at(0), c.at(0)]
+    h, c, hidden = loop(op("Squeeze", outside.size(0)), None, _first(node, states, 2), step)
+    return [hidden, h.at(0), c.at(0)]
 
 
 @body("CaffeRNN")
@@ -116,8 +116,8 @@ def rnn(node: FunctionNode) -> Sequence[Tensor]:
         h = op("Tanh", op("Gather", outside, number) + op("MatMul", goes_on * h, columns))
         return None, [h], [h]
 
-    h, found = loop(op("Squeeze", outside.size(0)), None, _first(node, states, 1), step)
-    return [found, h.at(0)]
+    h, hidden = loop(op("Squeeze", outside.size(0)), None, _first(node, states, 1), step)
+    return [hidden, h.at(0)]
 
 
 def _first(node: FunctionNode, states: Sequence[Tensor], count: int) -> list[Tensor]:

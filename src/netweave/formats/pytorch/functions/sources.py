@@ -91,14 +91,14 @@ def sources() -> Mapping[str, str]:
     docstrings. Formats may not import torch, so the modules are parsed and not imported.
     """
     package = resources.files("netweave")
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for module in _MODULES:
         text = package.joinpath(module).read_text(encoding="utf-8")
         for function in ast.parse(text).body:
             if isinstance(function, ast.FunctionDef):
-                assert function.name not in found, f"{function.name} is defined twice"
-                found[function.name] = "\n".join(_lines(function, text.splitlines())) + "\n"
-    return found
+                assert function.name not in texts, f"{function.name} is defined twice"
+                texts[function.name] = "\n".join(_lines(function, text.splitlines())) + "\n"
+    return texts
 
 
 def _lines(function: ast.FunctionDef, lines: list[str]) -> Iterator[str]:

@@ -258,7 +258,7 @@ class _Writer:
 
     def _argument_names(self, kind: BlockClass, members: Sequence[str]) -> list[str]:
         names = Names(TAKEN)
-        found: list[str] = []
+        arguments: list[str] = []
         several = Counter(name for _, name in {(c, n) for (_, n), c in kind.uses.items()})
         last = max((number for number, step in enumerate(kind.steps) if step.module), default=0)
         for column in range(len(kind.columns)):
@@ -271,8 +271,8 @@ class _Writer:
                 wanted = "in_channels"
             elif several[field] > 1 or field.endswith("channels"):
                 wanted = f"{members[number]}_{'channels' if field.endswith('channels') else field}"
-            found.append(names.free(wanted))
-        return found
+            arguments.append(names.free(wanted))
+        return arguments
 
     def _net(self, parts: Sequence[Step | Block]) -> str:
         lines = [f"class {self._entry}(nn.Module):", "    def __init__(self):", "        super().__init__()"]
@@ -366,14 +366,14 @@ def _class_stem(names: Sequence[str]) -> str:
 
 def _conv_norm_defaults(steps: Sequence[Step]) -> dict[str, Any]:
     """Return the eps and momentum that most of the convolutions with normalisation have."""
-    found = [
+    settings = [
         tuple(field.value for field in step.module.fields[-2:])
         for step in steps
         if step.module and step.module.type == CONV_NORM_TYPE
     ]
-    if not found:
+    if not settings:
         return {}
-    eps, momentum = Counter(found).most_common(1)[0][0]
+    eps, momentum = Counter(settings).most_common(1)[0][0]
     return {"eps": eps, "momentum": momentum}
 
 

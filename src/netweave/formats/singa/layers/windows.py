@@ -217,8 +217,8 @@ def _statistics(ctx: SingaLayer, shape: tuple[int, ...]) -> tuple[ir.Value, ir.V
         means = mean.reshape(-1)
     if inverse is not None:
         with np.errstate(divide="ignore", over="ignore"):
-            found = 1 / np.square(inverse.reshape(-1).astype(np.float64)) - BM_EPSILON
-        variances = np.clip(found, 0, np.finfo(np.float32).max).astype(np.float32)
+            exact = 1 / np.square(inverse.reshape(-1).astype(np.float64)) - BM_EPSILON
+        variances = np.clip(exact, 0, np.finfo(np.float32).max).astype(np.float32)
     values = (
         ctx.builder.derived(means, name=f"{ctx.layer.key}/mean"),
         ctx.builder.derived(variances, name=f"{ctx.layer.key}/variance"),

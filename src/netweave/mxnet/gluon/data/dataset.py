@@ -93,8 +93,8 @@ class ArrayDataset(Dataset):
         return len(self._data[0])
 
     def __getitem__(self, idx: int) -> Any:
-        found = tuple(one[idx] for one in self._data)
-        return found if len(found) > 1 else found[0]
+        parts = tuple(one[idx] for one in self._data)
+        return parts if len(parts) > 1 else parts[0]
 
 
 class RecordFileDataset(Dataset):

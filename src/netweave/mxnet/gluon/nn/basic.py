@@ -94,14 +94,14 @@ class Dense(HybridBlock):
     def hybrid_forward(self, F: Any, x: Any, weight: Any = None, bias: Any = None) -> Any:
         """Compute the outputs."""
         given = [one for one in (x, weight, bias) if one is not None]
-        found = F.FullyConnected(
+        output = F.FullyConnected(
             *given,
             num_hidden=self._units,
             no_bias=bias is None,
             flatten=self._flatten,
             **_name(F, self, "fwd"),
         )
-        return found if self._act is None else F.Activation(found, act_type=self._act)
+        return output if self._act is None else F.Activation(output, act_type=self._act)
 
 
 def _name(F: Any, block: Block, end: str) -> dict[str, str]:

@@ -78,8 +78,8 @@ class _Convolution(HybridBlock):
         """Compute the outputs."""
         name = {"name": f"{self.prefix}fwd"} if F is sym else {}
         given = [one for one in (x, weight, bias) if one is not None]
-        found = getattr(F, self.op)(*given, **name, **self._settings)
-        return found if self._act is None else F.Activation(found, act_type=self._act)
+        output = getattr(F, self.op)(*given, **name, **self._settings)
+        return output if self._act is None else F.Activation(output, act_type=self._act)
 
 
 class Conv1D(_Convolution):

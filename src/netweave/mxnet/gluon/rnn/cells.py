@@ -118,8 +118,8 @@ class RecurrentCell(Block):
     def __call__(self, inputs: Any, states: States) -> tuple[Any, States]:
         """Return output and states after one step."""
         self._counter += 1
-        found: tuple[Any, States] = super().__call__(inputs, states)
-        return found
+        result: tuple[Any, States] = super().__call__(inputs, states)
+        return result
 
 
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
@@ -302,12 +302,12 @@ class _Cells(HybridRecurrentCell):
         return [state for cell in self.cells for state in cell.begin_state(*args, **kwargs)]
 
     def _shares(self, states: States) -> list[States]:
-        found, start = [], 0
+        shares, start = [], 0
         for cell in self.cells:
             stop = start + len(cell.state_info())
-            found.append(list(states[start:stop]))
+            shares.append(list(states[start:stop]))
             start = stop
-        return found
+        return shares
 
 
 class HybridSequentialRNNCell(_Cells):

@@ -105,7 +105,7 @@ class _Layer(HybridBlock):
         if states is None:
             states = self.begin_state(time_major.shape[1], ctx=x.context)
         states = [states] if isinstance(states, NDArray) else list(states)
-        found = nd.RNN(
+        outcome = nd.RNN(
             time_major,
             packed,
             *states,
@@ -116,8 +116,8 @@ class _Layer(HybridBlock):
             state_outputs=True,
             mode=self._mode,
         )
-        outputs = found[0] if self._layout == "TNC" else nd.SwapAxis(found[0], dim1=0, dim2=1)
-        return (outputs, list(found[1:])) if given else outputs
+        outputs = outcome[0] if self._layout == "TNC" else nd.SwapAxis(outcome[0], dim1=0, dim2=1)
+        return (outputs, list(outcome[1:])) if given else outputs
 
     def _packed(self, ctx: Any) -> NDArray:
         parts = [

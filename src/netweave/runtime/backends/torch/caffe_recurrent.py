@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def _begin(outside: Tensor, weight: Tensor, given: tuple[Tensor | None, ...], memory: Memory) -> State:
     """Return the first states, (N, H) each: those given, those kept, or zeros."""
-    found = tuple(state[0] for state in given if state is not None)
-    if found:
-        return found
+    begin = tuple(state[0] for state in given if state is not None)
+    if begin:
+        return begin
     return memory.recall(outside.new_zeros(outside.shape[1], weight.shape[1]), len(given))
 
 
@@ -32,11 +32,11 @@ def _loop(
     step: Callable[[Tensor, Tensor, State], State], outside: Tensor, cont: Tensor, state: State
 ) -> tuple[Tensor, State]:
     """Return the first state after each step, and all states after the last."""
-    found = []
+    outputs = []
     for gates, goes_on in zip(outside, cont[:, :, None], strict=True):
         state = step(gates, goes_on, state)
-        found.append(state[0])
-    return torch.stack(found), state
+        outputs.append(state[0])
+    return torch.stack(outputs), state
 
 
 @lowering("CaffeLSTM", since=1, domain="netweave")

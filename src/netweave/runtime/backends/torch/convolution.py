@@ -94,12 +94,12 @@ def resolve_pads(
         return list(zip(pads[:num_axes], pads[num_axes:], strict=True))
     if auto_pad not in {"SAME_UPPER", "SAME_LOWER"}:
         return [(0, 0)] * num_axes
-    found = []
+    pairs = []
     for size, extent, stride in zip(sizes, extents, strides, strict=True):
         total = max((-(-size // stride) - 1) * stride + extent - size, 0)
         less, more = total // 2, total - total // 2
-        found.append((less, more) if auto_pad == "SAME_UPPER" else (more, less))
-    return found
+        pairs.append((less, more) if auto_pad == "SAME_UPPER" else (more, less))
+    return pairs
 
 
 def symmetric(pads: Pads) -> list[int] | None:
@@ -140,12 +140,12 @@ def conv(
     num_axes = x.ndim - 2
     stride, dilation = per_axis(strides, num_axes), per_axis(dilations, num_axes)
     window = extents(w.shape[2:], dilation)
-    found = resolve_pads(auto_pad, pads, sizes=x.shape[2:], extents=window, strides=stride)
-    padding = symmetric(found)
+    resolved = resolve_pads(auto_pad, pads, sizes=x.shape[2:], extents=window, strides=stride)
+    padding = symmetric(resolved)
     if padding is None and not torch.is_grad_enabled() and set(stride) == {1} and num_axes in _STRAIGHT:
-        return _wider(x, w, b, found, dilation, group)
+        return _wider(x, w, b, resolved, dilation, group)
     if padding is None:
-        x, padding = pad(x, found), [0] * num_axes
+        x, padding = pad(x, resolved), [0] * num_axes
     if is_pointwise(x, w, strides=stride, padding=padding, group=group):
         return pointwise(x, w, b)
     if num_axes in _STRAIGHT:
@@ -241,10 +241,10 @@ def col2im(
     num_axes = len(image_shape)
     stride, dilation = per_axis(strides, num_axes), per_axis(dilations, num_axes)
     window = extents(block_shape, dilation)
-    found = resolve_pads("NOTSET", pads, sizes=image_shape, extents=window, strides=stride)
+    resolved = resolve_pads("NOTSET", pads, sizes=image_shape, extents=window, strides=stride)
     counts = [
         (size + begin + end - extent) // s + 1
-        for size, (begin, end), extent, s in zip(image_shape, found, window, stride, strict=True)
+        for size, (begin, end), extent, s in zip(image_shape, resolved, window, stride, strict=True)
     ]
     num_taps = torch.Size(block_shape).numel()
     blocks = data.reshape(-1, num_taps, *counts)
@@ -258,14 +258,14 @@ def col2im(
     missing = [
         size + begin + end - s * (count - 1) - extent
         for size, (begin, end), s, count, extent in zip(
-            image_shape, found, stride, counts, window, strict=True
+            image_shape, resolved, stride, counts, window, strict=True
         )
     ]
     image = functional.pad(
         image,
         [
             n
-            for (begin, end), more in zip(reversed(found), reversed(missing), strict=True)
+            for (begin, end), more in zip(reversed(resolved), reversed(missing), strict=True)
             for n in (-begin, more - end)
         ],
     )

@@ -61,15 +61,15 @@ def non_max_suppression(
 ) -> Tensor:
     """Return (image, class, box) of what stays, in the order of images, classes and scores."""
     corners = _corners(boxes, center_point_box=bool(center_point_box))
-    limit, found = int(max_output_boxes_per_class or 0), []
+    limit, kept_rows = int(max_output_boxes_per_class or 0), []
     for image, per_class in enumerate(scores):
         for number, values in enumerate(per_class):
             order = torch.argsort(values, descending=True, stable=True)
             if score_threshold is not None:
                 order = order[values[order] > score_threshold]
             kept = suppress(corners[image], order, float(iou_threshold or 0), most=limit)
-            found += [(image, number, box) for box in kept.tolist()]
-    return torch.tensor(found, dtype=torch.int64, device=boxes.device).reshape(-1, 3)
+            kept_rows += [(image, number, box) for box in kept.tolist()]
+    return torch.tensor(kept_rows, dtype=torch.int64, device=boxes.device).reshape(-1, 3)
 
 
 def _sampling(size: float, num_bins: int, ratio: int) -> int:
@@ -177,10 +177,10 @@ def multibox_loss(
         torch.from_numpy(part).to(loc.device) for part in (chosen.image, chosen.prior, chosen.slot)
     )
     scale, targets = (torch.from_numpy(part).to(locations) for part in (chosen.scale, chosen.targets))
-    found = locations[image, prior, slot]
+    predicted = locations[image, prior, slot]
     # Caffe's gradient knows nothing of the division by the variances
-    found = with_gradient(found, found / scale, torch.ones_like(found), times_above=True)
-    loc_total = _location_loss(found - targets / scale, loc_loss)
+    predicted = with_gradient(predicted, predicted / scale, torch.ones_like(predicted), times_above=True)
+    loc_total = _location_loss(predicted - targets / scale, loc_loss)
     image, prior, labels = (
         torch.from_numpy(part).to(loc.device)
         for part in (chosen.conf_image, chosen.conf_prior, chosen.labels)

@@ -94,8 +94,8 @@ def _gnu_pause() -> Callable[[int], int] | None:
     process = ctypes.CDLL(None)
     if not hasattr(process, "GOMP_parallel") or hasattr(process, "__kmpc_fork_call"):
         return None
-    found: Callable[[int], int] | None = getattr(process, "omp_pause_resource_all", None)
-    return found
+    pause: Callable[[int], int] | None = getattr(process, "omp_pause_resource_all", None)
+    return pause
 
 
 def single_thread() -> bool:
@@ -151,10 +151,10 @@ def torch_dtype(dtype: int) -> torch.dtype:
     Raises:
         RunError: torch has no such type.
     """
-    found = _DTYPES.get(ir.DataType(dtype))
-    if found is None:
+    known = _DTYPES.get(ir.DataType(dtype))
+    if known is None:
         raise RunError(f"torch has no element type for ONNX's {ir.DataType(dtype).name}")
-    return found
+    return known
 
 
 def to_tensor(array: np.ndarray) -> Tensor:

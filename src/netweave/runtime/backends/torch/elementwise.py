@@ -232,10 +232,10 @@ class _Pointwise(torch.autograd.Function):
         if torch.is_grad_enabled():  # a derivative of this is wanted, which torch's own operator has
             sizes = [len(w)] if ctx.has_bias else None
             settings = ((1, 1), (0, 0), (1, 1), False, (0, 0), 1)
-            found: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
+            gradients: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
                 above, x, w, sizes, *settings, wanted
             )
-            return found
+            return gradients
         rows, dx = _rows(above.contiguous(memory_format=torch.channels_last)), None
         if wanted[0]:
             dx = torch.empty_like(x)

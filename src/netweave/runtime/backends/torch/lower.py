@@ -77,10 +77,10 @@ def lower(graph: Graph, outputs: Sequence[str], store: ParameterStore) -> fx.Gra
 
 def lowering_of(graph: Graph, node: ir.Node) -> Lowering | None:
     """Return the lowering of a node in the version that its graph is written in, if there is one."""
-    found = find_lowering(node.domain, node.op_type, _version(graph, node))
-    if found is None and node.domain == DOMAIN and is_registered(node.op_type):
+    row = find_lowering(node.domain, node.op_type, _version(graph, node))
+    if row is None and node.domain == DOMAIN and is_registered(node.op_type):
         return registered_lowering(node.op_type, num_inputs=len(node.inputs))
-    return found
+    return row
 
 
 def _version(graph: Graph, node: ir.Node) -> int:
@@ -93,15 +93,15 @@ def _rows(graph: Graph) -> list[tuple[ir.Node, Lowering]]:
     Raises:
         RunError: Nodes without one; all of them in one message.
     """
-    found, missing = [], Counter[str]()
+    rows, missing = [], Counter[str]()
     for node in graph.nodes:
         row = lowering_of(graph, node)
         if row is not None:
-            found.append((node, row))
+            rows.append((node, row))
         elif not is_constant(node):
             missing[_schema_name(graph, node)] += 1
     if not missing:
-        return found
+        return rows
     listed = [f"{name} ({n} node{'s' * (n > 1)})" for name, n in missing.most_common(MAX_LISTED)]
     if len(missing) > MAX_LISTED:
         listed.append(f"and {len(missing) - MAX_LISTED} more")
@@ -232,31 +232,31 @@ class _Lowerer:
                 f"{self._graph.place_of(node)}: no torch lowering for {row.op_type} with "
                 f"{', '.join(map(repr, unknown))}; see docs/operators.md"
             )
-        found = {name: self._setting(node, attribute) for name, attribute in node.attributes.items()}
+        keywords = {name: self._setting(node, attribute) for name, attribute in node.attributes.items()}
         if "num_outputs" in row.injected:
-            found["num_outputs"] = len(node.outputs)
+            keywords["num_outputs"] = len(node.outputs)
         if "training" in row.injected:
-            found["training"] = self._attribute("training")
+            keywords["training"] = self._attribute("training")
         if "memory" in row.injected:
             name = _free(self._root, f"{node.name}_memory")
             own = find_operator(node.op_type).state if is_registered(node.op_type) else None
             setattr(self._root, name, Memory() if own is None else OperatorState(own))
-            found["memory"] = self._attribute(name)
+            keywords["memory"] = self._attribute(name)
         if "count" in row.injected:
-            found |= self._statistics(node)
+            keywords |= self._statistics(node)
         if "draws" in row.injected:
-            found |= {"draws": self._shared("draws", Draws), "stream": stream_of(node_name(node))}
+            keywords |= {"draws": self._shared("draws", Draws), "stream": stream_of(node_name(node))}
         if "batch" in row.injected:
-            found["batch"] = self._shared("batch", WholeBatch)
-        return found
+            keywords["batch"] = self._shared("batch", WholeBatch)
+        return keywords
 
     def _statistics(self, node: ir.Node) -> dict[str, Any]:
         """Return the keywords for the rule by which stored statistics follow the batches."""
         rule = statistics_of(node)
-        found: dict[str, Any] = {"unbiased": rule.unbiased, "fixed": rule.fixed}
+        settings: dict[str, Any] = {"unbiased": rule.unbiased, "fixed": rule.fixed}
         if rule.count is not None:
-            found["count"] = self._value(self._initializers[rule.count])
-        return found
+            settings["count"] = self._value(self._initializers[rule.count])
+        return settings
 
     def _setting(self, node: ir.Node, attribute: ir.Attr) -> Any:
         """Return an attribute as fx holds it: plain values in tuples, tensors as buffers."""

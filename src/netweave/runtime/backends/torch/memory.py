@@ -67,11 +67,11 @@ class Allocations:
 
     def live_bytes(self) -> list[int]:
         """Return the bytes alive after each event, beyond those from before."""
-        alive, found = 0, []
+        alive, sizes = 0, []
         for event in self.events:
             alive += event.num_bytes
-            found.append(alive)
-        return found
+            sizes.append(alive)
+        return sizes
 
     def without(self, addresses: Sequence[int]) -> Allocations:
         """Return the record without the blocks that are at some addresses at its end."""
@@ -88,15 +88,15 @@ def record_allocations(run: Callable[[], Any]) -> Allocations:
         profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as record,
     ):
         run()
-    found: list[Allocation] = []
+    allocations: list[Allocation] = []
     todo = list(record.profiler.kineto_results.experimental_event_tree())
     while todo:
         event = todo.pop()
         todo.extend(event.children)
         if event.tag == _EventType.Allocation:
             fields = event.extra_fields
-            found.append(Allocation(event.start_time_ns, fields.ptr, fields.alloc_size))
-    return Allocations(sorted(found, key=lambda event: event.time_ns))
+            allocations.append(Allocation(event.start_time_ns, fields.ptr, fields.alloc_size))
+    return Allocations(sorted(allocations, key=lambda event: event.time_ns))
 
 
 def measure_step(
@@ -112,13 +112,13 @@ def measure_step(
         plan: The net, prepared for inference or training, as it is to run.
         limit: Compute values again so that a step stays within so many bytes.
     """
-    found = None if limit is None else cheapest(plan, limit)
+    recomputation = None if limit is None else cheapest(plan, limit)
     training = bool(plan.backward)
 
     def peak(num_threads: int) -> int:
         net = TorchNet(graph).train(training)  # anew, for a second step would add to the gradients of a first
-        if found is not None:
-            net.recompute(found.net, found.names)
+        if recomputation is not None:
+            net.recompute(recomputation.net, recomputation.names)
         inputs = {name: net.store.placed(to_tensor(array)) for name, array in arrays.items()}
 
         def step() -> None:

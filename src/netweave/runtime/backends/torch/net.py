@@ -160,8 +160,8 @@ class TorchNet:
     @property
     def draws(self) -> Draws | None:
         """The streams of random operators; None if there are none."""
-        found: Draws | None = getattr(self.module, "draws", None)
-        return found
+        draws: Draws | None = getattr(self.module, "draws", None)
+        return draws
 
     def set_whole_batch(self, batch: WholeBatch) -> None:
         """Let what looks at a whole batch ask ``batch`` from now on; stages that are cut later do too."""
@@ -176,10 +176,10 @@ class TorchNet:
         """
         try:
             planned = self._planned(module) if torch.is_grad_enabled() else None
-            found: tuple[Any, ...] = (planned or module.forward)(*inputs)
+            outputs: tuple[Any, ...] = (planned or module.forward)(*inputs)
         except (RuntimeError, LookupError, ValueError, TypeError) as error:
             raise RunError(f"{self._place(error, module)}: {error}") from error
-        return found
+        return outputs
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run on arrays, without gradients; see ``Runner``.
@@ -253,8 +253,8 @@ class PreparedTorchNet:
             if self._half is None:
                 return self._net.run(inputs)
             stack.enter_context(torch.autocast("cpu", self._half))
-            found = self._net.run(inputs)
-        return {name: self._widened(name, array) for name, array in found.items()}
+            arrays = self._net.run(inputs)
+        return {name: self._widened(name, array) for name, array in arrays.items()}
 
     def _widened(self, name: str, array: np.ndarray) -> np.ndarray:
         """Return an output in its own type; autocast leaves in half precision what a product gave."""

@@ -55,13 +55,13 @@ class _MaxPool2d(torch.autograd.Function):
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         (places,) = ctx.saved_tensors
         form = torch.channels_last if ctx.is_last else torch.contiguous_format
-        found = torch.empty(ctx.shape, dtype=above.dtype, device=above.device, memory_format=form)
+        gradient = torch.empty(ctx.shape, dtype=above.dtype, device=above.device, memory_format=form)
         back = torch.ops.aten.max_pool2d_with_indices_backward
         if torch.is_grad_enabled():  # for a gradient of the gradient
-            found = back(above, found, *ctx.windows, places)
+            gradient = back(above, gradient, *ctx.windows, places)
         else:  # of its input the kernel reads the shape only
-            back.grad_input(above, found, *ctx.windows, places, grad_input=found)
-        return found, *[None] * len(ctx.windows)
+            back.grad_input(above, gradient, *ctx.windows, places, grad_input=gradient)
+        return gradient, *[None] * len(ctx.windows)
 
 
 _MAX_POOLS = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}
@@ -99,15 +99,15 @@ class _Windows:
     def divisors(self, like: Tensor) -> Tensor:
         """Return how many elements each window averages: those inside the input, or its padding too."""
         rule = self.rule
-        found = torch.ones((), dtype=like.dtype, device=like.device)
+        counts = torch.ones((), dtype=like.dtype, device=like.device)
         for axis, (begin, end) in enumerate(zip(rule.begin, rule.end, strict=True)):
             starts = torch.arange(self.counts[axis], device=like.device) * rule.strides[axis] - begin
             taps = torch.arange(rule.kernel[axis], device=like.device) * rule.dilations[axis]
             places = starts[:, None] + taps
             low, high = (-begin, self.sizes[axis] + end) if rule.counts_padding else (0, self.sizes[axis])
             inside = ((places >= low) & (places < high)).sum(1)
-            found = found[..., None] * inside.to(like.dtype)
-        return found.clamp(min=1)
+            counts = counts[..., None] * inside.to(like.dtype)
+        return counts.clamp(min=1)
 
 
 def _windows(
@@ -123,13 +123,13 @@ def _windows(
 ) -> _Windows:
     stride, dilation = per_axis(strides, len(kernel)), per_axis(dilations, len(kernel))
     sizes, spans = list(x.shape[2:]), extents(kernel, dilation)
-    found = resolve_pads(auto_pad, pads, sizes=sizes, extents=spans, strides=stride)
+    resolved = resolve_pads(auto_pad, pads, sizes=sizes, extents=spans, strides=stride)
     rule = PoolWindows(
         kernel=list(kernel),
         strides=stride,
         dilations=dilation,
-        begin=[begin for begin, _ in found],
-        end=[end for _, end in found],
+        begin=[begin for begin, _ in resolved],
+        end=[end for _, end in resolved],
         rounding=rounding,
         counts_padding=bool(count_include_pad),
     )
@@ -148,11 +148,11 @@ def _max_pool(x: Tensor, windows: _Windows, lowest: float) -> tuple[Tensor, Tens
 
 def _shifted(places: Tensor, padded: Sequence[int], sizes: Sequence[int], pads: Pads) -> Tensor:
     """Turn flat places in the padded plane into flat places in the plane itself."""
-    found, step, rest = torch.zeros_like(places), 1, places
+    shifted, step, rest = torch.zeros_like(places), 1, places
     for size, whole, (begin, _) in zip(reversed(sizes), reversed(padded), reversed(pads), strict=True):
-        found = found + (rest % whole - begin) * step
+        shifted = shifted + (rest % whole - begin) * step
         rest, step = rest // whole, step * size
-    return found
+    return shifted
 
 
 def _pool_max(x: Tensor, windows: _Windows, lowest: float) -> Tensor:

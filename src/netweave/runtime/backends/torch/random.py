@@ -139,8 +139,8 @@ def multinomial(
     """Draw classes, with replacement, from the logarithms of their probabilities."""
     shares = torch.softmax(x.double(), -1).cumsum(-1)
     drawn = draws.uniform(stream, (*x.shape[:-1], sample_size), device=x.device)
-    found = torch.searchsorted(shares, drawn.double().contiguous() * shares[..., -1:])
-    return found.clamp(max=x.shape[-1] - 1).to(torch_dtype(dtype))
+    sample = torch.searchsorted(shares, drawn.double().contiguous() * shares[..., -1:])
+    return sample.clamp(max=x.shape[-1] - 1).to(torch_dtype(dtype))
 
 
 # The generator is Philox 4x64-10 (Salmon et al., 2011), which turns a key and a counter into random bits

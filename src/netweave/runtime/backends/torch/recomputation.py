@@ -106,18 +106,18 @@ def _names(values: Iterable[ir.Value], name_of: Mapping[str, str]) -> set[str]:
 
 def _sources(node: fx.Node, there: Collection[str], replayed: set[str]) -> set[str]:
     """Return what a value is computed from, and add the nodes on the way to ``replayed``."""
-    found, seen, todo = set(), set(), list(node.all_input_nodes)
+    names, seen, todo = set(), set(), list(node.all_input_nodes)
     while todo:
         one = todo.pop()
         if one.name in seen:
             continue
         seen.add(one.name)
         if one.op == "placeholder" or one.name in there:
-            found.add(one.name)
+            names.add(one.name)
         else:
             replayed.add(one.name)
             todo += one.all_input_nodes
-    return found
+    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,9 @@ class _Run:
             and _is_normalisation(node)
             and set(map(_index, node.users)) == {0}
         ):
-            found = kept_statistics(made[0])
-            if found is not None:
-                self._statistics[node.name] = found
+            statistics = kept_statistics(made[0])
+            if statistics is not None:
+                self._statistics[node.name] = statistics
 
     def hold(self, name: str, tensor: Tensor) -> None:
         """Hold a value if others are computed from it again; not one that is let go itself."""

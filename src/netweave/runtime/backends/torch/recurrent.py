@@ -43,14 +43,14 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., Tensor], tuple[float, ...]]] = {
 def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Activation]:
     """Return the functions; alphas and betas are taken in turn by those that have them."""
     left = [list(alphas), list(betas)]
-    found: list[Activation] = []
+    activations: list[Activation] = []
     for name in names:
         if name.lower() not in _ACTIVATIONS:
             raise RunError(f"no torch lowering for the activation {name!r} of a recurrent operator")
         function, defaults = _ACTIVATIONS[name.lower()]
         values = [given.pop(0) if given else default for given, default in zip(left, defaults, strict=False)]
-        found.append(_bound(function, values))
-    return found
+        activations.append(_bound(function, values))
+    return activations
 
 
 def _bound(function: Callable[..., Tensor], values: Sequence[float]) -> Activation:

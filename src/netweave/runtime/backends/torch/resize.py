@@ -118,10 +118,10 @@ def _target(
     own = [x.shape[axis] for axis in axes]
     if not sizes:
         return [math.floor(n * s) for n, s in zip(own, scales, strict=True)], list(scales)
-    found = [size / n for size, n in zip(sizes, own, strict=True)]
+    ratios = [size / n for size, n in zip(sizes, own, strict=True)]
     if policy == "stretch":
-        return list(sizes), found
-    scale = min(found) if policy == "not_larger" else max(found)
+        return list(sizes), ratios
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
     return [math.floor(scale * n + 0.5) for n in own], [scale] * len(own)
 
 

@@ -193,15 +193,15 @@ def cut(net: TorchNet, num_stages: int) -> list[Stage]:
 def _parameters_of_nodes(net: TorchNet) -> list[float]:
     """Return the trained elements that each node of a net's module is the first to read."""
     seen: set[fx.Node] = set()
-    found = []
+    counts = []
     for node in net.module.graph.nodes:
         read = [one for one in node.all_input_nodes if one.op == "get_attr" and one not in seen]
         seen.update(read)
         tensors = [getattr(net.module, str(one.target)) for one in read]
-        found.append(
+        counts.append(
             float(sum(one.numel() for one in tensors if isinstance(one, Tensor) and one.requires_grad))
         )
-    return found
+    return counts
 
 
 def _multiply_adds_of_nodes(net: TorchNet) -> list[float]:
@@ -260,7 +260,7 @@ def _stages(net: TorchNet, places: Sequence[int]) -> list[Stage]:
     keys = {id(net.store[key].tensor): key for key in net.store}
     passed = [node for node in nodes if not _is_read_in_place(net.module, node)]
     last_use = {node: max((stage_of[order[user]] for user in node.users), default=-1) for node in passed}
-    found = []
+    stages = []
     for number in range(len(bounds) - 1):
         taken = [n for n in passed if stage_of[order[n]] < number <= last_use[n]]
         if number == 0:
@@ -268,8 +268,8 @@ def _stages(net: TorchNet, places: Sequence[int]) -> list[Stage]:
         given = [n for n in passed if stage_of[order[n]] <= number < last_use[n]]
         is_last = number == len(bounds) - 2
         own = [n for n in nodes if stage_of[order[n]] == number and n.op not in {"placeholder", "output"}]
-        found.append(_stage(net, number, taken, own, None if is_last else given, keys, order))
-    return found
+        stages.append(_stage(net, number, taken, own, None if is_last else given, keys, order))
+    return stages
 
 
 def _stage(
@@ -340,5 +340,5 @@ def _is_read_in_place(module: fx.GraphModule, node: fx.Node) -> bool:
     """
     if node.op != "get_attr":
         return bool(node.op == "output")
-    found = getattr(module, str(node.target))
-    return not (isinstance(found, Tensor) and found.requires_grad)
+    attribute = getattr(module, str(node.target))
+    return not (isinstance(attribute, Tensor) and attribute.requires_grad)

@@ -118,8 +118,8 @@ def _in_inference(function: Callable[..., Any], in_place: Callable[..., Any]) ->
 
 def with_gradients(target: Callable[..., Any]) -> Callable[..., Any]:
     """Return what a node computes while gradients are recorded, which writes over nothing that is kept."""
-    found: Callable[..., Any] = getattr(target, "with_gradients", target)
-    return found
+    function: Callable[..., Any] = getattr(target, "with_gradients", target)
+    return function
 
 
 def lowering(
@@ -261,8 +261,8 @@ def _function(entry: Operator) -> Callable[..., tuple[Tensor, ...]]:
             made: tuple[Tensor, ...] = _Registered.apply(entry, attributes, *inputs)
             return made
         assert entry.tensor_forward is not None
-        found = entry.tensor_forward(*inputs, **attributes)
-        return tuple(found) if isinstance(found, tuple | list) else (found,)
+        outputs = entry.tensor_forward(*inputs, **attributes)
+        return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
     compute.__name__ = f"own_{entry.op_type}"
     return compute
@@ -277,8 +277,8 @@ class _Registered(torch.autograd.Function):
             made = entry.tensor_forward(*inputs, **attributes)
             outputs = tuple(made) if isinstance(made, tuple | list) else (made,)
         else:
-            found = entry.forward([_array(tensor) for tensor in inputs], attributes)
-            outputs = tuple(_tensor(array, *inputs[:1]) for array in found)
+            arrays = entry.forward([_array(tensor) for tensor in inputs], attributes)
+            outputs = tuple(_tensor(array, *inputs[:1]) for array in arrays)
         ctx.entry, ctx.attributes, ctx.num_inputs = entry, attributes, len(inputs)
         ctx.save_for_backward(*inputs, *outputs)
         return outputs
@@ -291,16 +291,16 @@ class _Registered(torch.autograd.Function):
             given = above[0] if len(above) == 1 else list(above)
             settings = {name: value for name, value in ctx.attributes.items() if name != "state"}
             made = entry.tensor_gradient(list(inputs), list(outputs), given, **settings)
-            found = list(made) if isinstance(made, tuple | list) else [made]
+            gradients = list(made) if isinstance(made, tuple | list) else [made]
         elif entry.gradient is not None:
             arrays = ([_array(t) for t in tensors] for tensors in (inputs, outputs, above))
-            found = [_gradient(a, inputs[0]) for a in entry.gradient(*arrays, ctx.attributes)]
+            gradients = [_gradient(a, inputs[0]) for a in entry.gradient(*arrays, ctx.attributes)]
         else:
             raise RunError(
                 f"operator {entry.op_type!r} has no gradient; give gradient=..., or write its forward on "
                 "torch tensors (arrays='torch')"
             )
-        return (None, None, *_checked(entry, found, inputs))
+        return (None, None, *_checked(entry, gradients, inputs))
 
 
 def _checked(

@@ -220,12 +220,12 @@ def _is_in_place(node: fx.Node) -> bool:
 
 def _owners(graph: fx.Graph) -> dict[fx.Node, ir.Node]:
     """Return the node of the net that each node of fx belongs to, its own or that of who takes it."""
-    found = {node: node.meta["node"] for node in graph.nodes if "node" in node.meta}
+    owners = {node: node.meta["node"] for node in graph.nodes if "node" in node.meta}
     for node in graph.nodes:
-        if node not in found and node.target is operator.getitem and node.args[0] in found:
-            found[node] = found[node.args[0]]
+        if node not in owners and node.target is operator.getitem and node.args[0] in owners:
+            owners[node] = owners[node.args[0]]
     for node in reversed(graph.nodes):
-        taker = next((user for user in node.users if user in found), None)
-        if node not in found and taker is not None:
-            found[node] = found[taker]
-    return found
+        taker = next((user for user in node.users if user in owners), None)
+        if node not in owners and taker is not None:
+            owners[node] = owners[taker]
+    return owners

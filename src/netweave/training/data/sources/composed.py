@@ -377,8 +377,8 @@ class _Parted(Source):
         if isinstance(item, Mapping):
             missing = [name for name in self._names if name not in item]
             if missing:
-                found = ", ".join(map(str, item))
-                raise ReadError(f"has no part {missing[0]!r}, only {found}", place=self.describe(index))
+                names = ", ".join(map(str, item))
+                raise ReadError(f"has no part {missing[0]!r}, only {names}", place=self.describe(index))
             item = [item[name] for name in self._names or item]
         parts = item if isinstance(item, tuple | list) else [item]
         first, *rest = (np.asarray(part) for part in parts)
@@ -514,15 +514,15 @@ class Parts(Source):
         numbers = np.searchsorted(self._starts, indices, side="right") - 1
         for number in np.unique(numbers).tolist():
             chosen = np.flatnonzero(numbers == number)
-            found = self._sources[number].read_many(indices[chosen] - self._starts[number])
-            if found is None:
+            arrays = self._sources[number].read_many(indices[chosen] - self._starts[number])
+            if arrays is None:
                 return None
-            parts = parts or [np.empty((len(indices), *array.shape[1:]), array.dtype) for array in found]
+            parts = parts or [np.empty((len(indices), *array.shape[1:]), array.dtype) for array in arrays]
             if [(part.shape[1:], part.dtype) for part in parts] != [
-                (array.shape[1:], array.dtype) for array in found
+                (array.shape[1:], array.dtype) for array in arrays
             ]:
                 return None  # one by one, which converts types and says whose shape is another
-            for part, array in zip(parts, found, strict=True):
+            for part, array in zip(parts, arrays, strict=True):
                 part[chosen] = array
         return tuple(parts)
 
@@ -531,12 +531,12 @@ class Parts(Source):
         by_part: dict[int, list[int]] = {}
         for place, index in enumerate(indices):
             by_part.setdefault(self._number(index), []).append(place)
-        found: list[Any] = [None] * len(indices)
+        contents: list[Any] = [None] * len(indices)
         for number, places in by_part.items():
             own = [indices[place] - int(self._starts[number]) for place in places]
             for place, content in zip(places, self._sources[number].fetch(own), strict=True):
-                found[place] = content
-        return found
+                contents[place] = content
+        return contents
 
     def parse(self, index: int, fetched: Any) -> Record:
         """Return a record from what ``fetch`` gave of it."""

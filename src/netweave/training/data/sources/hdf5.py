@@ -130,8 +130,8 @@ class HDF5(Source):
             while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
                 self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
         self._kept.move_to_end(key)
-        found: np.ndarray = self._kept[key][row % num_rows]
-        return found
+        values: np.ndarray = self._kept[key][row % num_rows]
+        return values
 
     def _read(self, name: str, part: int, first: int, last: int) -> np.ndarray:
         expected = (last - first, *self._opened[name][part].shape[1:])

@@ -73,15 +73,15 @@ class _Files:
 
     def describe(self, file: int, dataset: str) -> tuple[dict[str, Any], bytes]:
         """Say what a dataset is; nothing for a name that is none, or that leads to another file."""
-        found = self._dataset(file, dataset)
-        if found is None:
+        stored = self._dataset(file, dataset)
+        if stored is None:
             return {}, b""
-        row_bytes = math.prod(found.shape[1:]) * max(4, found.dtype.itemsize)
-        numbers = found.dtype.kind in "biuf"
-        shape, chunk = list(found.shape), found.chunks[0] if found.chunks else 0
+        row_bytes = math.prod(stored.shape[1:]) * max(4, stored.dtype.itemsize)
+        numbers = stored.dtype.kind in "biuf"
+        shape, chunk = list(stored.shape), stored.chunks[0] if stored.chunks else 0
         return {
             "shape": shape,
-            "dtype": str(found.dtype),
+            "dtype": str(stored.dtype),
             "numbers": numbers,
             "row_bytes": row_bytes,
             "chunk": chunk,
@@ -89,10 +89,10 @@ class _Files:
 
     def read(self, file: int, dataset: str, first: int, last: int) -> tuple[dict[str, Any], bytes]:
         """Give rows as float32."""
-        found = self._dataset(file, dataset)
-        if found is None:
+        stored = self._dataset(file, dataset)
+        if stored is None:
             raise OSError("the dataset is gone")
-        rows = np.ascontiguousarray(found[first:last], np.float32)
+        rows = np.ascontiguousarray(stored[first:last], np.float32)
         return {"shape": list(rows.shape)}, rows.tobytes()
 
     def _dataset(self, file: int, name: str) -> h5py.Dataset | None:

@@ -176,15 +176,15 @@ class ImageFolder(_Classified):
         if not folder.is_dir():
             raise ReadError("there is no such folder", place=path)
         self.classes = sorted(inner.name for inner in folder.iterdir() if inner.is_dir())
-        found = [
+        images = [
             (str(file), [float(label)])
             for label, name in enumerate(self.classes)
             for file in sorted((folder / name).rglob("*"))
             if file.suffix.lower() in SUFFIXES
         ]
-        if not found:
+        if not images:
             raise ReadError("has no subfolders with images, expected one per class", place=path)
-        super().__init__(path, color, [name for name, _ in found], [labels for _, labels in found])
+        super().__init__(path, color, [name for name, _ in images], [labels for _, labels in images])
 
 
 def _caffe_lines(path: str) -> Iterator[tuple[str, list[float]]]:
@@ -432,9 +432,9 @@ class RecordIO(StoredSource):
             raise ReadError(str(error), place=place) from error
         labels = packed.labels if self._labels is None else self._labels.get(packed.identity)
         if labels is None or labels.size != (self._label_width or labels.size):
-            found = "none" if labels is None else str(labels.size)
+            count = "none" if labels is None else str(labels.size)
             wanted = self._label_width or "some"
-            raise ReadError(f"has {found} labels, expected {wanted} (label_width)", place=place)
+            raise ReadError(f"has {count} labels, expected {wanted} (label_width)", place=place)
         return packed, labels
 
     def _span(self, index: int) -> Span:
@@ -497,26 +497,26 @@ def _index_beside(path: str) -> str:
 def _index(path: str) -> list[tuple[str, int]]:
     if not is_remote(path):
         check_content(path, read_file(path))
-    found = []
+    entries = []
     for number, line in lines_of(path):
         key, _, offset = line.partition("\t")
         offset = offset.strip()
         if not OFFSET.fullmatch(offset):
             raise ReadError(f"found {line!r}, expected a key, a tab and a byte", place=f"{path}:{number}")
-        found.append((key, int(offset)))
-    return found
+        entries.append((key, int(offset)))
+    return entries
 
 
 def _labels(path: str, width: int) -> dict[int, np.ndarray]:
-    found = {}
+    labels = {}
     for number, line in lines_of(path):
         fields = line.split("\t")
         try:
-            found[int(fields[0])] = np.array([float(field) for field in fields[1:-1]], np.float32)
+            labels[int(fields[0])] = np.array([float(field) for field in fields[1:-1]], np.float32)
         except ValueError as error:
             message = f"found {line!r}, expected number, {width} labels and file, with tabs between"
             raise ReadError(message, place=f"{path}:{number}") from error
-    return found
+    return labels
 
 
 # A label is a header (its own size, the size of an object's row, whatever else), then the objects: class,

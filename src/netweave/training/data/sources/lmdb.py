@@ -187,9 +187,13 @@ class LMDBFile:
 
     def _nodes(self, page: bytes, number: int) -> tuple[int, list[int]]:
         """Return the kind of a page and where its nodes begin."""
-        found, flags, lower, upper = _PAGE.unpack_from(page)
+        stored_number, flags, lower, upper = _PAGE.unpack_from(page)
         count = (lower - _HEADER_BYTES) // 2
-        if found != number or flags & ~0x10 not in {_BRANCH, _LEAF} or not _HEADER_BYTES <= lower <= upper:
+        if (
+            stored_number != number
+            or flags & ~0x10 not in {_BRANCH, _LEAF}
+            or not _HEADER_BYTES <= lower <= upper
+        ):
             raise self._damaged(f"page {number:,} is damaged")
         if upper > len(page):
             raise self._damaged(f"page {number:,} is damaged")

@@ -233,8 +233,8 @@ class SampledCrop(Geometric):
         """Return which objects are kept."""
         if self.keep == "center":
             centres = (corners[:, :2] + corners[:, 2:]) / 2
-            found: np.ndarray = ((centres >= window[:2]) & (centres < window[2:])).all(axis=1)
-            return found
+            is_inside: np.ndarray = ((centres >= window[:2]) & (centres < window[2:])).all(axis=1)
+            return is_inside
         kept: np.ndarray = _shared_areas(window, corners) / box_areas(corners, np) > self.keep_overlap
         return kept
 
@@ -334,10 +334,10 @@ class Place(Geometric):
         """Return boxes in an order of their own, followed by empty rows."""
         if self.where == "random":
             boxes = boxes[generator.permutation(len(boxes))]
-        found = np.zeros((self.max_boxes or rows, TRUTH_COLUMNS), np.float32)
-        kept = boxes[: len(found)]
-        found[: len(kept)] = kept
-        return found
+        table = np.zeros((self.max_boxes or rows, TRUTH_COLUMNS), np.float32)
+        kept = boxes[: len(table)]
+        table[: len(kept)] = kept
+        return table
 
 
 @transform("hsv_jitter")

@@ -34,8 +34,8 @@ def mirrored(pixels: np.ndarray) -> np.ndarray:
     """Return an image with left and right changed."""
     if pixels.strides[2] != pixels.itemsize:  # planes, not pixels, lie side by side
         return pixels[:, ::-1]
-    found: np.ndarray = opencv().flip(pixels, 1)
-    return found if found.ndim == 3 else found[:, :, None]
+    flipped: np.ndarray = opencv().flip(pixels, 1)
+    return flipped if flipped.ndim == 3 else flipped[:, :, None]
 
 
 @transform("resize")
@@ -318,14 +318,14 @@ class Warp(Geometric):
         size = (int(new_width), int(new_height))
         number = interpolation(self.interpolation, (height, width), size[::-1], generator)
         with opencv_errors(f"cannot be warped to {size[1]} x {size[0]} pixels") as cv2:
-            found: np.ndarray = cv2.warpAffine(
+            warped: np.ndarray = cv2.warpAffine(
                 np.ascontiguousarray(image.pixels),
                 np.column_stack([matrix, shift]),
                 size,
                 flags=number,
                 borderValue=(self.fill,) * 3,
             )
-        image.replace(found if found.ndim == 3 else found[:, :, None])
+        image.replace(warped if warped.ndim == 3 else warped[:, :, None])
 
     def _angle(self, generator: np.random.Generator) -> float:
         drawn = int(generator.integers(-self.max_rotate_angle, self.max_rotate_angle + 1))

@@ -238,13 +238,13 @@ class Nadam(MXNetRule):
     def begin(self, beginning: Beginning) -> Mapping[str, tuple[float, ...]]:
         """Return P as it is when each parameter has its turn."""
         now, _ = self._betas(beginning.step)
-        found = {}
+        numbers = {}
         product = beginning.memory.get("product", 1.0)
         for parameter in beginning.parameters:
             product *= now
-            found[parameter.key] = (product,)
+            numbers[parameter.key] = (product,)
         beginning.memory["product"] = product
-        return found
+        return numbers
 
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""

@@ -260,15 +260,15 @@ class LARS(LazyRule):
         """Return the momentum and the factor on the rate of each parameter."""
         last = beginning.memory.get("rate", beginning.base_rate)
         beginning.memory["rate"] = beginning.base_rate
-        found = {}
+        numbers = {}
         for parameter in beginning.parameters:
             momentum = self.momentum
             if self.momentum_correction and last:
                 momentum *= beginning.base_rate / last
             last = beginning.base_rate  # so that a new rate shows in the first parameter only
             layerwise = not parameter.key.endswith(("gamma", "beta", "bias"))
-            found[parameter.key] = (momentum, self._trust(parameter) if layerwise else 1.0)
-        return found
+            numbers[parameter.key] = (momentum, self._trust(parameter) if layerwise else 1.0)
+        return numbers
 
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""
@@ -327,14 +327,14 @@ class LBSGD(MXNetRule):
         last = beginning.memory.get("rate", rate)
         beginning.memory["rate"] = rate
         count = self._count(beginning.step)
-        found = {}
+        numbers = {}
         for number, parameter in enumerate(beginning.parameters):
             if self.warmup_strategy == "lars":
                 factor = _trust_of_squares(*parameter.sums, decay=parameter.decay)
             else:
                 factor = self._warmed(count)
-            found[parameter.key] = (factor * (last / rate) if not number and rate else factor,)
-        return found
+            numbers[parameter.key] = (factor * (last / rate) if not number and rate else factor,)
+        return numbers
 
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""

@@ -41,16 +41,16 @@ def prior_boxes(node: CaffeNode, index: int) -> CaffeLayer | None:
     if joining is None or index >= len(joining.inputs):
         return None
     top = joining.inputs[index]
-    found = [layer for layer in node.graph.layers.values() if top in layer.outputs]
-    if len(found) != 1 or found[0].type != "PriorBox":
+    makers = [layer for layer in node.graph.layers.values() if top in layer.outputs]
+    if len(makers) != 1 or makers[0].type != "PriorBox":
         return None
-    bottoms = found[0].inputs
+    bottoms = makers[0].inputs
     if any(bottom not in values and bottom not in {value.name for value in inputs} for bottom in bottoms):
         return None
-    given = {"clip": False, **found[0].settings["prior_box_param"]}  # OpenCV clips where the file is silent
+    given = {"clip": False, **makers[0].settings["prior_box_param"]}  # OpenCV clips where the file is silent
     given.pop("is_dense", None)  # ours: the filters tell it again
     return CaffeLayer(
-        "PriorBox", tuple(bottoms), (top,), {"prior_box_param": given}, sources=(found[0].name,)
+        "PriorBox", tuple(bottoms), (top,), {"prior_box_param": given}, sources=(makers[0].name,)
     )
 
 

@@ -153,11 +153,11 @@ def matmul(node: KerasNode) -> Step | list[Step]:
 
 def biased_dense(add: KerasNode) -> Step | None:
     """Return a dense layer for a node that adds a bias to a product over the last axis; None for others."""
-    found = dense_before(add.outputs[0])
-    if found is None or found.nodes[-1] is not add.ir_node or add.makes_channels_last():
+    dense = dense_before(add.outputs[0])
+    if dense is None or dense.nodes[-1] is not add.ir_node or add.makes_channels_last():
         return None
-    return dense_layer(add.for_node(found.nodes[0])).with_bias(
-        found.vector, add.outputs[0].name or "", add.layers, setting="use_bias"
+    return dense_layer(add.for_node(dense.nodes[0])).with_bias(
+        dense.vector, add.outputs[0].name or "", add.layers, setting="use_bias"
     )
 
 

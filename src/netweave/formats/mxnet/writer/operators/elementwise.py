@@ -140,10 +140,10 @@ def _with_number(node: MXNetNode, word: str, stored: int, other: int) -> Symbol:
 
 def _folded(node: MXNetNode, word: str) -> Symbol:
     """Return a maximum or minimum of any number of values."""
-    found = node.symbol(0)
+    folded = node.symbol(0)
     for index in range(1, node.num_inputs):
-        found = node.make(f"broadcast_{word}", found, node.symbol(index))
-    return found
+        folded = node.make(f"broadcast_{word}", folded, node.symbol(index))
+    return folded
 
 
 @writes("Sum")

@@ -105,11 +105,11 @@ def linear_layer(node: PyTorchNode) -> Step:
 
 def biased_linear(add: PyTorchNode) -> Step | None:
     """Return a dense layer for a node that adds a bias to a product over the last axis; None for others."""
-    found = dense_before(add.outputs[0])
-    if found is None or found.nodes[-1] is not add.ir_node:
+    linear = dense_before(add.outputs[0])
+    if linear is None or linear.nodes[-1] is not add.ir_node:
         return None
-    return linear_layer(add.for_node(found.nodes[0])).with_bias(
-        found.vector, add.outputs[0].name or "", add.layers, setting="bias"
+    return linear_layer(add.for_node(linear.nodes[0])).with_bias(
+        linear.vector, add.outputs[0].name or "", add.layers, setting="bias"
     )
 
 

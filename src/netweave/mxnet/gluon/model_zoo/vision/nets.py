@@ -23,9 +23,9 @@ class Network(HybridBlock):
 
 def row(*blocks: HybridBlock, prefix: str = "") -> nn.HybridSequential:
     """Return blocks one behind the other."""
-    found = nn.HybridSequential(prefix=prefix)
-    found.add(*blocks)
-    return found
+    blocks_in_row = nn.HybridSequential(prefix=prefix)
+    blocks_in_row.add(*blocks)
+    return blocks_in_row
 
 
 def normalised(convolution: HybridBlock, **settings: Any) -> list[HybridBlock]:
@@ -46,9 +46,9 @@ Convolution = tuple[Any, ...]
 
 
 def _beside(*branches: HybridBlock, prefix: str = "") -> HybridConcurrent:
-    found = HybridConcurrent(axis=1, prefix=prefix)
-    found.add(*branches)
-    return found
+    concurrent = HybridConcurrent(axis=1, prefix=prefix)
+    concurrent.add(*branches)
+    return concurrent
 
 
 def _fire(squeeze: int, expand: int) -> HybridBlock:
@@ -140,11 +140,11 @@ def _branch(pool: str | None, *convolutions: Convolution) -> HybridBlock:
 
 def _block(prefix: str, *branches: Any) -> HybridBlock:
     """Return branches side by side: each a pool and convolutions, or a function that makes one."""
-    found = HybridConcurrent(axis=1, prefix=prefix)
-    with found.name_scope():
+    concurrent = HybridConcurrent(axis=1, prefix=prefix)
+    with concurrent.name_scope():
         for branch in branches:
-            found.add(branch() if callable(branch) else _branch(*branch))
-    return found
+            concurrent.add(branch() if callable(branch) else _branch(*branch))
+    return concurrent
 
 
 def _a(pool_features: int, prefix: str) -> HybridBlock:
@@ -488,7 +488,7 @@ class BlockV2(HybridBlock):
 def _stages(block: type[BlockV1 | BlockV2], depth: int) -> list[HybridBlock]:
     wide = depth >= 50
     widths = [64, *((256, 512, 1024, 2048) if wide else (64, 128, 256, 512))]
-    found: list[HybridBlock] = []
+    layers: list[HybridBlock] = []
     for stage, count in enumerate(LAYERS[depth]):
         inputs, channels = widths[stage : stage + 2]
         layer = nn.HybridSequential(prefix=f"stage{stage + 1}_")
@@ -505,8 +505,8 @@ def _stages(block: type[BlockV1 | BlockV2], depth: int) -> list[HybridBlock]:
                         prefix="",
                     )
                 )
-        found.append(layer)
-    return found
+        layers.append(layer)
+    return layers
 
 
 def _stem(thumbnail: bool) -> list[HybridBlock]:
