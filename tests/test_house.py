@@ -81,7 +81,6 @@ SHORT = {
     "formats/chainer/own.py": "a plain table of names",
     "formats/chainer/reader.py": "an entry of the table of formats",
     "formats/chainer/weights.py": "an entry of the table of formats",
-    "formats/mxnet/symbol/operators/refused.py": "a plain table of refusals",
     "formats/mxnet/training.py": "an entry of the table of formats",
     "formats/onnx/writer.py": "an entry of the table of formats",
     "formats/pytorch/error_text.py": "imported by the sandbox's child and by the reader",

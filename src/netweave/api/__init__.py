@@ -10,9 +10,7 @@ from netweave.api.comparing import (
     compare,
     compare_all,
     fix_port,
-    gain_of,
     mend,
-    pack,
 )
 from netweave.api.custom_operators import operator
 from netweave.api.inspecting import (
@@ -29,8 +27,8 @@ from netweave.api.models import History, Module
 from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
 from netweave.api.reading import convert_and_verify, load, load_all, run, save, to_inference
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
-from netweave.api.timing import load_for_timing, time_inference, time_layers
-from netweave.api.training import load_job, train
+from netweave.api.timing import gain_of, load_for_timing, time_inference, time_layers
+from netweave.api.training import PackOptions, load_job, pack, train
 from netweave.api.weights import PruneResult, prune, replicate, save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, save_zoo_picture, zoo_costs
 from netweave.comparison import (
@@ -66,6 +64,7 @@ __all__ = [
     "Job",
     "Mended",
     "Module",
+    "PackOptions",
     "PreparedNet",
     "Preprocessing",
     "PruneResult",

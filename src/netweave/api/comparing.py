@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Unpack
 
 from netweave import comparison
 from netweave.api.arguments import (
     check_arrays,
     check_count,
-    check_file,
     check_net,
     check_nets,
     check_text,
     check_tolerance,
-    draw_inputs,
     load_arrays,
 )
 from netweave.api.boxes import ImagePair
-from netweave.api.inspecting import prepare
-from netweave.api.reading import ReadOptions, load_all, run_settings
+from netweave.api.reading import ReadOptions, load_all
 from netweave.comparison import LOCAL_TOLERANCE, READING, CompareOptions, Matrix, fixes
 from netweave.errors import NetweaveError, UsageError
 from netweave.files.output_files import write_file
-from netweave.graph import Graph, total_cost
-from netweave.graph.passes import to_inference
-from netweave.runtime.backends import AUTO, Purpose
-from netweave.runtime.backends import prepare as prepare_on
+from netweave.graph import Graph
 from netweave.runtime.memory_plan import parse_bytes
-from netweave.training.data import Source
-from netweave.training.data.named import Named, open_named
-from netweave.training.data.pack import pack as pack_source
-from netweave.training.data.sources.arrays import Arrays
-from netweave.training.data.transforms.geometry import Resize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
 
     from netweave.comparison import Comparison, Divergence, Finding
     from netweave.comparison.fixes import Mended
 
-
-if TYPE_CHECKING:
     Probe = Mapping[str, np.ndarray] | str | Path
     Progress = Callable[[str], None]
 
@@ -325,189 +310,3 @@ def _renamed(net: str, file: str, target: Path, files: Sequence[str]) -> str:
     if not comma:
         weights = next((other for other in files if Path(other).resolve() != Path(file).resolve()), "")
     return f"{target}{entry}" + (f",{weights}" if weights else "")
-
-
-ROUNDS = 11
-"""Runs of each net, interleaved; the first round is a warm-up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The cost of a net.
-
-    Attributes:
-        nodes: Number of nodes.
-        elements: Number of stored elements that the nodes read.
-        multiply_adds: For one example.
-        median_s: Median time of a run.
-        fastest_s: The fastest run.
-    """
-
-    nodes: int
-    elements: int
-    multiply_adds: int
-    median_s: float
-    fastest_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """The costs of a net in inference form and of its optimised form.
-
-    Attributes:
-        before: Of the inference form.
-        after: Of the optimised form.
-        backend: The backend that was timed.
-    """
-
-    before: Standing
-    after: Standing
-    backend: str
-
-
-def gain_of(
-    graph: Graph,
-    form: Graph,
-    *,
-    rounds: int = ROUNDS,
-    backend: str = AUTO,
-    precision: str = "f32",
-    threads: int | None = None,
-) -> Gain:
-    """Return the gain of an optimised form of a net over its plain inference form.
-
-    Both run interleaved, on the same random inputs, on the backend that is the fastest for the optimised
-    form, with its own optimisations.
-
-    Args:
-        graph: The net.
-        form: A form of the net that computes the same function of the same inputs.
-        rounds: Counted runs of each, >= 1.
-        backend: As for ``prepare``.
-        precision: As for ``prepare``.
-        threads: As for ``prepare``.
-
-    Raises:
-        RunError: One of them cannot be run.
-        UsageError: The size of an input is unknown, or as ``prepare`` does.
-    """
-    plain = to_inference(graph)
-    inputs = {name: array[:1] for name, array in draw_inputs(plain, seed=0).items()}
-    with prepare(form, backend=backend, precision=precision, threads=threads, example=inputs) as prepared:
-        settings = run_settings(Purpose.INFERENCE, precision, prepared.threads)
-        runners = [prepare_on(plain, backend=prepared.backend, settings=settings), prepared]
-        times: list[list[float]] = [[], []]
-        for number in range(rounds + 1):
-            for runner, taken in zip(runners, times, strict=True):
-                begin = time.perf_counter()
-                runner.run(inputs)
-                if number:
-                    taken.append(time.perf_counter() - begin)
-    before, after = (_standing(each, taken) for each, taken in zip((plain, form), times, strict=True))
-    return Gain(before, after, prepared.backend)
-
-
-def _standing(graph: Graph, times: list[float]) -> Standing:
-    stored = [value.const_value for value in graph.model.graph.initializers.values() if value.uses()]
-    return Standing(
-        nodes=len(graph.nodes),
-        elements=sum(tensor.size for tensor in stored if tensor is not None),
-        multiply_adds=total_cost(graph).multiply_adds,
-        median_s=median(times),
-        fastest_s=min(times),
-    )
-
-
-KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5", ".kvfile": "kvfile"}
-"""The format of a target by its suffix; any other target is an LMDB."""
-
-
-def pack(
-    source: str | Path | Source | Sequence[np.ndarray],
-    target: str | Path,
-    *,
-    kind: str | None = None,
-    read_as: str | None = None,
-    labels: str | None = None,
-    root: str | None = None,
-    shape: Sequence[int] = (),
-    resize: Sequence[int] = (),
-    gray: bool = False,
-    shuffle: bool = False,
-    seed: int = 0,
-    encode: str | None = None,
-    quality: int = 95,
-    split_size: str | int | None = None,
-    mean: str | Path | None = None,
-) -> int:
-    """Pack records into one file or database for training, or into several, and return their number.
-
-    Image files are copied unchanged, unless they are resized or converted to gray.
-
-    Args:
-        source: A folder with one subfolder of images per class, a list of images (Caffe's ``.txt``, MXNet's
-            ``.lst``), an LMDB, ``.rec``, ``.h5``, ``.npz``, ``.npy``, ``.csv``, idx or CIFAR file, local or
-            remote (``s3://``); or arrays of images (N, C, H, W) and labels.
-        target: File or folder to create; an existing one is never overwritten.
-        kind: ``lmdb``, ``recordio``, ``hdf5``, ``mnist`` or ``kvfile`` (SINGA); None to derive it from the
-            target's name.
-        read_as: Format of the source; None to derive it from the source's name.
-        labels: A file of labels, if they are separate.
-        root: The folder that paths in a list are relative to; by default the folder of the list.
-        shape: Shape of a record, if the source has rows of numbers.
-        resize: Height and width of all images, or one number for the shorter side.
-        gray: Convert to one channel.
-        shuffle: Write the records in random order.
-        seed: Seed of the random order.
-        encode: Encode pixels as image files with this suffix, ``.png`` or ``.jpg``.
-        quality: JPEG quality, 1 to 100.
-        split_size: Write several files of at most about this size, bytes or a text such as ``64MB``:
-            ``train-00000.rec``, ``train-00001.rec``, ... for ``train.rec``. They are read as one under the
-            target's name.
-        mean: File to write the mean of all images to, as they are packed: for Caffe if its name ends in
-            ``.binaryproto``, else for SINGA.
-
-    Raises:
-        UsageError: The kind is unknown, the target exists, or the source is ambiguous.
-        SourceError: A record cannot be read; nothing is left behind.
-        WriteError: The target cannot be written; nothing is left behind.
-    """
-    place = check_file(target, what="target")
-    with _opened(source, read_as, Named(labels, root, tuple(shape), "gray" if gray else None)) as records:
-        return pack_source(
-            records,
-            place,
-            kind or KINDS.get(place.suffix, "lmdb"),
-            resize=_resize(resize),
-            gray=gray,
-            shuffle=shuffle,
-            seed=seed,
-            encode=encode is not None,
-            suffix=encode or ".png",
-            quality=quality,
-            mean=Path(mean) if mean else None,
-            split_bytes=parse_bytes(split_size) if isinstance(split_size, str) else split_size,
-        )
-
-
-def _opened(source: str | Path | Source | Sequence[np.ndarray], kind: str | None, said: Named) -> Source:
-    if isinstance(source, Source):
-        return source
-    if isinstance(source, str | Path):
-        return open_named(str(source), kind, said)
-    if not isinstance(source, Sequence):
-        raise UsageError(
-            f"source is of type {type(source).__name__}, expected the name of a file or folder, or a list of "
-            "arrays"
-        )
-    return Arrays(*source)
-
-
-def _resize(sizes: Sequence[int]) -> Resize | None:
-    if not sizes:
-        return None
-    if len(sizes) > 2 or min(sizes) < 1:
-        raise UsageError(
-            f"cannot resize to {'x'.join(map(str, sizes))}; give HEIGHTxWIDTH, or the shorter side"
-        )
-    return Resize(shorter=sizes[0]) if len(sizes) == 1 else Resize(height=sizes[0], width=sizes[1])

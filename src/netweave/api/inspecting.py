@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from netweave.runtime.backends import Runner, RunSettings
     from netweave.runtime.backends.selection import BackendTrial
 
-
-if TYPE_CHECKING:
     Sizes = dict[str, tuple[int, ...]]
 
 GUESSES = {"C": ((3, 6), (60, 120), (1, 2)), "D": ((16, 32),), "H": ((224, 256),), "W": ((224, 256),)}

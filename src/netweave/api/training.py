@@ -1,9 +1,11 @@
-"""Reading Jobs from files, and training them."""
+"""Jobs: reading them from files, packing their records, and training them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.jobs import announcing_early_failure, device_of_rank
@@ -11,14 +13,22 @@ from netweave.api.runs import need_torch, train_here
 from netweave.errors import UsageError
 from netweave.formats import read_job
 from netweave.job import Job, JobOptions
+from netweave.options import Options
+from netweave.runtime.memory_plan import parse_bytes
+from netweave.training.data import Source
+from netweave.training.data.named import Named, open_named
+from netweave.training.data.pack import pack as pack_source
 from netweave.training.data.probe import probe
+from netweave.training.data.sources.arrays import Arrays
+from netweave.training.data.transforms.geometry import Resize
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import rank_environment
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping
+
+    import numpy as np
 
     from netweave.runtime.backends.torch import TorchNet
     from netweave.training.events import Watch
@@ -115,3 +125,125 @@ def train(
         return train_on(read_job, names, options, tell)
     device = device_of_rank(names) if names else options.device
     return train_here(read_job, replace(options, device=device), tell)
+
+
+KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5", ".kvfile": "kvfile"}
+"""The format of a target by its suffix; any other target is an LMDB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackOptions(Options):
+    """Options of ``pack``.
+
+    Attributes:
+        kind: ``lmdb``, ``recordio``, ``hdf5``, ``mnist`` or ``kvfile`` (SINGA); None to derive it from the
+            target's name.
+        read_as: Format of the source; None to derive it from the source's name.
+        labels: A file of labels, if they are separate.
+        root: The folder that paths in a list are relative to; by default the folder of the list.
+        shape: Shape of a record, if the source has rows of numbers.
+        resize: Height and width of all images, or one number for the shorter side.
+        gray: Convert to one channel.
+        shuffle: Write the records in random order.
+        seed: Seed of the random order.
+        encode: Encode pixels as image files with this suffix, ``.png`` or ``.jpg``.
+        quality: JPEG quality, 1 to 100.
+        split_size: Write several files of at most about this size, bytes or a text such as ``64MB``:
+            ``train-00000.rec``, ``train-00001.rec``, ... for ``train.rec``. They are read as one under the
+            target's name.
+        mean: File to write the mean of all images to, as they are packed: for Caffe if its name ends in
+            ``.binaryproto``, else for SINGA.
+    """
+
+    function: ClassVar[str] = "pack"
+
+    kind: str | None = None
+    read_as: str | None = None
+    labels: str | None = None
+    root: str | None = None
+    shape: Sequence[int] = ()
+    resize: Sequence[int] = ()
+    gray: bool = False
+    shuffle: bool = False
+    seed: int = 0
+    encode: str | None = None
+    quality: int = 95
+    split_size: str | int | None = None
+    mean: str | Path | None = None
+
+    @property
+    def naming(self) -> Named:
+        """How the source is read, besides its name."""
+        return Named(self.labels, self.root, tuple(self.shape), "gray" if self.gray else None)
+
+    @property
+    def resizing(self) -> Resize | None:
+        """The change of each image's size.
+
+        Raises:
+            UsageError: There are more than two numbers, or one below 1.
+        """
+        sizes = self.resize
+        if not sizes:
+            return None
+        if len(sizes) > 2 or min(sizes) < 1:
+            raise UsageError(
+                f"cannot resize to {'x'.join(map(str, sizes))}; give HEIGHTxWIDTH, or the shorter side"
+            )
+        return Resize(shorter=sizes[0]) if len(sizes) == 1 else Resize(height=sizes[0], width=sizes[1])
+
+
+def pack(
+    source: str | Path | Source | Sequence[np.ndarray],
+    target: str | Path,
+    options: PackOptions | None = None,
+    **settings: Any,
+) -> int:
+    """Pack records into one file or database for training, or into several, and return their number.
+
+    Image files are copied unchanged, unless they are resized or converted to gray.
+
+    Args:
+        source: A folder with one subfolder of images per class, a list of images (Caffe's ``.txt``, MXNet's
+            ``.lst``), an LMDB, ``.rec``, ``.h5``, ``.npz``, ``.npy``, ``.csv``, idx or CIFAR file, local or
+            remote (``s3://``); or arrays of images (N, C, H, W) and labels.
+        target: File or folder to create; an existing one is never overwritten.
+        options: How the source is read and the target written.
+        settings: Attributes of ``PackOptions``, which are set on top of ``options``.
+
+    Raises:
+        UsageError: There is no such option or kind, the target exists, or the source is ambiguous.
+        SourceError: A record cannot be read; nothing is left behind.
+        WriteError: The target cannot be written; nothing is left behind.
+    """
+    place = check_file(target, what="target")
+    options = PackOptions.of(options, settings)
+    limit = options.split_size
+    with _opened(source, options.read_as, options.naming) as records:
+        return pack_source(
+            records,
+            place,
+            options.kind or KINDS.get(place.suffix, "lmdb"),
+            resize=options.resizing,
+            gray=options.gray,
+            shuffle=options.shuffle,
+            seed=options.seed,
+            encode=options.encode is not None,
+            suffix=options.encode or ".png",
+            quality=options.quality,
+            mean=Path(options.mean) if options.mean else None,
+            split_bytes=parse_bytes(limit) if isinstance(limit, str) else limit,
+        )
+
+
+def _opened(source: str | Path | Source | Sequence[np.ndarray], kind: str | None, said: Named) -> Source:
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, str | Path):
+        return open_named(str(source), kind, said)
+    if not isinstance(source, Sequence):
+        raise UsageError(
+            f"source is of type {type(source).__name__}, expected the name of a file or folder, or a list of "
+            "arrays"
+        )
+    return Arrays(*source)

@@ -56,7 +56,10 @@ def _split_stages(
 
 
 def in_state(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that select the state (``NetState``) in which a Caffe net is read."""
+    """Add the options that select the state (``NetState``) in which a Caffe net is read.
+
+    The command is given them together, as ``state``.
+    """
 
     @click.option(
         "--stage",
@@ -77,7 +80,8 @@ def in_state(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return command(*args, **kwargs)
+        state = {name: kwargs.pop(name) for name in ("stages", "level", "input_shapes")}
+        return command(*args, state=state, **kwargs)
 
     return wrapped
 

@@ -197,23 +197,7 @@ def convert(
     metavar="FILE",
     help="Write the mean of all packed images to FILE: .binaryproto for Caffe, any other name for SINGA.",
 )
-def pack(
-    source: str,
-    target: str,
-    kind: str | None,
-    read_as: str | None,
-    labels: str | None,
-    root: str | None,
-    shape: tuple[int, ...],
-    resize: tuple[int, ...],
-    gray: bool,
-    shuffle: bool,
-    seed: int,
-    encode: str | None,
-    quality: int,
-    split_size: str | None,
-    mean: str | None,
-) -> None:
+def pack(source: str, target: str, **settings: Any) -> None:
     """Pack the records of SOURCE into TARGET, for training.
 
     SOURCE is a folder with one subfolder of images per class, a list of images (Caffe's .txt, MXNet's .lst),
@@ -226,24 +210,8 @@ def pack(
     from netweave.training.data.location import part_names
 
     with working(f"packing {source}"):
-        count = api.pack(
-            source,
-            target,
-            kind=kind,
-            read_as=read_as,
-            labels=labels,
-            root=root,
-            shape=shape,
-            resize=resize,
-            gray=gray,
-            shuffle=shuffle,
-            seed=seed,
-            encode=encode,
-            quality=quality,
-            split_size=split_size,
-            mean=mean,
-        )
-    parts = part_names(target) if split_size else []
+        count = api.pack(source, target, **settings)
+    parts = part_names(target) if settings["split_size"] else []
     spread = f" in {len(parts)} files, {parts[0]} to {parts[-1]}" if parts else ""
     output_console().print(f"{target}: {count:,} records{spread}", soft_wrap=True)
 

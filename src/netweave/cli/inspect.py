@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from netweave.cli.caffe import in_state
 from netweave.cli.options import NET, Command, everything_option, html_option, json_option, reads_nets
-
-if TYPE_CHECKING:
-    from netweave.cli.options import InputShapes
 
 
 @click.command(cls=Command, examples=["netweave inspect deploy.prototxt --input-shape data=1x3x227x227"])
@@ -124,9 +121,7 @@ def memory(
     picture: str | None,
     trust: bool,
     json_file: str | None,
-    stages: tuple[str, ...],
-    level: int,
-    input_shapes: InputShapes,
+    state: dict[str, Any],
 ) -> None:
     """Show how much memory NET needs: in place, co-shared, with values computed again.
 
@@ -141,10 +136,8 @@ def memory(
         graph = api.load_for_timing(
             net,
             "TRAIN" if training else "TEST",
-            input_shapes=input_shapes,
-            stages=stages,
-            level=level,
             trust=trust,
+            **state,
         )
     with working("planning"):
         plan = api.plan_memory(graph, batch=batch, training=training, limit=limit)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from netweave.api.comparing import Gain
+    from netweave.api.timing import Gain
     from netweave.api.zoo import ZooNet
     from netweave.comparison import NetRecord
     from netweave.graph import Cost, Graph, LayerSummary, NodeSummary, ValueSummary

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from netweave.cli.options import InputShapes
     from netweave.graph import Graph
 
 
@@ -156,9 +155,7 @@ def time(
     trust: bool,
     gpu: str | None,
     json_file: str | None,
-    stages: tuple[str, ...],
-    level: int,
-    input_shapes: InputShapes,
+    state: dict[str, Any],
 ) -> None:
     """Measure the forward and backward time of each layer of NET on random inputs.
 
@@ -175,10 +172,8 @@ def time(
         graph = api.load_for_timing(
             file,
             phase or ("TEST" if forward_only or purpose else "TRAIN"),
-            input_shapes=input_shapes,
-            stages=stages,
-            level=level,
             trust=trust,
+            **state,
         )
     if purpose == "inference":
         if gpu is not None:
@@ -238,9 +233,7 @@ def extract(
     gpu: str | None,
     threads: int | None,
     allow_urls: tuple[str, ...],
-    stages: tuple[str, ...],
-    level: int,
-    input_shapes: InputShapes,
+    state: dict[str, Any],
 ) -> None:
     """Write the activations of LAYERS in NET, for each record of its data, to OUT.
 
@@ -252,9 +245,7 @@ def extract(
     from netweave.cli.console import output_console, working
 
     with working(f"reading {net}"):
-        phases = api.load_phases(
-            net, phase, input_shapes=input_shapes, stages=stages, level=level, allow_urls=allow_urls
-        )
+        phases = api.load_phases(net, phase, allow_urls=allow_urls, **state)
     with counting("extracting") as told:
         arrays = api.extract(
             phases,

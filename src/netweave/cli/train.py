@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -24,12 +24,8 @@ from netweave.errors import UsageError
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import rank_environment
 
-if TYPE_CHECKING:
-    from netweave.cli.options import InputShapes
-
-
-OF_JOB = ("input_shapes", "data", "stages", "level", "scale_l1", "allow_urls")
-"""Options of ``load_job``; the others are those of ``TrainOptions``."""
+OF_JOB = ("data", "scale_l1", "allow_urls")
+"""Options of ``load_job``, with the state of the net; the others are those of ``TrainOptions``."""
 
 STOPPED = 130
 """Exit status after Ctrl-C, when a checkpoint was written and the run can be resumed."""
@@ -123,6 +119,7 @@ def train(
     snapshot: str | None,
     weights: str | None,
     gpu: str | None,
+    state: dict[str, Any],
     **settings: Any,
 ) -> int | None:
     """Train a net with SOLVER: a Caffe solver.prototxt, a SINGA job.conf, or a Darknet .cfg of YOLO v2 or v3.
@@ -146,7 +143,7 @@ def train(
     from netweave.cli.run_view import TrainView
 
     with working(f"reading {file}"):
-        job = api.load_job(file, **{name: settings.pop(name) for name in OF_JOB})
+        job = api.load_job(file, **state, **{name: settings.pop(name) for name in OF_JOB})
     register = nullcontext() if is_silent_rank() else registered(job.name, file)
     with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:
         settings |= {"resume": snapshot or settings["resume"], "devices": devices}
@@ -202,9 +199,7 @@ def test(
     threads: int | None,
     json_file: str | None,
     allow_urls: tuple[str, ...],
-    stages: tuple[str, ...],
-    level: int,
-    input_shapes: InputShapes,
+    state: dict[str, Any],
 ) -> None:
     """Run NET with WEIGHTS on its test data, and show the means of its outputs.
 
@@ -222,11 +217,9 @@ def test(
     with working(f"reading {file}"):
         phases = api.load_phases(
             file,
-            input_shapes=input_shapes,
             data=data,
-            stages=stages,
-            level=level,
             allow_urls=allow_urls,
+            **state,
         )
     with counting("testing") as told:
         results = api.evaluate(

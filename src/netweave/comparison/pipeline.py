@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,10 +24,11 @@ from netweave.comparison.stopwatch import Stopwatch
 from netweave.comparison.stored import compare_stored
 from netweave.errors import UsageError
 from netweave.graph.checks import collector_at_rest
+from netweave.options import Options
 from netweave.runtime.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from netweave.graph import Graph
     from netweave.runtime.images.preprocessing import Preprocessing
@@ -70,7 +71,7 @@ class StageLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(Options):
     """Options of a comparison.
 
     Attributes:
@@ -97,6 +98,8 @@ class CompareOptions:
             half of what is free, and no more than makes a comparison faster.
         input_shapes: Input sizes by name, for both nets; see ``load_all``.
     """
+
+    function: ClassVar[str] = "compare"
 
     first: str | None = None
     last: str | None = None
@@ -132,31 +135,6 @@ class CompareOptions:
             UsageError: It is no size.
         """
         return None if self.memory is None else parse_bytes(self.memory)
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Return the names of all options."""
-        return tuple(field.name for field in fields(cls))
-
-    @classmethod
-    def of(
-        cls, options: CompareOptions | None, settings: Mapping[str, Any], *, others: Iterable[str] = ()
-    ) -> CompareOptions:
-        """Return options with some of them set anew by name.
-
-        Args:
-            options: Options; None for those by default.
-            settings: New values by name.
-            others: Names that the caller takes besides, for the message.
-
-        Raises:
-            UsageError: There is no option of such a name.
-        """
-        unknown = [name for name in settings if name not in cls.names()]
-        if unknown:
-            known = ", ".join([*cls.names(), *others])
-            raise UsageError(f"compare has no option {unknown[0]!r}; expected one of {known}")
-        return replace(options or cls(), **settings)
 
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ def passes_on(
     passes = []
     for number, (net, device) in enumerate(zip(several.nets, several.devices, strict=True)):
         if meeting.size > 1:
-            net.set_whole_batch(DeviceBatch(meeting, number, sync_batch_norm=several.sync_batch_norm))
+            net.set_whole_batch(DeviceBatch(meeting, number, is_synchronised=several.sync_batch_norm))
         place = replace(where, device=device, lane=lane_of(number), number=number)
         stages = cut(net, num_stages)
         passes.append(

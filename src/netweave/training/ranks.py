@@ -103,7 +103,7 @@ class RankExchange:
         self.require_same_start(
             {**exchange_in_common(self._settings), "synchronised batch normalisation": is_synchronised}
         )
-        self._batch = RankedBatch(world, sync_batch_norm=is_synchronised)
+        self._batch = RankedBatch(world, is_synchronised=is_synchronised)
         self._means = Channel(world, engine, "means")
         self._measured: tuple[float, dict[str, Tensor]] | None = None
         self._exchange: Exchange | None = None
@@ -301,7 +301,7 @@ class RankExchange:
 
         They follow linearly, so that it does not matter how often that is done. No task may be left.
         """
-        if self._batch.sync_batch_norm or self.world.size == 1:
+        if self._batch.is_synchronised or self.world.size == 1:
             return
         states = moving_states(net)
         if not states:

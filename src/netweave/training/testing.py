@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from netweave.training.program import StepProgram
     from netweave.training.ranks import RankExchange
 
-
-if TYPE_CHECKING:
     Outputs = Mapping[str, torch.Tensor]
     Told = Callable[[int, int], None]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import math
 import time
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from netweave.errors import UsageError
 from netweave.files.output_files import write_file, writing
 from netweave.installation import install_command
+from netweave.options import Options
 from netweave.training.events import Evaluated, Shown, Updated, ValuesSeen
 from netweave.training.history import by_phase
 from netweave.training.monitor import ValueStatistics
@@ -236,7 +237,7 @@ class Audience:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions:
+class TrainOptions(Options):
     """Options of a training run.
 
     Attributes:
@@ -279,6 +280,8 @@ class TrainOptions:
         UsageError: A number is out of its range, or there is no such exchange.
     """
 
+    function: ClassVar[str] = "train"
+
     data: Mapping[str, Mapping[str, Any]] | None = None
     resume: str | Path | bool = False
     weights: Sequence[str | Path] = ()
@@ -320,16 +323,3 @@ class TrainOptions:
             UsageError: A name is unknown, or they do not go together.
         """
         return ExchangeSettings(self.exchange, self.compression, self.threshold)
-
-    @classmethod
-    def of(cls, options: TrainOptions | None, settings: Mapping[str, Any]) -> TrainOptions:
-        """Return options with some of them set anew by name.
-
-        Raises:
-            UsageError: There is no option of such a name.
-        """
-        known = [field.name for field in fields(cls)]
-        unknown = [name for name in settings if name not in known]
-        if unknown:
-            raise UsageError(f"train has no option {unknown[0]!r}; expected one of {', '.join(known)}")
-        return replace(options or cls(), **settings)

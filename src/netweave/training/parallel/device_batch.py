@@ -82,12 +82,12 @@ class DeviceBatch(WholeBatch):
     Args:
         meeting: Of all devices.
         number: Of this one.
-        sync_batch_norm: Whether batch statistics are those of the whole batch, not of each device's part.
+        is_synchronised: Whether batch statistics are those of the whole batch, not of each device's part.
     """
 
-    def __init__(self, meeting: Meeting, number: int, *, sync_batch_norm: bool) -> None:
+    def __init__(self, meeting: Meeting, number: int, *, is_synchronised: bool) -> None:
         self.parts = meeting.size
-        self.sync_batch_norm = sync_batch_norm
+        self.is_synchronised = is_synchronised
         self._meeting, self._number = meeting, number
 
     def total(self, value: Tensor) -> Tensor:

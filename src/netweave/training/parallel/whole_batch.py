@@ -19,15 +19,15 @@ class RankedBatch(WholeBatch):
 
     Args:
         world: The ranks.
-        sync_batch_norm: Whether batch statistics are those of the whole batch, not of each rank's part.
+        is_synchronised: Whether batch statistics are those of the whole batch, not of each rank's part.
 
     Attributes:
         waited_s: How long sums took, most of it waiting for other ranks.
     """
 
-    def __init__(self, world: World, *, sync_batch_norm: bool = True) -> None:
+    def __init__(self, world: World, *, is_synchronised: bool = True) -> None:
         self.parts = world.size
-        self.sync_batch_norm = sync_batch_norm
+        self.is_synchronised = is_synchronised
         self._world = world
         self._group = world.group("whole batch")
         self.waited_s = 0.0

@@ -18,16 +18,16 @@ class WholeBatch:
 
     Attributes:
         parts: In how many parts the batch is computed, all at the same time.
-        sync_batch_norm: Whether batch statistics are those of the whole batch, not of each part.
+        is_synchronised: Whether batch statistics are those of the whole batch, not of each part.
     """
 
     parts = 1
-    sync_batch_norm = True
+    is_synchronised = True
 
     @property
     def normalises_parts(self) -> bool:
         """True if each part is normalised by its own statistics."""
-        return self.parts == 1 or not self.sync_batch_norm
+        return self.parts == 1 or not self.is_synchronised
 
     def total(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over all parts; every part must ask in the same order.

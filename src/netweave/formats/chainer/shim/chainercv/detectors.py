@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from netweave.formats.chainer.shim.recorder import Variable
 
-
-if TYPE_CHECKING:
     Pair = tuple[Variable, Variable]
 
 
