@@ -16,7 +16,7 @@ from netweave.errors import ReadError, UnsupportedError, WeightError
 from netweave.files.hdf5 import Group
 from netweave.formats.keras.weights import LayerArrays
 from netweave.job import DataSource, root_of_names
-from netweave.runtime.images.declared_size import num_pixels
+from netweave.runtime.images.decode import num_pixels
 from netweave.training.data import open_source
 from netweave.training.data.source import EndOfDataError, Source
 from netweave.training.data.sources import images

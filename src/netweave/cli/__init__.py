@@ -21,13 +21,11 @@ from netweave.cli.boxes import anchors, evaluate_boxes
 from netweave.cli.compare import bisect, compare
 from netweave.cli.convert import convert, fix, pack
 from netweave.cli.doctor import doctor
-from netweave.cli.inspect import inspect, memory, show
+from netweave.cli.inspect import inspect, memory, show, zoo
 from netweave.cli.prune import prune
-from netweave.cli.run import extract, run, time
-from netweave.cli.sample import sample
+from netweave.cli.run import extract, run, sample, time
 from netweave.cli.serve import serve
 from netweave.cli.train import jobs, test, train
-from netweave.cli.zoo import zoo
 from netweave.errors import NetweaveError, PeerError
 from netweave.files.output_files import writing
 from netweave.training.parallel.early_failure import announce_early_failure

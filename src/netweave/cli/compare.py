@@ -99,9 +99,8 @@ def compare(
     since a net came without some or all of them. With --fix, it is that of A and the mended B.
     """
     from netweave import api
-    from netweave.cli.compare_view import show_comparison, show_matrix
+    from netweave.cli.compare_view import show_comparison, show_fixed, show_matrix
     from netweave.cli.console import PlainConsole, output_console, working, write_json
-    from netweave.cli.fix_view import show_fixed
     from netweave.cli.run_view import show_profile
 
     _check_call(nets, fix_file, html_file, overwrite=overwrite)

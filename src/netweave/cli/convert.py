@@ -259,8 +259,8 @@ def fix(
     the mended B.
     """
     from netweave import api
+    from netweave.cli.compare_view import show_fixed, show_patch
     from netweave.cli.console import working
-    from netweave.cli.fix_view import show_fixed, show_patch
 
     if output is not None:
         api.check_target(output, overwrite=overwrite)

@@ -128,7 +128,7 @@ SECURE_HSTS_SECONDS = 365 * 24 * 3600 if OPTIONS.https else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if OPTIONS.proxy else None
 SECURE_REFERRER_POLICY = "same-origin"
 CSRF_TRUSTED_ORIGINS = [f"https://{host.lstrip('.')}" for host in OPTIONS.hosts if "*" not in host]
-CSRF_FAILURE_VIEW = "netweave.web.pages.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "netweave.web.pages.shared.csrf_failure"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 256 * 1024
 """Of forms and JSON; files arrive as streams with a bound of their own (``http.uploads``)."""

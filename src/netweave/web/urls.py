@@ -39,7 +39,7 @@ urlpatterns = [
     path("api/", api.urls),
 ]
 
-handler400 = "netweave.web.pages.errors.bad_request"
-handler403 = "netweave.web.pages.errors.forbidden"
-handler404 = "netweave.web.pages.errors.not_found"
-handler500 = "netweave.web.pages.errors.broken"
+handler400 = "netweave.web.pages.shared.bad_request"
+handler403 = "netweave.web.pages.shared.forbidden"
+handler404 = "netweave.web.pages.shared.not_found"
+handler500 = "netweave.web.pages.shared.broken"

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from netweave.errors import ReadError
-from netweave.runtime.images.declared_size import num_pixels
-from netweave.runtime.images.decode import decode
+from netweave.runtime.images.decode import decode, num_pixels
 
 cv2 = pytest.importorskip("cv2")
 

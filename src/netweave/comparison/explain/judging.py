@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.value_matching import Draft, build_groups
-from netweave.comparison.explain.edits import edits_of
-from netweave.comparison.explain.findings import finding_at, where
+from netweave.comparison.explain.findings import edits_of, finding_at, where
 from netweave.comparison.explain.isolated import IsolatedTest, IsolatedTester
 from netweave.comparison.explain.known_mismatches import KNOWN_MISMATCHES, Case, Proposal
 from netweave.comparison.explain.known_mismatches.order import in_order_of_a, reordered, unchanged

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.weights import as_dense, filter_shape, filters_of
-from netweave.comparison.explain.edits import edits_of
-from netweave.comparison.explain.findings import finding_at, where
+from netweave.comparison.explain.findings import edits_of, finding_at, where
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.explain.outputs import function_of_output
 from netweave.comparison.explain.wording import activation_setting, count_of_filters, in_groups, setting

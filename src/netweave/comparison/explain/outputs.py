@@ -7,8 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.alignment import counterpart, keeps_order, output_names
-from netweave.comparison.explain.edits import edits_of
-from netweave.comparison.explain.findings import finding_at, where
+from netweave.comparison.explain.findings import edits_of, finding_at, where
 from netweave.comparison.explain.isolated import IsolatedTester
 from netweave.comparison.explain.known_mismatches.order import LAYOUTS
 from netweave.comparison.explain.wording import in_order_of_a, input_order

@@ -1,12 +1,22 @@
 """The operators that ONNX lacks, one file per family; importing this package registers them all."""
 
-from netweave.graph.ops import attention, detection, losses, multibox_loss, pooling, recurrent, regions
+from netweave.graph.ops import (
+    attention,
+    detection,
+    losses,
+    multibox_loss,
+    normalisation,
+    pooling,
+    recurrent,
+    regions,
+)
 
 __all__ = [
     "attention",
     "detection",
     "losses",
     "multibox_loss",
+    "normalisation",
     "pooling",
     "recurrent",
     "regions",

@@ -1,12 +1,10 @@
-"""Image files to pixels, by OpenCV, as Caffe and MXNet do: uint8, (height, width, channels).
-
-OpenCV lets go of the interpreter while it decodes, so that threads decode side by side. The orientation
-that a camera notes in a file is not looked at: neither Caffe nor MXNet did.
-"""
+"""Decoding of image files, and the size that they declare."""
 
 from __future__ import annotations
 
 import os
+import re
+import struct
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,11 +12,129 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError
+from netweave.files.expansion import ALLOWED_BYTES
 from netweave.installation import need
-from netweave.runtime.images.declared_size import MAX_PIXELS, has_endless_chunk, num_pixels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+# A file of 200 bytes can declare 2**30 pixels, and decoders allocate them before they read the first.
+
+MAX_PIXELS = 45_500_000
+"""Pixels of one image: those of the largest cameras; with 8 bytes a pixel, they need 360 MB."""
+
+_PNM = re.compile(rb"P[1-6](?:\s|#[^\n]*\n)+(\d{1,18})(?:\s|#[^\n]*\n)+(\d{1,18})")
+_PAM = re.compile(rb"P7\n(?:.*\n){0,10}?WIDTH (\d{1,18})\n(?:.*\n){0,10}?HEIGHT (\d{1,18})\n")
+_HDR = re.compile(rb"[-+]Y (\d{1,18}) [-+]X (\d{1,18})\n")
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_MAX_ENTRIES = 1000
+
+
+def num_pixels(content: bytes | memoryview) -> int:
+    """Return the most pixels that an image file declares; 0 where it is of no known kind, or damaged."""
+    head = bytes(content[:64])
+    try:
+        return max((width * height for width, height in _sizes(content, head)), default=0)
+    except (IndexError, OverflowError, struct.error, ValueError):
+        return 0
+
+
+def has_endless_chunk(content: bytes | memoryview) -> bool:
+    """Return whether a PNG has a chunk that declares far more bytes than the file has.
+
+    OpenCV would allocate all the bytes that are declared.
+    """
+    at = 8
+    while bytes(content[:4]) == b"\x89PNG" and at + 8 <= len(content):
+        (length,) = struct.unpack_from(">I", content, at)
+        if length > len(content) + ALLOWED_BYTES:
+            return True
+        at += 12 + length
+    return False
+
+
+def _sizes(content: bytes | memoryview, head: bytes) -> Iterator[tuple[int, int]]:
+    if head.startswith(b"\x89PNG"):
+        yield struct.unpack_from(">II", content, 16)
+    elif head.startswith(b"\xff\xd8"):
+        yield from _jpeg(content)
+    elif head.startswith(b"BM"):
+        wide = struct.unpack_from("<I", content, 14)[0] >= 16
+        width, height = struct.unpack_from("<ii" if wide else "<HH", content, 18)
+        yield abs(width), abs(height)
+    elif head.startswith(b"GIF8"):
+        yield struct.unpack_from("<HH", content, 6)
+    elif head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        yield from _webp(content, head)
+    elif head[:4] in {b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"}:
+        yield from _tiff(content, ">" if head[:1] == b"M" else "<")
+    else:
+        yield from _others(content, head)
+
+
+def _others(content: bytes | memoryview, head: bytes) -> Iterator[tuple[int, int]]:
+    start = bytes(content[:4096])
+    if head.startswith(b"\x59\xa6\x6a\x95"):  # Sun's raster files
+        yield struct.unpack_from(">II", content, 4)
+    for mark, skip in ((b"ihdr", 4), (b"ispe", 8)):  # JPEG 2000; AVIF
+        if head[4:8] in {b"jP  ", b"ftyp"} and (at := start.find(mark)) >= 0:
+            yield struct.unpack_from(">II", content, at + skip)
+    for pattern in (_PNM, _PAM):
+        if match := pattern.match(start):
+            yield int(match[1]), int(match[2])
+    if head.startswith(b"#?") and (match := _HDR.search(start)):
+        yield int(match[1]), int(match[2])
+
+
+def _jpeg(content: bytes | memoryview) -> Iterator[tuple[int, int]]:
+    """Yield the sizes of all frames before the first scan."""
+    at = 2
+    while at + 9 <= len(content):
+        if content[at] != 0xFF:
+            at += 1  # decoders look for the next marker, too
+            continue
+        kind = content[at + 1]
+        if kind in _FRAMES:
+            height, width = struct.unpack_from(">HH", content, at + 5)
+            yield width, height
+        if kind == 0xDA:
+            return
+        is_alone = kind in {0x00, 0x01, 0xFF} or 0xD0 <= kind <= 0xD9
+        at += (1 if kind == 0xFF else 2) if is_alone else 2 + struct.unpack_from(">H", content, at + 2)[0]
+
+
+def _webp(content: bytes | memoryview, head: bytes) -> Iterator[tuple[int, int]]:
+    kind = head[12:16]
+    if kind == b"VP8X":
+        width, height = (int.from_bytes(content[at : at + 3], "little") for at in (24, 27))
+        yield 1 + width, 1 + height
+    elif kind == b"VP8L":
+        bits = struct.unpack_from("<I", content, 21)[0]
+        yield 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    elif kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", content, 26)
+        yield width & 0x3FFF, height & 0x3FFF
+
+
+def _tiff(content: bytes | memoryview, order: str) -> Iterator[tuple[int, int]]:
+    """Yield the size in the first directory."""
+    is_big = struct.unpack_from(f"{order}H", content, 2)[0] == 43
+    start = struct.unpack_from(f"{order}Q" if is_big else f"{order}I", content, 8 if is_big else 4)[0]
+    count = struct.unpack_from(f"{order}Q" if is_big else f"{order}H", content, start)[0]
+    size, at = (20, start + 8) if is_big else (12, start + 2)
+    sides = {256: 0, 257: 0}
+    for number in range(min(count, _MAX_ENTRIES)):
+        tag, kind = struct.unpack_from(f"{order}HH", content, at + size * number)
+        if tag in sides:
+            form = {3: "H", 16: "Q"}.get(kind, "I")
+            place = at + size * number + (12 if is_big else 8)
+            sides[tag] = max(sides[tag], struct.unpack_from(f"{order}{form}", content, place)[0])
+    yield sides[256], sides[257]
+
+
+# OpenCV lets go of the interpreter while it decodes, so that threads decode side by side. The orientation
+# that a camera notes in a file is not looked at: neither Caffe nor MXNet did.
 
 LIMIT = "OPENCV_IO_MAX_IMAGE_PIXELS"
 """The environment variable that allows more than ``MAX_PIXELS``."""

@@ -1,17 +1,16 @@
-"""A graph with what all plans of it share: which nodes run, where gradients flow, what backward reads."""
+"""Nets as the memory plan sees them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.graph import Cost, gradient_factors, node_cost, parameter_key
+from netweave.graph import Cost, attributes_of, gradient_factors, known_shape, node_cost, parameter_key
 from netweave.graph.costs import num_bytes
 from netweave.graph.passes.folding import scaled_normalisations
 from netweave.graph.passes.windows import rectified_pools
-from netweave.runtime.memory_plan.behaviour import behaviour_of, is_stored
+from netweave.runtime.memory_plan.behaviour import behaviour_of, is_product, is_stored, pixel_strides
 from netweave.runtime.memory_plan.lifetimes import Overwrite, overwrites
-from netweave.runtime.memory_plan.masking import masked_convolutions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,6 +18,52 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph import Graph
+
+
+# A convolution and the Relu that made its input both keep that input: one for the gradient of its filters,
+# the other for its sign. Where nobody else reads it, backward takes the gradient of the filters first,
+# notes the signs in a byte each, and frees the input before it allocates the gradient of the input. That is
+# the moment at which the first layers of a net need the most.
+
+STANDARD = {"", "ai.onnx"}
+
+
+def masked_convolutions(
+    nodes: Iterable[ir.Node], backward: Collection[ir.Node], wanted: Collection[ir.Value]
+) -> dict[ir.Node, ir.Node]:
+    """Return the convolutions that can go back through the Relu in front of them, with that Relu.
+
+    Args:
+        nodes: Those that run by themselves.
+        backward: Those that a gradient flows through.
+        wanted: Values that must keep what they hold.
+    """
+    pairs = {}
+    own = set(nodes)
+    for conv in own:
+        value = conv.inputs[0] if conv.inputs else None
+        relu = value.producer() if value is not None else None
+        if value is None or relu is None or not {conv, relu} <= own.intersection(backward):
+            continue
+        if len(value.uses()) == 1 and value not in wanted and _is_relu(relu) and _is_convolution(conv):
+            pairs[conv] = relu
+    return pairs
+
+
+def _is_relu(node: ir.Node) -> bool:
+    return node.op_type == "Relu" and node.domain in STANDARD and not gradient_factors(node)
+
+
+def _is_convolution(node: ir.Node) -> bool:
+    """Return whether torch computes a node by one convolution over images, without a padded copy."""
+    if node.op_type != "Conv" or node.domain not in STANDARD or gradient_factors(node):
+        return False
+    attributes, shape = attributes_of(node), known_shape(node.inputs[1])
+    pads = list(attributes.get("pads") or [0] * 4)
+    symmetric = pads[:2] == pads[2:] and attributes.get("auto_pad", "NOTSET") == "NOTSET"
+    plain = not is_product(node) and pixel_strides(node) is None
+    return shape is not None and len(shape) == 4 and symmetric and plain
+
 
 _FLOATS = {1, 10, 11, 16}
 """ONNX's numbers of FLOAT, FLOAT16, DOUBLE and BFLOAT16: types that gradients are of."""

@@ -12,7 +12,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from netweave.web.pages.errors import too_many
+from netweave.web.pages.shared import too_many
 from netweave.web.safety import TooManyError, client, count
 
 if TYPE_CHECKING:

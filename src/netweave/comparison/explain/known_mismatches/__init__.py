@@ -11,15 +11,14 @@ from netweave.comparison.explain.known_mismatches.folded import folded_mismatche
 from netweave.comparison.explain.known_mismatches.groups import group_mismatches
 from netweave.comparison.explain.known_mismatches.mismatch import Case, KnownMismatch, Proposal
 from netweave.comparison.explain.known_mismatches.operators import input_order_mismatches, operator_mismatches
+from netweave.comparison.explain.known_mismatches.order import scaling_behind_mismatches
 from netweave.comparison.explain.known_mismatches.recurrent import (
     gate_mismatches,
     rotary_mismatches,
     softmax_mismatches,
 )
-from netweave.comparison.explain.known_mismatches.resizing import resize_mismatches
-from netweave.comparison.explain.known_mismatches.scaling_order import scaling_behind_mismatches
 from netweave.comparison.explain.known_mismatches.views import view_mismatches
-from netweave.comparison.explain.known_mismatches.windows import pool_padding_mismatches
+from netweave.comparison.explain.known_mismatches.windows import pool_padding_mismatches, resize_mismatches
 
 KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     attribute_mismatches,

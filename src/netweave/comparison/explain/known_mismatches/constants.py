@@ -10,11 +10,11 @@ import onnx_ir as ir
 
 from netweave.comparison.align.weights import filters_of, stand_in
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
-from netweave.comparison.explain.known_mismatches.resizing import same_size
 from netweave.comparison.explain.known_mismatches.windows import (
     DENSE,
     in_input_order,
     rounding_of,
+    same_size,
     say_filters,
 )
 from netweave.comparison.explain.wording import padding_layer_setting, slope_setting

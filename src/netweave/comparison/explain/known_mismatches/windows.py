@@ -1,17 +1,22 @@
-"""Known mismatches of windows: padding, rounding, filters."""
+"""Known mismatches of windows: pads, rounding, filters and resizing."""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.align.weights import filters_of, outputs_first
-from netweave.comparison.explain.known_mismatches.attributes import canonical
-from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
-from netweave.comparison.explain.wording import in_words, setting
+from netweave.comparison.explain.known_mismatches.attributes import (
+    canonical,
+    differences,
+    mismatch_key,
+    set_attribute,
+)
+from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named, together
+from netweave.comparison.explain.wording import in_words, resize_setting, setting
 from netweave.comparison.layout.filters import INPUTS, OUTPUTS, are_same, match_filters
 from netweave.comparison.layout.orientation import SWAPPED, inverse
 from netweave.comparison.layout.words import listed_order
@@ -237,3 +242,40 @@ def _not(orientation: str) -> str:
     """Say that filters were left out when the others were reoriented."""
     omitted = "not swapped in height and width" if orientation == SWAPPED else f"not {orientation}"
     return f"{omitted}, as the other layers are"
+
+
+MODES = {"nearest": "the nearest pixel", "linear": "linearly between pixels", "cubic": "cubically"}
+
+
+def resize_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose how A's node takes values between pixels: all settings of it at once.
+
+    Taken apart they say nothing: what rounds to the nearest pixel has no meaning between pixels.
+    """
+    for node_a, node_b in case.pairs():
+        if node_a.op_type != "Resize" or node_b.op_type != "Resize":
+            continue
+        settings = differences(node_a, node_b)
+        if not settings:
+            continue
+        names = ["mode"] if "mode" in settings else list(settings)
+        yield Proposal(
+            mismatch=mismatch_key("Resize", names[0]),
+            cause="; ".join(_cause(name, *settings[name]) for name in names),
+            fix=resize_setting(case.b.graph.format, node_a, set(settings)),
+            node_a=node_a,
+            node_b=node_b,
+            change=together(*(set_attribute(node_b.name, name, a) for name, (a, _) in settings.items())),
+        )
+
+
+def same_size(node_a: ir.Node, node_b: ir.Node) -> bool:
+    """Return whether two nodes resize images to the same sizes, each by a factor or by a size."""
+    sizes = [list(node.outputs[0].shape or ())[1:] for node in (node_a, node_b)]
+    return sizes[0] == sizes[1] and all(isinstance(size, int) for size in sizes[0])
+
+
+def _cause(name: str, a: Any, b: Any) -> str:
+    if name == "mode":
+        return f"A takes {MODES.get(a, a)} where it resizes, B {MODES.get(b, b)}"
+    return f"{name} is {a} in A and {b} in B"

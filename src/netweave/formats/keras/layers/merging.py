@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.formats.keras.context import layer_reader
-from netweave.formats.keras.layers.convolution import unit_length
+from netweave.formats.keras.layers.normalization import unit_length
 from netweave.formats.lowering.channels_last import Stored, Tensor
 from netweave.formats.lowering.channels_last.layer import concat, drop
 from netweave.formats.lowering.elementwise import find_operator

@@ -1,19 +1,15 @@
-"""Layers of SINGA that join, recur or score."""
+"""Layers of SINGA that join, slice or split."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
-
 from netweave.formats.lowering import MANY
-from netweave.formats.lowering.recurrent import RecurrentCell, recurrent_node, without_state_bias
 from netweave.formats.singa.context import Output, SingaLayer, layer
 from netweave.formats.singa.inputs import InputLayer
-from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import onnx_ir as ir
 
     from netweave.files.protobuf import Message
 
@@ -74,135 +70,3 @@ def next_character(ctx: SingaLayer) -> Output:
     ctx.builder.rename(value, ctx.unit.name)
     ctx.read.append(source.unit.name)
     return Output([value], labels=value)
-
-
-@layer("kSoftmaxLoss", "kCudnnSoftmaxLoss", sources=2)
-def softmax_loss(ctx: SingaLayer) -> Output:
-    """Softmax and minus the logarithm at the labels, over the batch, times ``scale``; with the share of hits.
-
-    A class that ties with the label's counts against it; SINGA prefers the one of the larger number. cuDNN's
-    has no ``scale`` and no hits.
-    """
-    settings = ctx.spec["softmaxloss_conf"]
-    plain = ctx.spec["type"] == "kCudnnSoftmaxLoss"
-    scale = 1.0 if plain else settings["scale"]
-    name = ctx.unit.name
-    x, _ = ctx.rows()
-    labels = ctx.label()
-    loss, probabilities = ctx.add_many(
-        "SoftmaxWithLoss",
-        [x, labels],
-        {"axis": 1, "normalization": "BATCH_SIZE"},
-        domain=DOMAIN,
-        outputs=[name if scale == 1 else "", f"{name}/probability"],
-    )
-    loss = _scaled(ctx, loss, scale, name)
-    results = {"loss": loss}
-    if not plain:
-        hits = _accuracy(ctx, x, labels, settings["topk"], "" if scale != 1 else f"{name}/accuracy")
-        results["accuracy"] = _scaled(ctx, hits, scale, f"{name}/accuracy")
-    return Output([probabilities], results=results, losses={loss.name or name: 1.0})
-
-
-def _scaled(ctx: SingaLayer, value: ir.Value, scale: float, name: str) -> ir.Value:
-    if scale == 1:
-        return value
-    return ctx.add("Mul", [value, ctx.constant(scale)], name=name)
-
-
-@layer("kEuclideanLoss", sources=2)
-def euclidean_loss(ctx: SingaLayer) -> Output:
-    """The sum of squared differences over the batch; SINGA's gradient is that of half of it."""
-    name = ctx.unit.name
-    half = ctx.add("EuclideanLoss", [ctx.data(0), ctx.data(1)], domain=DOMAIN, name=f"{name}/half")
-    loss = ctx.add_output("Mul", [half, ctx.constant(2.0)])
-    return Output(results={"loss": loss}, losses={half.name or name: 1.0})
-
-
-@layer("kAccuracy", sources=2)
-def accuracy(ctx: SingaLayer) -> Output:
-    """The share of labels among the ``topk`` best of the first source."""
-    x, _ = ctx.rows()
-    made = _accuracy(ctx, x, ctx.label(), ctx.spec["argsort_conf"]["topk"], ctx.unit.name)
-    return Output([made], results={"accuracy": made})
-
-
-def _accuracy(ctx: SingaLayer, x: ir.Value, labels: ir.Value, top_k: int, name: str) -> ir.Value:
-    if not 1 <= top_k <= ctx.size(1, x):
-        raise ctx.read_error(f"'topk' is {top_k}, expected 1 to {ctx.size(1, x)}")
-    attributes = {"axis": 1, "top_k": top_k, "ignore_label": None}
-    return ctx.add_many("Accuracy", [x, labels], attributes, domain=DOMAIN, outputs=[name, ""])[0]
-
-
-@layer("kArgSort")
-def arg_sort(ctx: SingaLayer) -> Output:
-    """The numbers of the ``topk`` largest elements of each row, as floats; the largest first."""
-    x, size = ctx.rows()
-    settings = ctx.spec["argsort_conf"]
-    top_k = settings["topk"]
-    if not 1 <= top_k <= size:
-        raise ctx.read_error(f"'topk' is {top_k}, expected 1 to {size}", settings.line)
-    count = ctx.integers([top_k])
-    _, places = ctx.add_many("TopK", [x, count], {"axis": 1}, outputs=2)
-    return Output([ctx.add_output("Cast", [places], {"to": ir.DataType.FLOAT})])
-
-
-@layer("kCSVOutput", "kRecordOutput", "kCharRNNOutput")
-def written(ctx: SingaLayer) -> Output:
-    """Writes its source to a file; here it is an output of the net."""
-    return Output(results={"data": ctx.data()})
-
-
-_CELL = RecurrentCell("GRU", linear_before_reset=True)
-
-
-@layer("kGRU", sources=(1, 2))
-def gru(ctx: SingaLayer) -> Output:
-    """One step: z, r and c, with r after the product of the state, as ONNX with ``linear_before_reset``.
-
-    Parameters: the input's matrices of z, r and c, the state's, and perhaps the three biases. Without a copy
-    before, the state is zero.
-    """
-    settings = ctx.spec["gru_conf"]
-    hidden = ctx.positive_field(settings, "dim_hidden")
-    count = ctx.expect_parameters(
-        [6, 9], "three matrices of the input, three of the state, perhaps three biases"
-    )
-    x, size = ctx.rows()
-    state = None
-    if len(ctx.sources) == 2:
-        before, num_states = ctx.rows(1)
-        if num_states != hidden:
-            raise ctx.shape_error(f"the state that it reads has {num_states} elements, expected {hidden}")
-        state = ctx.unsqueeze(before, [0])
-    weights = [
-        _matrix(ctx, range(3), (hidden, size)),
-        _matrix(ctx, range(3, 6), (hidden, hidden)),
-        _bias(ctx, hidden) if count == 9 else None,
-    ]
-    _, (last,) = recurrent_node(
-        ctx, _CELL, ctx.unsqueeze(x, [0]), weights, hidden_size=hidden, states=[state]
-    )
-    return Output([ctx.add_output("Squeeze", [last, ctx.integers([0])])])
-
-
-def _matrix(ctx: SingaLayer, numbers: Sequence[int], shape: tuple[int, int]) -> ir.Value:
-    """Return three matrices as one, [1, 3 * rows, columns]; copies share it."""
-    layout = [("reshape", (1, *shape))]
-    parts = [ctx.parameter(number, shape, "weight", layout=layout) for number in numbers]
-    return _shared(ctx, parts, lambda: ctx.concat(parts, 1))
-
-
-def _bias(ctx: SingaLayer, hidden: int) -> ir.Value:
-    """Return the biases of the input's products, and zeros for the state's: [1, 6 * hidden]."""
-    layout = [("reshape", (1, hidden))]
-    parts = [ctx.parameter(number, (hidden,), "bias", layout=layout) for number in (6, 7, 8)]
-    return _shared(ctx, parts, lambda: without_state_bias(ctx, parts, 3 * hidden))
-
-
-def _shared(ctx: SingaLayer, parts: Sequence[ir.Value], join: Callable[[], ir.Value]) -> ir.Value:
-    """Return several arrays as one, which all unrolled copies of a layer read."""
-    key = tuple(part.name or "" for part in parts)
-    if key not in ctx.joined:
-        ctx.joined[key] = join()
-    return ctx.joined[key]
