@@ -14,6 +14,8 @@ import pytest
 
 import netweave
 
+pytest.importorskip("h5py")
+
 FOLDER = Path(__file__).parent.parent / "golden" / "keras"
 
 

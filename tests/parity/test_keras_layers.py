@@ -24,6 +24,7 @@ CASES = [(age, name) for age in AGES for name in GOLDEN[age].files if not name.s
 
 @cache
 def graph(age: str, folder: Path) -> netweave.Graph:
+    pytest.importorskip("h5py")
     if age == "keras3":
         return netweave.load(FOLDER / "keras3.keras")
     path = folder / "layers.h5"

@@ -8,6 +8,8 @@ import pytest
 from netweave.errors import UsageError
 from netweave.runtime.images.preprocessing import PRESETS, parse_preprocessing
 
+pytest.importorskip("cv2")
+
 IMAGE = np.random.default_rng(1).integers(0, 256, (256, 256, 3)).astype(np.uint8)
 
 

@@ -10,6 +10,9 @@ import pytest
 
 from netweave.training.data.writers import WRITERS
 
+for package in ("cv2", "h5py", "lmdb"):
+    pytest.importorskip(package)
+
 PROGRAM = """
 import json, resource, sys
 from pathlib import Path

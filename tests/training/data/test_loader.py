@@ -103,6 +103,7 @@ def assert_same(found, expected):
 def test_neither_threads_nor_beginning_change_a_bit(
     count, batch_size, threads, prefetch, start, last, shuffle, piece_s, remote, ahead
 ):
+    pytest.importorskip("cv2")  # of a transform
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader_module, "PIECE_S", piece_s)
         patch.setattr(loader_module, "MAX_BATCHES", ahead)
