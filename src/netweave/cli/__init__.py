@@ -19,10 +19,9 @@ import click
 from netweave import __version__
 from netweave.cli.boxes import anchors, evaluate_boxes
 from netweave.cli.compare import bisect, compare
-from netweave.cli.convert import convert, fix, pack
+from netweave.cli.convert import convert, fix, pack, prune
 from netweave.cli.doctor import doctor
 from netweave.cli.inspect import inspect, memory, show, zoo
-from netweave.cli.prune import prune
 from netweave.cli.run import extract, run, sample, time
 from netweave.cli.serve import serve
 from netweave.cli.train import jobs, test, train

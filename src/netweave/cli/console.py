@@ -1,4 +1,4 @@
-"""Console: colours, completion, words."""
+"""Output on the console: tables, progress, JSON and completion."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from click.shell_completion import (
 )
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from netweave.files.output_files import write_file
@@ -28,7 +29,7 @@ from netweave.graph.printable import printable
 from netweave.graph.summary import settings_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import click
     from rich.console import ConsoleOptions, RenderableType
@@ -186,3 +187,19 @@ def settings_text(settings: Mapping[str, Any]) -> Text:
     """Return the settings that matter as ``name=value``, as written."""
     pairs = (Text.assemble((f"{name}=", "dim"), value) for name, value in settings_texts(settings))
     return Text(" ").join(pairs)
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how many batches of how many are done, if standard error is a terminal."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=PlainConsole(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)

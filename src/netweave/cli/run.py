@@ -164,8 +164,7 @@ def time(
     """
     file = one_of(net, model, what="net: netweave time NET")
     from netweave import api
-    from netweave.cli.batches import counting
-    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.console import counting, output_console, working, write_json
     from netweave.cli.run_view import inference_json, show_inference, show_times, times_json
 
     with working(f"reading {file}"):
@@ -241,8 +240,7 @@ def extract(
     an .npy, .txt or .csv for a single layer. WEIGHTS is a .caffemodel or a .checkpoint.
     """
     from netweave import api
-    from netweave.cli.batches import counting
-    from netweave.cli.console import output_console, working
+    from netweave.cli.console import counting, output_console, working
 
     with working(f"reading {net}"):
         phases = api.load_phases(net, phase, allow_urls=allow_urls, **state)

@@ -210,8 +210,7 @@ def test(
     file = one_of(net, model, what="net: netweave test NET WEIGHTS")
     weights_file = one_of(weights, named, what="file of weights: netweave test NET WEIGHTS")
     from netweave import api
-    from netweave.cli.batches import counting
-    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.console import counting, output_console, working, write_json
     from netweave.cli.run_log import output_lines
 
     with working(f"reading {file}"):

@@ -19,7 +19,7 @@ from netweave.comparison.result.comparison import (
     Status,
     TensorMapping,
 )
-from netweave.comparison.result.record import NetRecord
+from netweave.comparison.result.report import NetRecord
 from netweave.comparison.result.saved import open_comparison, save_comparison
 from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.weight_transfer import transfer_weights

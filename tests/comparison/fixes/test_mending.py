@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison import OPERATOR, Comparison, Edit, Evidence, Finding, Group, Status, Verdict
 from netweave.comparison.fixes import mend
-from netweave.comparison.result.record import NetRecord
+from netweave.comparison.result.report import NetRecord
 from netweave.graph import Layer, LayerTable, Origin
 
 if TYPE_CHECKING:

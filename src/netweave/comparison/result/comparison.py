@@ -15,7 +15,7 @@ from netweave.errors import UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from netweave.comparison.result.record import NetRecord
+    from netweave.comparison.result.report import NetRecord
     from netweave.graph import Graph
 
 

@@ -10,7 +10,7 @@ from netweave.graph.summary import ratio_text
 
 if TYPE_CHECKING:
     from netweave.comparison.result.comparison import Comparison, Finding, Group
-    from netweave.comparison.result.record import NetRecord
+    from netweave.comparison.result.report import NetRecord
     from netweave.graph import Graph
 
 COLOURS = {

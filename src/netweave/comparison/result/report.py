@@ -1,17 +1,41 @@
-"""A Comparison as JSON values."""
+"""A Comparison as JSON values, and the record of a net in it."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.result.record import NetRecord
 from netweave.graph import LayerTable
 
 if TYPE_CHECKING:
     from netweave.comparison.result.comparison import Comparison
+    from netweave.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class NetRecord:
+    """A net without its nodes and arrays.
+
+    Attributes:
+        name: The net's name.
+        format: Its format.
+        files: Its files.
+        layers: Its layers.
+    """
+
+    name: str
+    format: str
+    files: tuple[str, ...]
+    layers: LayerTable
+
+    @classmethod
+    def of(cls, net: Graph | NetRecord) -> NetRecord:
+        """Return the record of a net."""
+        return cls(net.name, net.format, tuple(net.files), net.layers)
+
 
 VERSION = 2
 """Version of the JSON form; those of version 1 are read as well, others are refused."""

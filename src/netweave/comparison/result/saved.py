@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from netweave.comparison.result.comparison import Comparison, Coverage, TensorValues
-from netweave.comparison.result.record import NetRecord
-from netweave.comparison.result.report import VERSION, comparison_to_json
+from netweave.comparison.result.report import VERSION, NetRecord, comparison_to_json
 from netweave.errors import ReadError
 from netweave.files import read_bytes
 from netweave.files.json_text import parse_json

@@ -15,11 +15,14 @@ from netweave.runtime.backends.torch import (
     losses,
     normalisation,
     pooling,
+    quantization,
     random,
     recurrent,
+    reduction,
     regions,
     resize,
     shape,
+    signal,
 )
 from netweave.runtime.backends.torch.net import TorchNet, prepare
 from netweave.runtime.backends.torch.parameters import ParameterStore
@@ -50,9 +53,12 @@ __all__ = [
     "normalisation",
     "pooling",
     "prepare",
+    "quantization",
     "random",
     "recurrent",
+    "reduction",
     "regions",
     "resize",
     "shape",
+    "signal",
 ]

@@ -1,8 +1,7 @@
-"""Elementwise operators and reductions in torch."""
+"""Elementwise operators in torch, and tensors that they make."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +64,10 @@ _TWO_INPUTS = (
 
 for _op_type_elementwise, _since_elementwise, _function_elementwise in _ONE_INPUT:
     lower_to(_function_elementwise, _op_type_elementwise, since=_since_elementwise, num_inputs=1)
+
 for _op_type_elementwise, _since_elementwise, _function_elementwise in _TWO_INPUTS:
     lower_to(_function_elementwise, _op_type_elementwise, since=_since_elementwise, num_inputs=2)
+
 lower_to(torch.where, "Where", since=9, num_inputs=3)
 
 
@@ -168,11 +169,6 @@ def cumulative_sum(x: Tensor, axis: Number, *, exclusive: int = 0, reverse: int 
     return summed.flip(axis) if reverse else summed
 
 
-# With channels last in memory images are such matrices as they lie. On a CPU the products take less time
-# than oneDNN's convolutions do, which write their weights in another order first, most of all backward
-# (0082).
-
-
 def every(x: Tensor, strides: tuple[int, ...]) -> Tensor:
     """Return every so many pixels by axis, beginning with the first, in memory as the image is."""
     made: Tensor = _Every.apply(x, strides)
@@ -269,8 +265,11 @@ for _op_type_activation, _since_activation, _function_activation in (
     ("Softsign", 1, functional.softsign),
 ):
     lower_to(_function_activation, _op_type_activation, since=_since_activation, num_inputs=1)
+
 lower_to(torch.sigmoid, "Sigmoid", since=6, num_inputs=1, in_place=torch.sigmoid_)
+
 lower_to(torch.tanh, "Tanh", since=6, num_inputs=1, in_place=torch.tanh_)
+
 lower_to(torch.relu, "Relu", since=6, num_inputs=1, in_place=torch.relu_)
 
 
@@ -379,117 +378,3 @@ def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
     kind = x.dtype if dtype is None else torch_dtype(dtype)
     rows, columns = (torch.arange(size, device=x.device) for size in x.shape)
     return (columns[None, :] - rows[:, None] == k).to(kind)
-
-
-Reduce = Callable[[Tensor, tuple[int, ...], bool], Tensor]
-"""(data, axes, keep the axes) -> reduced."""
-
-
-def _sum(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    return torch.sum(x, axes, keepdim=keep, dtype=x.dtype)
-
-
-def _mean(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    if x.is_floating_point():
-        return torch.mean(x, axes, keepdim=keep)
-    return torch.mean(x.to(torch.float64), axes, keepdim=keep).to(x.dtype)
-
-
-def _product(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    for axis in sorted((axis % x.ndim for axis in axes), reverse=True):
-        x = torch.prod(x, axis, keepdim=keep, dtype=x.dtype)
-    return x
-
-
-def _extreme(x: Tensor, axes: Ints, keep: bool, *, largest: bool) -> Tensor:
-    if x.numel():
-        return (torch.amax if largest else torch.amin)(x, axes, keepdim=keep)
-    return torch.full_like(_sum(x, axes, keep), _bound(x.dtype, lowest=largest))
-
-
-def _bound(dtype: torch.dtype, *, lowest: bool) -> float | int:
-    """Return the extreme of no elements."""
-    if dtype is torch.bool:
-        return not lowest
-    if dtype.is_floating_point:
-        return float("-inf") if lowest else float("inf")
-    return int(torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max)
-
-
-def _max(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    return _extreme(x, axes, keep, largest=True)
-
-
-def _min(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    return _extreme(x, axes, keep, largest=False)
-
-
-def _l1(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    return _sum(torch.abs(x), axes, keep)
-
-
-def _l2(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    if x.is_floating_point():
-        return torch.linalg.vector_norm(x, dim=axes, keepdim=keep)
-    return torch.sqrt(_sum(x.to(torch.float64).square(), axes, keep)).to(x.dtype)
-
-
-def _sum_square(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    return _sum(torch.square(x), axes, keep)
-
-
-def _log_sum(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    return torch.log(_sum(x, axes, keep))
-
-
-def _log_sum_exp(x: Tensor, axes: Ints, keep: bool) -> Tensor:
-    return torch.logsumexp(x, axes, keepdim=keep)
-
-
-def _lower(op_type: str, since: int, function: Reduce) -> None:
-    @lowering(op_type, since=since)
-    def reduction(
-        data: Tensor, axes: Ints | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-    ) -> Tensor:
-        if not axes:
-            if noop_with_empty_axes:
-                return data
-            axes = tuple(range(data.ndim))
-        return function(data, axes, bool(keepdims)) if axes else function(data[None], (0,), False)
-
-    reduction.__name__ = reduction.__qualname__ = op_type
-    reduction.__doc__ = f"{op_type} of ONNX: without axes over all of them."
-
-
-for _op_type_reduction, _since_reduction, _function_reduction in (
-    ("ReduceL1", 18, _l1),
-    ("ReduceL2", 18, _l2),
-    ("ReduceLogSum", 18, _log_sum),
-    ("ReduceLogSumExp", 18, _log_sum_exp),
-    ("ReduceMax", 18, _max),
-    ("ReduceMean", 18, _mean),
-    ("ReduceMin", 18, _min),
-    ("ReduceProd", 18, _product),
-    ("ReduceSum", 13, _sum),
-    ("ReduceSumSquare", 18, _sum_square),
-):
-    _lower(_op_type_reduction, _since_reduction, _function_reduction)
-
-
-def _position(x: Tensor, axis: int, keepdims: int, select_last_index: int, *, largest: bool) -> Tensor:
-    find = torch.argmax if largest else torch.argmin
-    if not select_last_index:
-        return find(x, axis, keepdim=bool(keepdims))
-    return x.shape[axis] - 1 - find(x.flip(axis), axis, keepdim=bool(keepdims))
-
-
-@lowering("ArgMax", since=12)
-def arg_max(data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
-    """Return the position of the first (or last) largest element along an axis."""
-    return _position(data, axis, keepdims, select_last_index, largest=True)
-
-
-@lowering("ArgMin", since=12)
-def arg_min(data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
-    """Return the position of the first (or last) smallest element along an axis."""
-    return _position(data, axis, keepdims, select_last_index, largest=False)
