@@ -72,7 +72,6 @@ SHORT = {
     "api/kvstore.py": "a public module",
     "cli/*.py": "one command, or options that several commands share",
     "comparison/names.py": "imported by modules of comparison that do not import each other",
-    "comparison/result/report.py": "imported by reports and by saved comparisons alike",
     "comparison/stopwatch.py": "imported on three floors of comparison",
     "formats/*/dialect.py": "a plain table of words",
     "formats/*/registry.py": "a table that its modules fill when they are imported",
