@@ -288,6 +288,16 @@ def test_integers_and_floats_are_compared_on_what_both_can_hold(tmp_path):
     assert netweave.compare(b, a).equal
 
 
+def test_a_lookup_that_clips_what_is_clipped_already(tmp_path):
+    """MXNet's Embedding takes the last row for what is beyond its table."""
+    a = read_text(IDS.replace("BODY", clip("x", 0, 50, "c") + "y = Gather(t, c)"), tmp_path, "a")
+    body = clip("x", 0.0, 50.0, "c") + "i = Cast<to=7>(c) " + scalar("first", 0) + scalar("last", 999)
+    body += "j = Clip(i, first, last) y = Gather(t, j)"
+    b = read_text(IDS.replace("int64", "float").replace("BODY", body), tmp_path, "b")
+    assert netweave.compare(a, b).verdict is Verdict.IDENTICAL
+    assert netweave.compare(b, a).verdict is Verdict.IDENTICAL
+
+
 def test_layers_that_differ_out_of_reach_are_not_identical(tmp_path):
     """No input reaches the bound behind the tanh, but one net has it at 3 and the other at 5."""
     scaled = scalar("c", 2.0) + "h = Tanh(x) m = Mul(h, c) n = Mul(m, m) "
