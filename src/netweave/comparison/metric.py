@@ -64,7 +64,11 @@ def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarr
 
     >>> differing(np.array([100.0, 1.0]), np.array([100.0001, 1.1])).tolist()
     [False, True]
+    >>> differing(np.int8([-128, 1]), np.int8([0, 1])).tolist()  # whole numbers round nowhere
+    [True, False]
     """
+    if a.dtype.kind != "f" and b.dtype.kind != "f":
+        return np.asarray(a != b)
     parts = _parts(a)
     bounds = [WEIGHT_TOLERANCE * _largest(a[part], b[part], by_row=by_row) for part in parts]
     if not by_row:
