@@ -241,6 +241,12 @@ def test_one_number_is_tested_on_both_sides_of_a_bend(seed, tmp_path):
     assert not netweave.compare(*nets, seed=seed).is_strictly_equal
 
 
+HOT = (
+    "b = Constant<value_int=5>() o = Constant<value_floats=[0.0,1.0]>() h = OneHot<axis=2>(x, b, o) "
+    "m = ReduceMax<axes=[2], keepdims=0>(h) "
+)
+PLACE = "d = Constant<value_int=8>() o = Constant<value_floats=[0.0,1.0]>() k = Constant<value_ints=[1]>() "
+
 IN_PARTS = {
     "a dequantiser for each reader": (
         ROW,
@@ -261,6 +267,48 @@ IN_PARTS = {
         + scalar("b", 0.5)
         + "n = Mul(m, a) t = Add(n, b) "
         + clip("t", 0.0, 1.0, "y"),
+    ),
+    "a hard sigmoid that is nowhere saturated, in parts": (
+        ROW,
+        "s = Sigmoid(x) h = HardSigmoid<alpha=0.25>(s) y = Floor(h)",
+        "s = Sigmoid(x) "
+        + scalar("a", 0.25)
+        + scalar("b", 0.5)
+        + "n = Mul(s, a) t = Add(n, b) "
+        + clip("t", 0.0, 1.0, "h")
+        + "y = Floor(h)",
+    ),
+    "a Celu of what is never negative, in parts": (
+        INTEGERS,
+        HOT + "c = Celu<alpha=0.5>(m) y = Selu(c)",
+        scalar("z", 0.0)
+        + scalar("d", 2.0)
+        + scalar("a", 0.5)
+        + HOT
+        + "p = Max(m, z) q = Mul(m, d) e = Exp(q) f = Mul(e, a) g = Sub(f, a) n = Min(g, z) c = Add(p, n) "
+        + "y = Selu(c)",
+    ),
+    "the largest element by its place, in two ways": (
+        ROW,
+        PLACE + "i = ArgMax<keepdims=0, axis=1>(x) h = OneHot(i, d, o) y = Mul(h, x)",
+        PLACE + "v, j = TopK<axis=1>(x, k) i = Squeeze(j, k) h = OneHot(i, d, o) y = Mul(h, x)",
+    ),
+    "an axis counted from the end": (
+        INTEGERS,
+        *(
+            "d = Constant<value_int=5>() o = Constant<value_floats=[0.0,1.0]>() "
+            f"h = OneHot<axis={axis}>(x, d, o) y = ReduceMax<axes=[2], keepdims=0>(h)"
+            for axis in (-1, 2)
+        ),
+    ),
+    "a loop with its nodes in another order": (
+        ROW,
+        *(
+            "n = Constant<value_int=3>() t = Constant<value_int=1>() b = Cast<to=9>(t) "
+            "y = Loop <body = l (int64 i, bool before, float[N,8] s) => (bool after, float[N,8] e) "
+            f"{{ {first} m = Neg(s) e = Selu(m) {last} }}>(n, b, x)"
+            for first, last in (("after = Identity(before)", ""), ("", "after = Identity(before)"))
+        ),
     ),
     "a factor before or after a cast": (
         INTEGERS,
@@ -286,6 +334,16 @@ def test_integers_and_floats_are_compared_on_what_both_can_hold(tmp_path):
     )
     assert netweave.compare(a, b).equal
     assert netweave.compare(b, a).equal
+
+
+def test_a_lookup_that_clips_what_is_clipped_already(tmp_path):
+    """MXNet's Embedding takes the last row for what is beyond its table."""
+    a = read_text(IDS.replace("BODY", clip("x", 0, 50, "c") + "y = Gather(t, c)"), tmp_path, "a")
+    body = clip("x", 0.0, 50.0, "c") + "i = Cast<to=7>(c) " + scalar("first", 0) + scalar("last", 999)
+    body += "j = Clip(i, first, last) y = Gather(t, j)"
+    b = read_text(IDS.replace("int64", "float").replace("BODY", body), tmp_path, "b")
+    assert netweave.compare(a, b).verdict is Verdict.IDENTICAL
+    assert netweave.compare(b, a).verdict is Verdict.IDENTICAL
 
 
 def test_layers_that_differ_out_of_reach_are_not_identical(tmp_path):

@@ -17,6 +17,7 @@ from netweave.graph.passes.branches import two_term_sums
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
 from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
+from netweave.graph.passes.value_ranges import drop_idle_clips
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,7 +64,11 @@ def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarr
 
     >>> differing(np.array([100.0, 1.0]), np.array([100.0001, 1.1])).tolist()
     [False, True]
+    >>> differing(np.int8([-128, 1]), np.int8([0, 1])).tolist()  # whole numbers round nowhere
+    [True, False]
     """
+    if a.dtype.kind != "f" and b.dtype.kind != "f":
+        return np.asarray(a != b)
     parts = _parts(a)
     bounds = [WEIGHT_TOLERANCE * _largest(a[part], b[part], by_row=by_row) for part in parts]
     if not by_row:
@@ -244,6 +249,7 @@ def _settled(graph: Graph) -> Graph:
     join_rotations.edit(graph)
     flatten_concats.edit(graph)
     two_term_sums.edit(graph)
+    drop_idle_clips.edit(graph)
     return graph
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from netweave.graph.graph import captured
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,16 +18,36 @@ SHOWN = 8
 def subgraph_text(graph: ir.Graph) -> str:
     """Return what a branch or a body computes, as text that is equal for equal graphs.
 
-    Values are numbered in the order in which they are read; those of the graph around are ``outer``.
+    Values are numbered in the order in which the results need them, whatever order the nodes are stored in;
+    those of the graph around are ``outer``.
 
     Args:
         graph: The branch or body.
     """
     names: dict[int, str] = {id(value): f"in{i}" for i, value in enumerate(graph.inputs)}
     own = {id(value) for node in graph for value in node.outputs}
-    lines = [_node_text(node, names, own) for node in graph]
+    lines = [_node_text(node, names, own) for node in _in_order_of_need(graph)]
     results = ", ".join(_value_text(value, names, own) for value in graph.outputs)
     return f"{'; '.join(lines)} -> {results}"
+
+
+def _in_order_of_need(graph: ir.Graph) -> Iterator[ir.Node]:
+    """Yield the nodes of a graph that its results need, each behind what it reads, in the order they do."""
+    left = {id(node) for node in graph}
+    waiting = [value.producer() for value in reversed(graph.outputs)]
+    while waiting:
+        node = waiting[-1]
+        if node is None or id(node) not in left:
+            waiting.pop()
+            continue
+        read = [*filter(None, node.inputs), *captured(node)]
+        before = [maker for value in read if (maker := value.producer()) is not None and id(maker) in left]
+        if before:
+            waiting += reversed(before)
+            continue
+        left.discard(id(node))
+        waiting.pop()
+        yield node
 
 
 def _node_text(node: ir.Node, names: dict[int, str], own: set[int]) -> str:

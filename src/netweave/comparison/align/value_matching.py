@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netweave.comparison.align.alignment import SignalPair, release_parts
-from netweave.comparison.align.chains import find_segments
+from netweave.comparison.align.chains import find_segments, only_reader
 from netweave.comparison.align.sketches import SketchIndex, sketch
 from netweave.comparison.layout.tensors import solve_layout
-from netweave.comparison.metric import ELEMENTWISE, LOCAL_TOLERANCE, family_of
+from netweave.comparison.metric import ELEMENTWISE, LOCAL_TOLERANCE, family_of, num_signals
 from netweave.comparison.result.comparison import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
-    import numpy as np
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
@@ -29,6 +30,10 @@ MAX_CANDIDATES = 8
 
 LOOKAHEAD = 16
 """So many signals of A behind the last one with a counterpart are known before the next one is chosen."""
+
+
+BOUNDING = frozenset({"Clip", "Max", "Min", "Relu"})
+"""Operators that change nothing where all values lie within their bounds."""
 
 
 def match_values(alignment: Alignment, look: Callable[[str], object] | None = None) -> None:
@@ -58,6 +63,50 @@ def match_values(alignment: Alignment, look: Callable[[str], object] | None = No
     known.sketch_all()
     for name, size, wanted in left:  # by their sketches first: most of these have no counterpart
         _pair_one(alignment, name, known.index.like(size, wanted))
+    for pair in list(alignment.a.pairs.values()):
+        _pair_whole(alignment, pair)
+
+
+def _pair_whole(alignment: Alignment, pair: SignalPair) -> None:
+    """Pair an activation with the end of what the other net writes it as, not with a part of the same values.
+
+    A hard sigmoid is written as a product, a sum and a clip, which may clip nothing, and a Celu as the sum
+    of its two halves, one of which may be zeros.
+    """
+    makers = [
+        side.signals.producer.get(name) for side, name in zip(alignment.sides, (pair.a, pair.b), strict=True)
+    ]
+    if not pair.has_equal_values or any(
+        maker is None or maker.op_type not in ELEMENTWISE or side.is_paired(maker)
+        for side, maker in zip(alignment.sides, makers, strict=True)
+    ):
+        return
+    ends = [
+        _idle_end(side, name, maker)
+        for side, name, maker in zip(alignment.sides, (pair.a, pair.b), makers, strict=True)
+        if maker is not None
+    ]
+    if ends == [pair.a, pair.b]:
+        return
+    del alignment.a.pairs[pair.a], alignment.b.pairs[pair.b]
+    whole = replace(pair, a=ends[0], b=ends[1])
+    alignment.pair_signals(whole)
+    _pair_producers(alignment, whole)
+
+
+def _idle_end(side: Side, name: str, maker: ir.Node) -> str:
+    """Return the last signal that bounds and sums make of one where they change nothing."""
+    x, reader = side.tensors[name], only_reader(side.signals, maker)
+    while reader is not None and _may_be_idle(reader) and not side.is_paired(reader):
+        made = side.signals.outputs_of(reader)
+        if len(made) != 1 or made[0] in side.pairs or not np.array_equal(x, side.tensors[made[0]]):
+            break
+        name, reader = made[0], only_reader(side.signals, reader)
+    return name
+
+
+def _may_be_idle(node: ir.Node) -> bool:
+    return node.op_type in BOUNDING or (node.op_type == "Add" and num_signals(node) > 1)
 
 
 @dataclass(slots=True)
@@ -308,8 +357,9 @@ class _Builder:
         whatever there is.
         """
         is_affine = family_of(draft.nodes_a[0]) == "affine"
+        agrees = self._has_equal_values(draft)  # before A's nodes are joined by what leads up to them
         for side in self._alignment.sides:
-            if self._has_equal_values(draft):
+            if agrees:
                 self._absorb_sources(side, draft, lambda node: True)
             elif is_affine:
                 self._absorb_sources(side, draft, lambda node: family_of(node) == "affine")

@@ -8,6 +8,8 @@ as their values depend on the inputs; a sample of their settings is changed, and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from netweave.graph import layer_keys
 from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
     Change = Callable[[Graph], None]
+    Trial = tuple[ir.Node, Callable[[str], Change]]
 
 MAX_MUTATED = 6
-"""Settings that no rule judges and that are changed one by one: each takes a run of its layer."""
+"""Settings that no rule judges and that are changed, in one run of their layers."""
 
 LARGEST_MUTATED = 1 << 20
 """Elements of the inputs of a layer that is run again; larger ones take long, and show as much."""
@@ -69,8 +72,12 @@ def measure_coverage(side: Side, variation: Variation) -> Coverage:
         missed += [_missed(side, node, setting) for setting in settings if setting.reason]
         if not is_ruled and not any(setting.reason for setting in settings):
             open_settings += _mutable(node)
-    for node, name, value in open_settings[:: len(open_settings) // MAX_MUTATED + 1]:
-        if _is_idle(side, node, set_attribute(str(node.name), name, value)):
+    chosen = open_settings[:: len(open_settings) // MAX_MUTATED + 1]
+    trials: list[Trial] = [
+        (node, partial(set_attribute, name=name, value=value)) for node, name, value in chosen
+    ]
+    for (node, name, _), is_idle in zip(chosen, _are_idle(side, trials), strict=True):
+        if is_idle:
             missed.append(_missed(side, node, Setting(name, "another value changes nothing here")))
     return Coverage(count, tuple(missed))
 
@@ -224,10 +231,11 @@ def _suppression(read: Reading) -> Iterator[Setting]:
         if number is None or stored is None:
             continue
         others = (number + 1, max(number - 1, 0)) if index == 2 else (number / 2, (1 + number) / 2)
-        changes = [
-            replace_constant(str(read.node.name), index, np.full_like(stored, other)) for other in others
+        trials: list[Trial] = [
+            (read.node, partial(replace_constant, index=index, values=np.full_like(stored, other)))
+            for other in others
         ]
-        idle = all(_is_idle(read.side, read.node, change) for change in changes)
+        idle = all(is_idle for trial in trials for is_idle in _are_idle(read.side, [trial]))
         yield Setting(name, "another value changes nothing here" if idle else "")
 
 
@@ -288,21 +296,47 @@ FLAGS = frozenset({"ceil_mode", "count_include_pad", "exclude_outside", "is_caus
 """Settings that are on or off; other integers are sizes and axes, which show in the shapes."""
 
 
-def _is_idle(side: Side, node: ir.Node, change: Change) -> bool:
-    """Return whether a change of a node's settings leaves what it computes as it is."""
-    read = side.signals.reads_from_outside([node])
-    outputs = [name for name in side.signals.outputs_of(node) if name in side.tensors]
-    if not outputs or any(name not in side.tensors for name in read):
-        return False
-    feeds = {name: side.tensors[name] for name in read}
-    if sum(x.size for x in feeds.values()) > LARGEST_MUTATED:
-        return False
-    builder = SubgraphBuilder(side.signals)
+def _are_idle(side: Side, trials: Sequence[Trial]) -> list[bool]:
+    """Return which changes leave what their layers compute as it is; one run tries all.
+
+    Args:
+        side: The net, run.
+        trials: Nodes, each with what makes a change of it, given its name.
+    """
     try:
-        fed = builder.add([node], outputs, {name: x.shape for name, x in feeds.items()}, prefix="")
-        graph = builder.finish()
+        return _tried(side, trials)
+    except (NetweaveError, KeyError):  # a change that a layer does not bear would have shown
+        if len(trials) < 2:
+            return [False] * len(trials)
+    return [is_idle for trial in trials for is_idle in _are_idle(side, [trial])]
+
+
+def _tried(side: Side, trials: Sequence[Trial]) -> list[bool]:
+    builder = SubgraphBuilder(side.signals)
+    feeds: dict[str, np.ndarray] = {}
+    changes: list[Change] = []
+    wanted: list[dict[str, np.ndarray]] = []
+    for index, (node, change_of) in enumerate(trials):
+        read = side.signals.reads_from_outside([node])
+        outputs = [name for name in side.signals.outputs_of(node) if name in side.tensors]
+        wanted.append({})
+        if not outputs or any(name not in side.tensors for name in read):
+            continue
+        shapes = {name: side.tensors[name].shape for name in read}
+        if sum(map(prod, shapes.values())) > LARGEST_MUTATED:
+            continue
+        prefix = f"g{index}/"
+        fed = builder.add([node], outputs, shapes, prefix=prefix)
+        feeds |= {f"{prefix}{name}": side.tensors[name] for name in fed}
+        changes.append(change_of(f"{prefix}{node.name}"))
+        wanted[-1] = {f"{prefix}{name}": side.tensors[name] for name in outputs}
+    if not changes:
+        return [False] * len(trials)
+    graph = builder.finish()
+    for change in changes:
         change(graph)
-        made = prepare(graph).run({name: side.tensors[name] for name in fed})
-    except (NetweaveError, KeyError):
-        return False  # a change that the layer does not bear would have shown
-    return all(np.array_equal(made[name], side.tensors[name], equal_nan=True) for name in outputs)
+    made = prepare(graph).run(feeds)
+    return [
+        bool(arrays) and all(np.array_equal(made[name], x, equal_nan=True) for name, x in arrays.items())
+        for arrays in wanted
+    ]

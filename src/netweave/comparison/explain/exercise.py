@@ -13,11 +13,11 @@ import numpy as np
 
 from netweave.comparison.execution.draws import draw_array
 from netweave.comparison.execution.input_domains import Domain, domain_of
-from netweave.comparison.execution.value_ranges import range_of
 from netweave.comparison.explain.coverage import ruled_settings
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.metric import constants_of, differing
 from netweave.graph import attributes_of
+from netweave.graph.passes.value_ranges import range_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

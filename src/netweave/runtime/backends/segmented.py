@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from math import ceil
 from typing import TYPE_CHECKING, Protocol
 
@@ -259,25 +261,29 @@ def prepare_segments(graph: Graph, names: Sequence[str], runtimes: Sequence[Runt
         for value in wanted.values()
         if value.const_value is not None
     }
-    with ThreadPoolExecutor(num_cores()) as starting:
-        begun = list(_steps(graph, nodes, set(wanted.values()), runtimes, starting))
-        steps = tuple(step.result() if isinstance(step, Future) else step for step in begun)
+    steps = _started(_steps(graph, nodes, set(wanted.values()), runtimes))
     return SegmentedRunner(tuple(graph.inputs), steps, stored, {n: v.name or "" for n, v in wanted.items()})
 
 
+def _started(starts: Iterator[Callable[[], Step]]) -> tuple[Step, ...]:
+    """Start segments in their order: while one starts, the next is written; a sole one needs no thread."""
+    first = list(islice(starts, 2))
+    if len(first) < 2:
+        return tuple(start() for start in first)
+    with ThreadPoolExecutor(num_cores()) as starting:
+        begun = [starting.submit(start) for start in chain(first, starts)]
+        return tuple(step.result() for step in begun)
+
+
 def _steps(
-    graph: Graph,
-    nodes: Sequence[ir.Node],
-    wanted: set[ir.Value],
-    runtimes: Sequence[Runtime],
-    starting: Executor,
-) -> Iterator[Step | Future[Step]]:
-    """Yield the segments of some nodes, ready or starting: while one starts, the next is written."""
+    graph: Graph, nodes: Sequence[ir.Node], wanted: set[ir.Value], runtimes: Sequence[Runtime]
+) -> Iterator[Callable[[], Step]]:
+    """Yield what starts each segment of some nodes, once its model is written."""
     runtime, others = runtimes[0], runtimes[1:]
     opsets = {domain: v for domain, v in graph.model.opset_imports.items() if domain != DOMAIN}
     for segment in split(nodes, is_native=runtime.takes, wanted=wanted, max_nodes=runtime.max_nodes):
         if segment.native:
-            yield starting.submit(
+            yield partial(
                 runtime.start,
                 build_model(
                     segment,
@@ -291,9 +297,9 @@ def _steps(
                 tuple(value.name or "" for value in segment.outputs),
             )
         elif others:
-            yield from _steps(graph, segment.nodes, set(segment.outputs), others, starting)
+            yield from _steps(graph, segment.nodes, set(segment.outputs), others)
         else:
-            yield fallback(segment, graph)
+            yield partial(fallback, segment, graph)
 
 
 def wanted_names(graph: Graph, taps: Sequence[str]) -> list[str]:

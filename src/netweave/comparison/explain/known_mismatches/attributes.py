@@ -229,9 +229,10 @@ def canonical(node: ir.Node) -> dict[str, Any]:
         values.pop("ceil_mode", None)
         if node.op_type == "AveragePool":
             values["count_include_pad"] = int(windows.counts_padding)  # its default depends on the domain
-    if node.op_type in {"Softmax", "LogSoftmax", "Concat", "Flatten", "Gather"} and values.get("axis", 0) < 0:
-        shape = known_shape(node.outputs[0])
-        values["axis"] = values["axis"] + len(shape) if shape else values["axis"]
+    if isinstance(axis := values.get("axis"), int) and axis < 0:
+        indexed = node.outputs[0] if node.op_type == "OneHot" else node.inputs[0]
+        shape = known_shape(indexed) if indexed is not None else None
+        values["axis"] = axis + len(shape) if shape else axis
     return {name: _plain(value) for name, value in values.items()}
 
 

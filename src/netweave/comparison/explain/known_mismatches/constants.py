@@ -43,8 +43,10 @@ ROLES = {
 
 OF_VALUES = frozenset(
     {
-        "Add", "Clip", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min",
-        "Mod", "Mul", "NonMaxSuppression", "OneHot", "Sub", "Where",
+        "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Clip", "ConvInteger",
+        "DequantizeLinear", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Loop",
+        "MatMulInteger", "MatMulNBits", "Max", "Min", "Mod", "Mul", "NonMaxSuppression", "OneHot", "Or",
+        "Pow", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "Sub", "Where", "Xor",
     }
 )  # fmt: skip
 """Operators whose integers are values; those of others are sizes and places, which follow the layout."""
@@ -274,6 +276,8 @@ def _say(
 ) -> tuple[str, str]:
     """Return the key and the words of the mismatch that made B's array differ."""
     role = _role(node_b, index)
+    if b.dtype.kind != "f":  # differences of bytes wrap around, and bools have none
+        wanted, b = wanted.astype(np.float64), b.astype(np.float64)
     rounded = rounding_of(wanted, b)
     if rounded:
         return "precision", f"the {role} of {rounded}"

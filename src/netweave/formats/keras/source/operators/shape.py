@@ -257,13 +257,15 @@ FAR = (1 << 31) - 1
 def _key(parts: Sequence[str]) -> str:
     """Return a part as it is written: without whole axes at its end, or with dots for those at its begin.
 
-    >>> _key([":", ":", ":", "2:4"]), _key([":", "1:", ":", ":"])
-    ('..., 2:4', ':, 1:')
+    Keras takes no slice alone.
+
+    >>> _key([":", ":", ":", "2:4"]), _key([":", "1:", ":", ":"]), _key([":20", ":"])
+    ('..., 2:4', ':, 1:', ':20, ...')
     """
     named = [at for at, part in enumerate(parts) if part != ":"] or [0]
     if len(named) == 1 and named[0] == len(parts) - 1 > 1:
         return f"..., {parts[-1]}"
-    return ", ".join(parts[: named[-1] + 1])
+    return ", ".join([*parts[: named[-1] + 1], *(["..."] if named == [0] and ":" in parts[0] else [])])
 
 
 @writes("Gather")

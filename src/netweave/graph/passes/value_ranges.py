@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.graph.passes.rewriting import Pass, Rewriter
+
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from netweave.graph import Graph
 
 Range = tuple[float, float]
 
@@ -58,15 +62,25 @@ def range_of(value: ir.Value, depth: int = MAX_DEPTH) -> Range:
         x = value.const_value.numpy()
         return (float(x.min()), float(x.max())) if x.size and x.dtype.kind in "fiu" else OPEN
     node = value.producer()
-    if node is None:
-        dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
-        limits = np.iinfo(dtype.name) if dtype.kind in "iu" else None
-        return OPEN if limits is None else (float(limits.min), float(limits.max))
+    limits = _type_limits(value)
+    if node is None or node.domain or (value is not node.outputs[0] and node.op_type != "Split"):
+        return limits
     if node.op_type in LIMITED:
         return LIMITED[node.op_type]
     if not depth:
+        return limits
+    low, high = _computed(node, [OPEN if v is None else range_of(v, depth - 1) for v in node.inputs])
+    # what a whole number cannot hold wraps around
+    return (low, high) if limits[0] <= low and high <= limits[1] else limits
+
+
+def _type_limits(value: ir.Value) -> Range:
+    """Return the least and the largest value that the type of a tensor holds; none for other numbers."""
+    dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
+    if dtype.kind not in "iu":
         return OPEN
-    return _computed(node, [OPEN if v is None else range_of(v, depth - 1) for v in node.inputs])
+    limits = np.iinfo(dtype.name)
+    return float(limits.min), float(limits.max)
 
 
 def _computed(node: ir.Node, read: list[Range]) -> Range:
@@ -76,12 +90,13 @@ def _computed(node: ir.Node, read: list[Range]) -> Range:
         zero = [(0.0, 0.0)] if op == "AveragePool" else []  # padding may count
         return min(low for low, _ in [*parts, *zero]), max(high for _, high in [*parts, *zero])
     if op == "Pad":
-        value = read[2] if len(read) > 2 and read[2] != OPEN else (0.0, 0.0)
+        value = read[2] if len(read) > 2 and node.inputs[2] is not None else (0.0, 0.0)
         return min(read[0][0], value[0]), max(read[0][1], value[1])
     if op == "Clip":
-        low = read[1][0] if len(read) > 1 else -np.inf
-        high = read[2][1] if len(read) > 2 else np.inf
-        return max(low, read[0][0]), min(high, max(read[0][1], low))
+        low = read[1] if len(read) > 1 and node.inputs[1] is not None else (-np.inf, -np.inf)
+        high = read[2] if len(read) > 2 and node.inputs[2] is not None else (np.inf, np.inf)
+        least, largest = (min(max(x, a), b) for x, a, b in zip(read[0], low, high, strict=True))
+        return least, largest
     if op == "Max":
         return max(low for low, _ in read), max(high for _, high in read)
     if op == "Min":
@@ -95,3 +110,26 @@ def _computed(node: ir.Node, read: list[Range]) -> Range:
 
 def _product(highs: list[float]) -> float:
     return 0.0 if 0.0 in highs else float(np.prod(highs))
+
+
+@Pass
+def drop_idle_clips(graph: Graph) -> None:
+    """Drop each Clip of whole numbers that what it reads never leaves, as readers put before a lookup."""
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        if (node.domain, node.op_type) != ("", "Clip") or (source := node.inputs[0]) is None:
+            continue
+        if source.dtype is None or not source.dtype.is_integer():
+            continue
+        low, high = range_of(source)
+        least, largest = (_bound(node, index) for index in (1, 2))
+        if least is not None and largest is not None and least <= low and high <= largest:
+            rewriter.bypass(node, source)
+
+
+def _bound(node: ir.Node, index: int) -> float | None:
+    """Return a bound of a Clip, infinite where it has none; None if it is computed."""
+    value = node.inputs[index] if index < len(node.inputs) else None
+    if value is None:
+        return -np.inf if index == 1 else np.inf
+    return float(value.const_value.numpy().reshape(-1)[0]) if value.const_value is not None else None
