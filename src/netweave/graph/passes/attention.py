@@ -278,10 +278,21 @@ fuse_heads = attention_fusion(heads_only=True)
 """The pass for nets that are compared, which keep their dense layers."""
 
 
-def attention_forms(graph: Graph) -> list[tuple[str, ...]]:
-    """Return the operators of which each core of attention is made."""
+def attention_forms(graph: Graph) -> list[tuple[tuple[str, ...], float]]:
+    """Return the operators of which each core of attention is made, and the lowest number of its mask."""
     cores = [scores_around(node) for node in graph.nodes if node.op_type == "Softmax" and not node.domain]
-    return [tuple(node.op_type for node in core.nodes) for core in cores if core is not None]
+    masks = Masks(graph)
+    return [
+        (tuple(node.op_type for node in core.nodes), _lowest(masks.settled(core)))
+        for core in cores
+        if core is not None
+    ]
+
+
+def _lowest(scores: Scores) -> float:
+    """Return the lowest number that a mask adds to a score: 0 without one, or where inputs decide it."""
+    mask = stored(scores.mask)
+    return float(mask.min()) if mask is not None and mask.size else 0.0
 
 
 # What is put in its place.
