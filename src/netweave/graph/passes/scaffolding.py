@@ -203,8 +203,9 @@ def _resize(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _times_one(rewriter: Rewriter, node: ir.Node) -> None:
-    """An activation is written with the factors that it may have, which are 1."""
-    for source, factor in (node.inputs, reversed(node.inputs)):
+    """An activation is written with the factors that it may have, or divided by them, and they are 1."""
+    orders = (node.inputs, reversed(node.inputs)) if node.op_type == "Mul" else (node.inputs,)
+    for source, factor in orders:
         plain = source is not None and source.shape is not None and source.shape == node.outputs[0].shape
         if plain and source is not None and _is_one(factor):
             rewriter.bypass(node, source)
@@ -238,6 +239,7 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "Cast": _cast,
     "Conv": _conv,
     "ConvTranspose": _conv,
+    "Div": _times_one,
     "Expand": _expand,
     "GRU": _recurrent,
     "Gather": take_strided,
