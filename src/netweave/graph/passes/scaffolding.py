@@ -34,7 +34,7 @@ def see_through(graph: Graph) -> None:
     """Compute what depends on no input; drop copies, casts to the same type, biases and states of zero."""
     chain(_like, _known, fold, _kept_sizes).edit(graph)
     infer_shapes(graph)
-    chain(_plain, fold, _unused).edit(graph)
+    chain(_known, _plain, fold, _unused).edit(graph)
     infer_shapes(graph)
 
 
@@ -218,6 +218,17 @@ def _is_one(value: ir.Value | None) -> bool:
     return value.const_value.size == 1 and bool(value.const_value.numpy() == 1)
 
 
+def _where(rewriter: Rewriter, node: ir.Node) -> None:
+    """Attention guards rows of which every key is masked, though the mask leaves a key to each."""
+    condition, *values = node.inputs
+    tensor = condition.const_value if condition is not None else None
+    chosen = set() if tensor is None else set(tensor.numpy().reshape(-1).tolist())
+    if len(chosen) == 1:
+        source = values[0 if chosen.pop() else 1]
+        if source is not None and source.shape is not None and source.shape == node.outputs[0].shape:
+            rewriter.bypass(node, source)
+
+
 def _recurrent(rewriter: Rewriter, node: ir.Node) -> None:
     """First states of zero are what is taken where none are given."""
     for index in range(5, min(len(node.inputs), 7)):
@@ -249,4 +260,5 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "RNN": _recurrent,
     "Reshape": _reshape,
     "Resize": _resize,
+    "Where": _where,
 }
