@@ -123,6 +123,20 @@ def test_inputs_take_the_sizes_of_the_other_net_by_their_names(tmp_path, swapped
     assert any("the input 'scale' takes its sizes from" in note for note in module.notes)
 
 
+@BOTH_ORDERS
+@pytest.mark.slow
+def test_a_module_takes_the_sizes_of_keras_code_whose_channels_are_last(tmp_path, swapped):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    nn = torch.nn
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 18, 3)).eval()
+    graph = netweave.load(module, input_shapes={"input": (1, 1, 8, 20)})
+    netweave.save(graph, tmp_path / "rebuilt.py", to="keras")
+    nets = (module, tmp_path / "rebuilt.py")
+    found = netweave.compare(*(nets[::-1] if swapped else nets), trust=True)
+    assert found.equal, found.sentence
+
+
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
     """Writes a net of Caffe for a size, and the same net as it is trained: its data say the size."""

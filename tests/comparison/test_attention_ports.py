@@ -16,6 +16,7 @@ from tests.comparison.torch_pairs import copied, drawn, effective, load  # noqa:
 
 FEATURES, HEADS, STEPS = 16, 2, 7
 WIDTH = FEATURES // HEADS
+ADDED = {"added": -1e9, "lowest": torch.finfo(torch.float32).min, "infinite": -math.inf}
 LATER = torch.ones(STEPS, STEPS, dtype=torch.bool).triu(1)
 
 
@@ -49,8 +50,8 @@ class Attention(nn.Module):
             y = functional.scaled_dot_product_attention(q, k, v, is_causal=bool(self.mask))
         else:
             scores = q @ k.transpose(-1, -2) / math.sqrt(WIDTH)
-            if self.mask == "added":
-                scores = scores + torch.full((STEPS, STEPS), -1e9).triu(1)
+            if self.mask in ADDED:
+                scores = scores + torch.full((STEPS, STEPS), ADDED[self.mask]).triu(1)
             elif self.mask:
                 scores = scores.masked_fill(LATER, float("-inf"))
             y = scores.softmax(-1) @ v
@@ -77,8 +78,9 @@ FUNCTION, PARTS = {"core": "function"}, {"core": "parts"}
         (FUNCTION, PARTS),
         ({**FUNCTION, "mask": "own"}, {**PARTS, "mask": "filled"}),
         ({**PARTS, "mask": "added"}, {**PARTS, "mask": "filled"}),
+        ({**PARTS, "mask": "lowest"}, {**PARTS, "mask": "infinite"}),
     ],
-    ids=["function or parts", "function or filled", "added or filled"],
+    ids=["function or parts", "function or filled", "added or filled", "lowest or minus infinity"],
 )
 def test_the_same_attention_written_otherwise_is_identical(a, b):
     found, is_same = pair(a, b)

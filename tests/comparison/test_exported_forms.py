@@ -169,6 +169,10 @@ CHOSEN_SOFTPLUS = """
   is_large = Greater(normed, twenty)
   soft = Where(is_large, normed, log)"""
 
+DIVIDED_SOFTPLUS = CHOSEN_SOFTPLUS.replace("log)", "divided)").replace(
+    "is_large =", "divided = Div(log, one)\n  is_large ="
+)
+
 
 def squeezed(folder: Path, name: str, norm: str, softplus: str, *, threshold: float = 20) -> netweave.Graph:
     """An untrained normalisation and a softplus before a mean, which hides what is wrong with them."""
@@ -181,6 +185,7 @@ def squeezed(folder: Path, name: str, norm: str, softplus: str, *, threshold: fl
         stored("scale", 8, 1, 1, values=np.ones(8)),
         stored("shift", 8, 1, 1, values=np.zeros(8)),
         stored("head", 8, 3),
+        "float one = {1.0}",
         f"float twenty = {{{threshold:.1f}}}",
         whole("by_group", 0, 4, -1),
         whole("spatial", 2, 3),
@@ -203,6 +208,13 @@ def test_parts_without_effect_before_a_mean_are_no_difference(
     tmp_path: Path, norm: str, softplus: str
 ) -> None:
     found = compared(tmp_path, norm, softplus)
+    assert found.equal, found.sentence
+
+
+def test_a_division_by_1_is_no_layer(tmp_path: Path) -> None:
+    # PyTorch divides a softplus by its beta; another layer of the other net alone must not stand for that
+    a = squeezed(tmp_path, "a", GROUP_NORM, DIVIDED_SOFTPLUS)
+    found = netweave.compare(a, squeezed(tmp_path, "b", PARTED_GROUP_NORM, CHOSEN_SOFTPLUS))
     assert found.equal, found.sentence
 
 

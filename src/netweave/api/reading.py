@@ -548,6 +548,14 @@ class _Reading:
             return
         if refused is None:
             raise failure
+        likely = self._likely(self._own(index))
+        if likely != self._tried[index]:  # as if the other net had been the first: with its axes in any order
+            try:
+                self._graphs[index] = self._traced(index, likely)
+            except SourceError:
+                pass
+            else:
+                return
         for sizes in islice(self._others(index, names), MOST_TRIED):
             try:
                 read = self._read_with(index, sizes)

@@ -12,7 +12,15 @@ import onnx_ir as ir
 
 from netweave.graph import infer_shapes, known_shape
 from netweave.graph.graph import captured
-from netweave.graph.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
+from netweave.graph.passes import (
+    chain,
+    compose,
+    compose_group_norm,
+    flatten_concats,
+    fold,
+    join_branches,
+    to_inference,
+)
 from netweave.graph.passes.branches import two_term_sums
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
@@ -246,6 +254,7 @@ def _settled(graph: Graph) -> Graph:
     else:
         fold.edit(graph)
     compose.edit(graph)
+    compose_group_norm.edit(graph)
     join_rotations.edit(graph)
     flatten_concats.edit(graph)
     two_term_sums.edit(graph)

@@ -213,8 +213,9 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
 def _attention_to_share(a: Graph, b: Graph) -> list[Pass]:
     """Return a pass that makes one operator of each core of attention, if two nets write theirs otherwise.
 
-    The scale stands before the product, behind it or half of it on either side, and a mask is added or
-    chosen; only if all cores of both nets become the operator do the nets become more alike.
+    The scale stands before the product, behind it or half of it on either side, a mask is added or chosen,
+    and what it takes out gets minus infinity or the lowest number of the type; only if all cores of both
+    nets become the operator do the nets become more alike.
     """
     forms_a, forms_b = attention_forms(a), attention_forms(b)
     if forms_a == forms_b or len(forms_a) != len(forms_b):

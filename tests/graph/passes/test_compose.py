@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from netweave.graph import GraphBuilder, Layer
-from netweave.graph.passes import compose
+from netweave.graph.passes import compose, compose_group_norm
 from netweave.runtime.backends import prepare
 
 ALPHA, BETA, BIAS = 0.5, 0.75, 2.0
@@ -159,3 +159,61 @@ def test_what_is_nearly_a_rectifier_with_slopes_stays(change):
     composed = compose(graph)
     assert "PRelu" not in [node.op_type for node in composed.nodes]
     np.testing.assert_allclose(run(composed), run(graph), rtol=1e-6)
+
+
+def softplus(*, threshold=20.0, soft_of="x"):
+    """Softplus as PyTorch's exporter writes it, or something that is nearly that."""
+    builder = GraphBuilder("net", format="onnx")
+    values = {"x": builder.input("x", X.shape)}
+    values["half"] = builder.add("Mul", [values["x"], builder.constant(0.5)])
+    soft = builder.add("Softplus", [values[soft_of]])
+    is_large = builder.add("Greater", [values["x"], builder.constant(threshold)])
+    return builder.finish([builder.add("Where", [is_large, values["x"], soft])])
+
+
+def test_the_threshold_of_a_softplus_that_changes_no_number_goes():
+    graph = softplus()
+    composed = compose(graph)
+    assert "Where" not in [node.op_type for node in composed.nodes]
+    for scale in (1, 8):  # 8: beyond the threshold
+        x = {"x": X * scale}
+        found, expected = (next(iter(prepare(each).run(x).values())) for each in (composed, graph))
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("change", [{"threshold": 5.0}, {"soft_of": "half"}], ids=str)
+def test_a_threshold_that_changes_numbers_stays(change):
+    assert "Where" in [node.op_type for node in compose(softplus(**change)).nodes]
+
+
+def in_groups(*, groups=3, scale=(6, 1, 1), ones=1.0, back=(0, 6, 5, 4)):
+    """Group normalisation as exporters write it before opset 21, or something that is nearly that."""
+    builder, rng = GraphBuilder("net", format="onnx"), np.random.default_rng(2)
+    x = builder.input("x", (2, 6, 5, 4))
+    parts = builder.add("Reshape", [x, builder.constant([0, groups, -1], dtype="int64")])
+    arrays = [builder.constant(np.full(groups, number, np.float32)) for number in (ones, 0)]
+    norm = builder.add("InstanceNormalization", [parts, *arrays], {"epsilon": 1e-3})
+    apart = builder.add("Reshape", [norm, builder.constant(back, dtype="int64")])
+    scaled = builder.add("Mul", [apart, builder.constant(rng.random(scale, np.float32))])
+    return builder.finish([builder.add("Add", [builder.constant(rng.random((6, 1, 1), np.float32)), scaled])])
+
+
+@pytest.mark.parametrize("scale", [(6, 1, 1), (1, 6, 1, 1)])
+def test_an_instance_normalisation_of_groups_is_a_group_normalisation(scale):
+    graph = in_groups(scale=scale)
+    composed = compose_group_norm(graph)
+    (node,) = composed.nodes
+    assert (node.op_type, node.attributes["num_groups"].as_int()) == ("GroupNormalization", 3)
+    x = {"x": np.random.default_rng(0).standard_normal((2, 6, 5, 4), dtype=np.float32)}
+    found, expected = (next(iter(prepare(each).run(x).values())) for each in (composed, graph))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change", [{"scale": (1, 5, 4)}, {"scale": (1,)}, {"ones": 2.0}, {"back": (0, 6, 1, 5, 4)}], ids=str
+)
+def test_what_is_no_group_normalisation_stays(change):
+    graph = in_groups(**change)
+    assert [node.op_type for node in compose_group_norm(graph).nodes] == [
+        node.op_type for node in graph.nodes
+    ]

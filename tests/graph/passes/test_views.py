@@ -19,6 +19,14 @@ def test_a_formula_is_computed_from_the_numbers_of_its_symbols():
     assert sizes.shape(value("2*N", "T//2 + 1", "N - 1", 7)) == (2 * n, t // 2 + 1, n - 1, 7)
 
 
+def test_what_a_rounding_makes_of_sizes_is_a_size_of_its_own():
+    sizes = OpenSizes()
+    rows, steps, whole = sizes.shape(value("floor(h/8)", "floor(h/8)*floor(w/8) + 1", "floor(h/8)"))
+    assert rows == whole
+    assert steps % rows == 1
+    assert sizes.shape(value("floor(h/8)*floor(w/8)")) == (steps - 1,)
+
+
 def test_a_size_that_follows_from_the_others_is_remembered():
     sizes = OpenSizes()
     assert sizes.shape(value("K", 6), total=42) == (7, 6)

@@ -146,9 +146,11 @@ class Extension:
 
     def _before(self, node_a: ir.Node, node_b: ir.Node) -> None:
         """Pair what a pair of nodes reads, in order."""
-        a, b = self._a.signals, self._b.signals
-        ins_a = [s for s in a.inputs_of(node_a) if s not in self._a.pairs]
-        ins_b = [s for s in b.inputs_of(node_b) if s not in self._b.pairs]
+        read_a, read_b = self._a.signals.inputs_of(node_a), self._b.signals.inputs_of(node_b)
+        ins_a = [s for s in read_a if s not in self._a.pairs]
+        ins_b = [s for s in read_b if s not in self._b.pairs]
+        if node_a.op_type not in COMMUTATIVE and self._read_otherwise(read_a, read_b):
+            return
         if len(ins_a) != len(ins_b):
             return
         if len(ins_a) > 1 and node_a.op_type in COMMUTATIVE:
@@ -158,6 +160,12 @@ class Extension:
         for in_a, in_b in zip(ins_a, ins_b, strict=True):
             if _producer_key(self._a, in_a) == _producer_key(self._b, in_b):
                 self._pair_signals(in_a, in_b)
+
+    def _read_otherwise(self, read_a: Sequence[str], read_b: Sequence[str]) -> bool:
+        """Return whether what is left to pair has another place, though the rest is no permutation."""
+        is_new = [s not in self._a.pairs for s in read_a], [s not in self._b.pairs for s in read_b]
+        partners = {self._a.pairs[s].b for s in read_a if s in self._a.pairs}
+        return is_new[0] != is_new[1] and partners != {s for s in read_b if s in self._b.pairs}
 
     def _ends(self, node_a: ir.Node, node_b: ir.Node) -> tuple[ir.Node, ir.Node]:
         """Return the nodes whose outputs belong together: after filters the last scalings, if cut apart."""

@@ -5,7 +5,7 @@ To add one: a function over a Graph under ``@Pass``, in a file of its own, made 
 
 from netweave.graph.passes.attention import attention_fusion, fuse_attention
 from netweave.graph.passes.branches import flatten_concats, join_branches, remove_concats, sum_of_parts
-from netweave.graph.passes.compose import compose
+from netweave.graph.passes.compose import compose, compose_group_norm
 from netweave.graph.passes.extraction import Extractor, extract
 from netweave.graph.passes.folding import absorb, absorb_biases, absorb_scales, fold
 from netweave.graph.passes.inference import to_inference
@@ -26,6 +26,7 @@ __all__ = [
     "chain",
     "channels_first",
     "compose",
+    "compose_group_norm",
     "early_transposes",
     "explicit",
     "extract",

@@ -182,10 +182,9 @@ class Masks:
             return scores
         if not mask.any():
             return replace(scores, mask=None)
+        mask = mask[:1] if mask.ndim == 4 else mask
         is_open = isinstance(scores.mask, ir.Value) and scores.mask.const_value is None
-        if is_open and not has_causal_form(mask[:1]):
-            return scores
-        return replace(scores, mask=mask[:1] if mask.ndim == 4 else mask)
+        return scores if is_open and not has_causal_form(mask) else replace(scores, mask=mask)
 
     def _of_sizes(self, value: ir.Value) -> np.ndarray | None:
         """Return what a value is for inputs of some sizes, if their numbers do not count."""
@@ -195,19 +194,21 @@ class Masks:
         return None if known is None or known.const_value is None else known.const_value.numpy()
 
     def _folded(self) -> dict[str, ir.Value]:
-        shapes = {
-            value.name or "": [
-                size if isinstance(size, int) else 2 if axis == 0 else MANY
-                for axis, size in enumerate(value.shape or ())
-            ]
-            for value in self._graph.inputs
-        }
+        shapes = {value.name or "": self._sizes(value) for value in self._graph.inputs}
         try:
             folded = see_through(specialise(self._graph, shapes))
         except NetweaveError:
             return {}
         values = folded.values()
         return values | {name: values[to] for name, to in folded.aliases.items() if to in values}
+
+    def _sizes(self, value: ir.Value) -> list[int]:
+        """Return sizes of an input: those that are known, those declared, or others."""
+        declared = self._graph.declared.get(value.name or "") or [None] * len(value.shape or ())
+        return [
+            next((each for each in (size, given) if isinstance(each, int)), 2 if axis == 0 else MANY)
+            for axis, (size, given) in enumerate(zip(value.shape or (), declared, strict=True))
+        ]
 
 
 def stored(mask: ir.Value | np.ndarray | None) -> np.ndarray | None:
@@ -278,10 +279,21 @@ fuse_heads = attention_fusion(heads_only=True)
 """The pass for nets that are compared, which keep their dense layers."""
 
 
-def attention_forms(graph: Graph) -> list[tuple[str, ...]]:
-    """Return the operators of which each core of attention is made."""
+def attention_forms(graph: Graph) -> list[tuple[tuple[str, ...], float]]:
+    """Return the operators of which each core of attention is made, and the lowest number of its mask."""
     cores = [scores_around(node) for node in graph.nodes if node.op_type == "Softmax" and not node.domain]
-    return [tuple(node.op_type for node in core.nodes) for core in cores if core is not None]
+    masks = Masks(graph)
+    return [
+        (tuple(node.op_type for node in core.nodes), _lowest(masks.settled(core)))
+        for core in cores
+        if core is not None
+    ]
+
+
+def _lowest(scores: Scores) -> float:
+    """Return the lowest number that a mask adds to a score: 0 without one, or where inputs decide it."""
+    mask = stored(scores.mask)
+    return float(mask.min()) if mask is not None and mask.size else 0.0
 
 
 # What is put in its place.

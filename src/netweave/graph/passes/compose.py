@@ -5,6 +5,8 @@
   axis that can be pooled, or over a square within each channel.
 - Padding of zeros before a convolution, as ports write it whose framework pads both ends alike.
 - A rectifier with learned slopes (``slopes``).
+- Softplus with the threshold above which PyTorch returns the input itself.
+- Group normalisation before opset 21: an instance normalisation of the groups between two reshapes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
 from netweave.graph.ops.pooling import PoolWindows
-from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader
+from netweave.graph.parameters import source_keys, tag_sources
+from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
 from netweave.graph.passes.spread import join_slopes
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph import Graph
+
+LINEAR_SOFTPLUS = 17.0
+"""From here on ``log(1 + exp(x))`` is ``x`` in float32: ``exp(-x)`` is below its rounding."""
 
 _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
@@ -36,6 +42,8 @@ def compose(graph: Graph) -> None:
             continue
         if node.op_type == "Conv" and not node.domain:
             _take_padding(rewriter, node)
+        if node.op_type == "Where" and not node.domain:
+            _take_threshold(rewriter, node)
         normalisation = _normalisation(node) if node.op_type in {"Div", "Mul"} and not node.domain else None
         if normalisation is not None:
             rewriter.replace(
@@ -63,6 +71,77 @@ def _take_padding(rewriter: Rewriter, conv: ir.Node) -> None:
         [pad, conv], "Conv", [pad.inputs[0], *conv.inputs[1:]], {**attributes, "pads": pads}
     )
     set_layer_keys(new, keys)
+
+
+def _take_threshold(rewriter: Rewriter, choice: ir.Node) -> None:
+    """Remove the choice of a softplus's input above a threshold at which both are the same number."""
+    condition, x, soft = choice.inputs
+    test, softplus = (None if value is None else value.producer() for value in (condition, soft))
+    if test is None or softplus is None or x is None or soft is None:
+        return
+    is_softplus = (test.op_type, softplus.op_type) == ("Greater", "Softplus") and softplus.inputs[0] is x
+    threshold = _number(test.inputs[1]) if is_softplus and test.inputs[0] is x else None
+    if threshold is not None and threshold >= LINEAR_SOFTPLUS:
+        rewriter.bypass(choice, soft)
+
+
+@Pass
+def compose_group_norm(graph: Graph) -> None:
+    """Make one GroupNormalization of the nodes that exporters write for it before opset 21."""
+    rewriter = Rewriter(graph)
+    is_changed = False
+    for node in list(graph.nodes):
+        is_changed |= node.op_type == "Add" and not node.domain and _take_groups(rewriter, node)
+    if is_changed:
+        prune.edit(graph)
+
+
+def _take_groups(rewriter: Rewriter, add: ir.Node) -> bool:
+    """Put a GroupNormalization in the place of nodes that end in an addition; return whether they are one."""
+    shifted, shift = _with_stored(add)
+    mul = _Walk(shifted).node("Mul") if shifted is not None else None
+    x, scale = _with_stored(mul) if mul is not None else (None, None)
+    nodes = [add, mul]
+    for op_type in ("Reshape", "InstanceNormalization", "Reshape"):
+        nodes.append(_Walk(x).node(op_type) if x is not None else None)
+        x = nodes[-1].inputs[0] if nodes[-1] is not None else None
+    norm, result = nodes[3], add.outputs[0]
+    if norm is None or x is None or x.shape is None or x.shape != result.shape:
+        return False
+    groups = norm.inputs[0].shape if norm.inputs[0] is not None else None
+    ones, zeros = (None if value is None else value.const_value for value in norm.inputs[1:])
+    if groups is None or len(groups) != 3 or groups[0] != x.shape[0] or ones is None or zeros is None:
+        return False
+    arrays = [_per_channel(rewriter, value, x.shape) for value in (scale, shift)]
+    if any(array is None for array in arrays) or (ones.numpy() != 1).any() or zeros.numpy().any():
+        return False
+    settings = {"num_groups": ones.size, "epsilon": attributes_of(norm).get("epsilon", 1e-5)}
+    covered = {node for node in nodes if node is not None}
+    rewriter.fuse(covered, result, "GroupNormalization", [x, *arrays], settings)
+    return True
+
+
+def _with_stored(node: ir.Node) -> tuple[ir.Value | None, ir.Value | None]:
+    """Return the computed operand of a node and the stored one; two of None if it has no such two."""
+    for computed, stored in (tuple(node.inputs), tuple(reversed(node.inputs))):
+        if stored is not None and stored.const_value is not None:
+            return computed, stored
+    return None, None
+
+
+def _per_channel(rewriter: Rewriter, stored: ir.Value | None, shape: ir.Shape) -> ir.Value | None:
+    """Return a stored array with one number for each channel and no other axis; None if it has others."""
+    tensor = stored.const_value if stored is not None else None
+    if stored is None or tensor is None or len(shape) < 3:
+        return None
+    upright = (shape[1], *[1] * (len(shape) - 2))
+    if tuple(tensor.shape.numpy()) not in {upright, (1, *upright)}:
+        return None
+    flat = rewriter.computed(
+        lambda: tensor.numpy().reshape(-1), name=f"{stored.name}/flat", like=tensor, shape=(tensor.size,)
+    )
+    tag_sources(flat, source_keys(stored))
+    return flat
 
 
 @dataclass(frozen=True, slots=True)

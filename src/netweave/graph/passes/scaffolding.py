@@ -34,7 +34,7 @@ def see_through(graph: Graph) -> None:
     """Compute what depends on no input; drop copies, casts to the same type, biases and states of zero."""
     chain(_like, _known, fold, _kept_sizes).edit(graph)
     infer_shapes(graph)
-    chain(_plain, fold, _unused).edit(graph)
+    chain(_known, _plain, fold, _unused).edit(graph)
     infer_shapes(graph)
 
 
@@ -203,8 +203,9 @@ def _resize(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _times_one(rewriter: Rewriter, node: ir.Node) -> None:
-    """An activation is written with the factors that it may have, which are 1."""
-    for source, factor in (node.inputs, reversed(node.inputs)):
+    """An activation is written with the factors that it may have, or divided by them, and they are 1."""
+    orders = (node.inputs, reversed(node.inputs)) if node.op_type == "Mul" else (node.inputs,)
+    for source, factor in orders:
         plain = source is not None and source.shape is not None and source.shape == node.outputs[0].shape
         if plain and source is not None and _is_one(factor):
             rewriter.bypass(node, source)
@@ -215,6 +216,17 @@ def _is_one(value: ir.Value | None) -> bool:
     if value is None or value.const_value is None or parameter_key(value) is not None:
         return False
     return value.const_value.size == 1 and bool(value.const_value.numpy() == 1)
+
+
+def _where(rewriter: Rewriter, node: ir.Node) -> None:
+    """Attention guards rows of which every key is masked, though the mask leaves a key to each."""
+    condition, *values = node.inputs
+    tensor = condition.const_value if condition is not None else None
+    chosen = set() if tensor is None else set(tensor.numpy().reshape(-1).tolist())
+    if len(chosen) == 1:
+        source = values[0 if chosen.pop() else 1]
+        if source is not None and source.shape is not None and source.shape == node.outputs[0].shape:
+            rewriter.bypass(node, source)
 
 
 def _recurrent(rewriter: Rewriter, node: ir.Node) -> None:
@@ -238,6 +250,7 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "Cast": _cast,
     "Conv": _conv,
     "ConvTranspose": _conv,
+    "Div": _times_one,
     "Expand": _expand,
     "GRU": _recurrent,
     "Gather": take_strided,
@@ -247,4 +260,5 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "RNN": _recurrent,
     "Reshape": _reshape,
     "Resize": _resize,
+    "Where": _where,
 }

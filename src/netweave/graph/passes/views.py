@@ -81,8 +81,10 @@ class OpenSizes:
 
     def _value(self, formula: ast.expr) -> int:
         match formula:
-            case ast.Name(id=symbol) if symbol in self._numbers or len(self._numbers) < len(_SIZES):
-                return self._numbers.setdefault(symbol, _SIZES[len(self._numbers) % len(_SIZES)])
+            case ast.Name() | ast.Call(func=ast.Name(id="floor" | "ceiling" | "Min" | "Max")):
+                symbol = ast.unparse(formula)
+                if symbol in self._numbers or len(self._numbers) < len(_SIZES):
+                    return self._numbers.setdefault(symbol, _SIZES[len(self._numbers) % len(_SIZES)])
             case ast.Constant(value=int(number)):
                 return number
             case ast.BinOp(left=left, op=sign, right=right):
