@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from netweave.errors import CodeError
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
-from netweave.formats.pytorch.exporting import byte_masks, shared_registry, without_autocast
+from netweave.formats.pytorch.exporting import byte_masks, shared_tables, without_autocast
 from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, mapped
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
     Raises:
         CodeError: It has operators that ONNX cannot say.
     """
-    with _quiet(), shared_registry():
+    with _quiet(), shared_tables():
         try:
             torch.onnx.export(
                 program, dynamo=True, optimize=False, opset_version=OPSET_VERSION, verbose=False
