@@ -17,6 +17,7 @@ from netweave.errors import CodeError
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
 from netweave.formats.pytorch.exporting import byte_masks, shared_tables, without_autocast
 from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, mapped
+from netweave.graph.checks import collector_at_rest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 OPSET_VERSION = 22
 
 
+@collector_at_rest()
 def export(
     module: torch.nn.Module,
     path: Path,

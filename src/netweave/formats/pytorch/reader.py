@@ -14,7 +14,6 @@ from netweave.files.model_imports import Imports, imports_of_source
 from netweave.files.python_code import run_reader, weights_of_written
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
-from netweave.graph.checks import collector_at_rest
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ def _with_own_weights(source: Source) -> Source:
     return replace(source, weights=written[0], entry=source.entry or written[1])
 
 
-@collector_at_rest()
 def read_module(
     module: Any,
     *,
