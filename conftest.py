@@ -41,10 +41,14 @@ if find_spec("django"):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without searching for cycles in what is collected, then or while the tests run."""
+    """Collect tests without searching for cycles in what is collected, then or while the tests run.
+
+    While they run, cycles are searched for less often: it took a seventh of their time.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.set_threshold(20_000, 50, 20)
         gc.enable()
         gc.freeze()

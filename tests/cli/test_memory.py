@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import onnx
 import pytest
@@ -88,29 +85,30 @@ def test_a_training_step_as_a_table_beside_what_torch_took(convolutions, netweav
     assert float(planned) == pytest.approx(float(measured), rel=0.05)
 
 
-WITH_THREADS = """import sys, torch
-torch.set_num_threads(int(sys.argv[1]))
-assert torch.get_num_threads() == int(sys.argv[1])
-from netweave.cli import main
-sys.argv[1:] = sys.argv[2:]
-main()
-"""
-"""The command, computing with a number of threads: OMP_NUM_THREADS beyond the processors has no effect."""
+@pytest.fixture(params=[1, 2, 4, 16])
+def threads(request):
+    """A number of threads of torch: OMP_NUM_THREADS beyond the processors has no effect."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    assert torch.get_num_threads() == request.param
+    yield request.param
+    torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4, 16])
-def test_scratch_memory_of_threads_is_told_apart_from_what_a_plan_is_about(threads, convolutions, tmp_path):
-    pytest.importorskip("torch")
-    report = str(tmp_path / "memory.json")
-    options = ["--batch", "4", "--train", "--measure", "--json", report]
-    command = [sys.executable, "-c", WITH_THREADS, str(threads), "memory", convolutions, *options]
-    called = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(Path(report).read_text())
+def test_scratch_memory_of_threads_is_told_apart_from_what_a_plan_is_about(
+    threads, convolutions, netweave, tmp_path
+):
+    report = tmp_path / "memory.json"
+    options = ["--batch", "4", "--train", "--measure", "--json", str(report)]
+    called = netweave("memory", convolutions, *options)
+    assert called.status == 0, called.err
+    found = json.loads(report.read_text())
     assert found["measured"] == pytest.approx(found["step_peak"], rel=0.001)
     assert found["threads"] == threads
     assert found["measured_with_threads"] >= found["measured"]
     by_threads = f" with 1 thread, {bytes_text(found['measured_with_threads'])} with {threads},"
-    assert (by_threads in called.stdout) == (threads > 1)
+    assert (by_threads in called.out) == (threads > 1)
 
 
 def test_a_picture_of_what_is_alive(net, netweave, tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +15,30 @@ pytest.importorskip("h5py")
 
 import h5py
 
+from netweave import cli
 from tests.training.small import NUM_RECORDS, SOLVER, records, write
 
 
-@pytest.fixture
-def trained(tmp_path, netweave, monkeypatch):
-    """The working folder: net, solver, records and weights that were trained by the command."""
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path, SOLVER + "test_iter: 4 test_interval: 20\n")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with net, solver, records and weights that were trained by the command."""
+    folder = tmp_path_factory.mktemp("trained")
+    write(folder, SOLVER + "test_iter: 4 test_interval: 20\n")
     x, labels = records()
-    with h5py.File("records.h5", "w") as file:
+    with h5py.File(folder / "records.h5", "w") as file:
         file["data"], file["label"] = x.astype(np.float32), labels.astype(np.float32)
-    (tmp_path / "list.txt").write_text("records.h5\n")
-    called = netweave("train", "solver.prototxt")
-    assert called.status == 0, called.err
+    (folder / "list.txt").write_text("records.h5\n")
+    with contextlib.chdir(folder), pytest.raises(SystemExit) as exited:
+        cli.main(("train", "solver.prototxt"))
+    assert exited.value.code == 0
+    return folder
+
+
+@pytest.fixture
+def trained(made, tmp_path, monkeypatch):
+    """The working folder: a copy of what was trained."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
 
 
 WEIGHTS = "kept/linear_iter_20.caffemodel"

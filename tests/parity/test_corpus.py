@@ -51,6 +51,7 @@ def test_what_is_not_in_the_table_is_refused(corpus):
             netweave.load(path)
 
 
+@pytest.mark.slow
 def test_the_net_that_measures_an_ssd_is_read_as_the_one_that_predicts(corpus):
     """Its numbers are OpenCV's then (``caffe_nets.json``)."""
     measuring, predicting = (netweave.load(corpus / SSD.format(kind)) for kind in ("test", "deploy"))

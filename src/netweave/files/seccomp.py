@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import platform
 import re
@@ -170,6 +171,8 @@ def answer(work: Callable[[dict[str, Any]], object]) -> None:
             resolved files of code.
     """
     asked = json.loads(sys.argv[1])
+    gc.freeze()  # what was imported is never garbage
+    gc.enable()
     try:
         work(asked)
     except MemoryError:

@@ -6,11 +6,13 @@ It is given a request as JSON, and leaves ``net.keras`` and ``lines.json`` in it
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+gc.disable()  # until it answers: what the imports make lives on, and the search is a quarter of their time
 os.environ["KERAS_BACKEND"] = "torch"  # the one that Netweave has; a model is built alike by all
 os.environ["KERAS_HOME"] = str(Path.cwd())
 

@@ -6,9 +6,12 @@ It is given a request as JSON, and leaves ``net.onnx`` and ``tables.json`` in it
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+gc.disable()  # until it answers: what PyTorch makes lives on, and the search is a quarter of its import
 
 import torch
 

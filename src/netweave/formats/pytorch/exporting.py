@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import torch
+import torch._export.utils as export_utils
 from onnxscript.values import TracedOnnxFunction
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -89,16 +90,20 @@ _build = ONNXRegistry.from_torchlib
 
 
 @contextmanager
-def shared_registry() -> Iterator[None]:
-    """Let exports use one table, which is more than half of the time that the export of a small module takes.
+def shared_tables() -> Iterator[None]:
+    """Let exports use one registry, and list PyTorch's composite operators once, until the context ends.
 
-    Nothing is added to the table: only an export with a ``custom_translation_table`` of its own does that.
+    Together that is more than half of the time that the export of a small module takes. Nothing is added to
+    the registry: only an export with a ``custom_translation_table`` of its own does that. PyTorch's exporter
+    lists the operators of all namespaces once more for each namespace, twice; an export registers none.
     """
-    ONNXRegistry.from_torchlib = staticmethod(_registry)
-    try:
+    listed = getattr(export_utils, "_materialize_cpp_cia_ops", None)  # PyTorch 2.9 to 2.13 have it
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(ONNXRegistry, "from_torchlib", staticmethod(_registry)))
+        if listed is not None:
+            once = functools.cache(listed)
+            stack.enter_context(patch.object(export_utils, "_materialize_cpp_cia_ops", once))
         yield
-    finally:
-        ONNXRegistry.from_torchlib = _build
 
 
 @functools.cache

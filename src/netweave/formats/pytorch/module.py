@@ -15,8 +15,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from netweave.errors import CodeError
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
-from netweave.formats.pytorch.exporting import byte_masks, shared_registry, without_autocast
+from netweave.formats.pytorch.exporting import byte_masks, shared_tables, without_autocast
 from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, mapped
+from netweave.graph.checks import collector_at_rest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 OPSET_VERSION = 22
 
 
+@collector_at_rest()
 def export(
     module: torch.nn.Module,
     path: Path,
@@ -100,7 +102,7 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
     Raises:
         CodeError: It has operators that ONNX cannot say.
     """
-    with _quiet(), shared_registry():
+    with _quiet(), shared_tables():
         try:
             torch.onnx.export(
                 program, dynamo=True, optimize=False, opset_version=OPSET_VERSION, verbose=False
