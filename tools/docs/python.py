@@ -12,8 +12,16 @@ from netweave.graph import Graph, Layer, LayerTable, Parameter
 from netweave.runtime.backends.selection import BackendTrial
 from tools.docs.docstrings import markdown, signature
 
-FUNCTIONS = (netweave.load, netweave.compare, netweave.run, netweave.prepare, netweave.save, netweave.train)
-OPTIONS = (netweave.CompareOptions, netweave.TrainOptions)
+FUNCTIONS = (
+    netweave.load,
+    netweave.compare,
+    netweave.run,
+    netweave.prepare,
+    netweave.save,
+    netweave.train,
+    netweave.pack,
+)
+OPTIONS = (netweave.CompareOptions, netweave.TrainOptions, netweave.PackOptions)
 MORE = (api.to_inference, api.save_page, api.load_arrays, api.save_arrays, api.draw_inputs)
 RESULTS = (Comparison, Verdict, Group, Status, Evidence, Finding, TensorMapping)
 NETS = (Graph, LayerTable, Layer, Parameter)
@@ -27,7 +35,7 @@ def page() -> str:
         "Generated from the docstrings. `import netweave` is light: it loads no framework and no runtime "
         "until something is read.",
         *map(_function, FUNCTIONS),
-        "# Options\n\nOf `compare` and `train`, which also take each of them by name.",
+        "# Options\n\nOf `compare`, `train` and `pack`, which also take each of them by name.",
         *map(_class, OPTIONS),
         "# More functions\n\nIn `netweave.api`.",
         *map(_function, MORE),
