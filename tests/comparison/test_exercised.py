@@ -245,7 +245,6 @@ HOT = (
     "b = Constant<value_int=5>() o = Constant<value_floats=[0.0,1.0]>() h = OneHot<axis=2>(x, b, o) "
     "m = ReduceMax<axes=[2], keepdims=0>(h) "
 )
-PLACE = "d = Constant<value_int=8>() o = Constant<value_floats=[0.0,1.0]>() k = Constant<value_ints=[1]>() "
 
 IN_PARTS = {
     "a dequantiser for each reader": (
@@ -287,11 +286,6 @@ IN_PARTS = {
         + HOT
         + "p = Max(m, z) q = Mul(m, d) e = Exp(q) f = Mul(e, a) g = Sub(f, a) n = Min(g, z) c = Add(p, n) "
         + "y = Selu(c)",
-    ),
-    "the largest element by its place, in two ways": (
-        ROW,
-        PLACE + "i = ArgMax<keepdims=0, axis=1>(x) h = OneHot(i, d, o) y = Mul(h, x)",
-        PLACE + "v, j = TopK<axis=1>(x, k) i = Squeeze(j, k) h = OneHot(i, d, o) y = Mul(h, x)",
     ),
     "an axis counted from the end": (
         INTEGERS,

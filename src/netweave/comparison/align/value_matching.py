@@ -35,6 +35,14 @@ LOOKAHEAD = 16
 BOUNDING = frozenset({"Clip", "Max", "Min", "Relu"})
 """Operators that change nothing where all values lie within their bounds."""
 
+ACTIVATIONS = frozenset(
+    {
+        "Celu", "Clip", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Selu",
+        "Softplus", "Softsign", "ThresholdedRelu",
+    }
+)  # fmt: skip
+"""Operators that another net may write as several."""
+
 
 def match_values(alignment: Alignment, look: Callable[[str], object] | None = None) -> None:
     """Pair all signals that hold the same values, in B's order, and the nodes that make them.
@@ -73,36 +81,35 @@ def _pair_whole(alignment: Alignment, pair: SignalPair) -> None:
     A hard sigmoid is written as a product, a sum and a clip, which may clip nothing, and a Celu as the sum
     of its two halves, one of which may be zeros.
     """
-    makers = [
+    a, b = (
         side.signals.producer.get(name) for side, name in zip(alignment.sides, (pair.a, pair.b), strict=True)
-    ]
-    if not pair.has_equal_values or any(
-        maker is None or maker.op_type not in ELEMENTWISE or side.is_paired(maker)
-        for side, maker in zip(alignment.sides, makers, strict=True)
-    ):
+    )
+    if a is None or b is None or alignment.a.is_paired(a) or alignment.b.is_paired(b):
         return
-    ends = [
-        _idle_end(side, name, maker)
-        for side, name, maker in zip(alignment.sides, (pair.a, pair.b), makers, strict=True)
-        if maker is not None
-    ]
-    if ends == [pair.a, pair.b]:
+    if not pair.has_equal_values or not {a.op_type, b.op_type} <= ELEMENTWISE:
         return
-    del alignment.a.pairs[pair.a], alignment.b.pairs[pair.b]
-    whole = replace(pair, a=ends[0], b=ends[1])
-    alignment.pair_signals(whole)
-    _pair_producers(alignment, whole)
+    whole = replace(
+        pair,
+        a=_idle_end(alignment.a, pair.a, a) if b.op_type in ACTIVATIONS else pair.a,
+        b=_idle_end(alignment.b, pair.b, b) if a.op_type in ACTIVATIONS else pair.b,
+    )
+    if whole != pair:
+        del alignment.a.pairs[pair.a], alignment.b.pairs[pair.b]
+        alignment.pair_signals(whole)
+        _pair_producers(alignment, whole)
 
 
 def _idle_end(side: Side, name: str, maker: ir.Node) -> str:
     """Return the last signal that bounds and sums make of one where they change nothing."""
-    x, reader = side.tensors[name], only_reader(side.signals, maker)
+    end, reader = name, only_reader(side.signals, maker)
     while reader is not None and _may_be_idle(reader) and not side.is_paired(reader):
         made = side.signals.outputs_of(reader)
-        if len(made) != 1 or made[0] in side.pairs or not np.array_equal(x, side.tensors[made[0]]):
+        if len(made) != 1 or made[0] in side.pairs:
             break
-        name, reader = made[0], only_reader(side.signals, reader)
-    return name
+        if not np.array_equal(side.tensors[name], side.tensors[made[0]]):
+            break
+        end, reader = made[0], only_reader(side.signals, reader)
+    return end
 
 
 def _may_be_idle(node: ir.Node) -> bool:
@@ -357,9 +364,8 @@ class _Builder:
         whatever there is.
         """
         is_affine = family_of(draft.nodes_a[0]) == "affine"
-        agrees = self._has_equal_values(draft)  # before A's nodes are joined by what leads up to them
         for side in self._alignment.sides:
-            if agrees:
+            if self._has_equal_values(draft):
                 self._absorb_sources(side, draft, lambda node: True)
             elif is_affine:
                 self._absorb_sources(side, draft, lambda node: family_of(node) == "affine")

@@ -297,17 +297,18 @@ FLAGS = frozenset({"ceil_mode", "count_include_pad", "exclude_outside", "is_caus
 
 
 def _are_idle(side: Side, trials: Sequence[Trial]) -> list[bool]:
-    """Return which changes leave what their layers compute as it is; one run tries all.
+    """Return which changes leave what their layers compute as it is; one run tries all whose values are held.
 
     Args:
         side: The net, run.
         trials: Nodes, each with what makes a change of it, given its name.
     """
-    try:
-        return _tried(side, trials)
-    except (NetweaveError, KeyError):  # a change that a layer does not bear would have shown
-        if len(trials) < 2:
-            return [False] * len(trials)
+    if side.tensors.is_held or len(trials) < 2:
+        try:
+            return _tried(side, trials)
+        except (NetweaveError, KeyError):  # a change that a layer does not bear would have shown
+            if len(trials) < 2:
+                return [False] * len(trials)
     return [is_idle for trial in trials for is_idle in _are_idle(side, [trial])]
 
 
@@ -315,28 +316,30 @@ def _tried(side: Side, trials: Sequence[Trial]) -> list[bool]:
     builder = SubgraphBuilder(side.signals)
     feeds: dict[str, np.ndarray] = {}
     changes: list[Change] = []
-    wanted: list[dict[str, np.ndarray]] = []
+    wanted: list[dict[str, str]] = []
     for index, (node, change_of) in enumerate(trials):
         read = side.signals.reads_from_outside([node])
         outputs = [name for name in side.signals.outputs_of(node) if name in side.tensors]
         wanted.append({})
         if not outputs or any(name not in side.tensors for name in read):
             continue
-        shapes = {name: side.tensors[name].shape for name in read}
+        shapes = {name: side.tensors.shape_of(name) or () for name in read}
         if sum(map(prod, shapes.values())) > LARGEST_MUTATED:
             continue
         prefix = f"g{index}/"
         fed = builder.add([node], outputs, shapes, prefix=prefix)
         feeds |= {f"{prefix}{name}": side.tensors[name] for name in fed}
         changes.append(change_of(f"{prefix}{node.name}"))
-        wanted[-1] = {f"{prefix}{name}": side.tensors[name] for name in outputs}
+        wanted[-1] = {f"{prefix}{name}": name for name in outputs}
     if not changes:
         return [False] * len(trials)
     graph = builder.finish()
     for change in changes:
         change(graph)
     made = prepare(graph).run(feeds)
+    del feeds  # a net that is not held may have to be run again for what it computed
     return [
-        bool(arrays) and all(np.array_equal(made[name], x, equal_nan=True) for name, x in arrays.items())
-        for arrays in wanted
+        bool(names)
+        and all(np.array_equal(made[name], side.tensors[own], equal_nan=True) for name, own in names.items())
+        for names in wanted
     ]
