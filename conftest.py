@@ -12,12 +12,13 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Set before torch is loaded, which reads them once. There is a worker for each core: with more threads, those
-# that wait awake keep the others from computing. Tests about threads set their number themselves; where they
-# or the caller ask for several, these sleep while they wait.
+# Set before torch is loaded, which reads them once. There is a worker for each core, and one thread in each.
+# Where there are several, since nobody or the caller said otherwise, they sleep while they wait: awake they
+# keep other processes from computing, and take ten times as long beside these. Tests about threads set their
+# number themselves.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 pytest_plugins = ["tests.outcomes"]
 

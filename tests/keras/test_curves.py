@@ -27,7 +27,6 @@ EXPECTED = json.loads((Path(__file__).parents[1] / "golden" / "keras_habits.json
 RTOL = 1e-4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES | OWN_CLASSES)
 def test_an_example_learns_as_in_keras(name):
     """Loss and metrics of each of 50 steps, and the evaluation after them, to 1e-4."""
@@ -40,7 +39,6 @@ def numbers() -> dict[str, list[float]]:
     return cases.all_curves(keras)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED["cases"])
 def test_a_part_does_as_in_keras(name):
     """Optimizers, schedules, penalties, constraints and losses: 50 steps; metrics: four batches; to 1e-4."""
