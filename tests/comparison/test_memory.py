@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import weakref
 from dataclasses import dataclass, field
@@ -28,6 +29,15 @@ LARGEST = 3 * 8 * 11 * 11 * 4
 """Bytes of the largest value of the net at these sizes."""
 
 LIMIT = 15_000
+
+
+@pytest.fixture(autouse=True)
+def collector():
+    """Search for cycles as often as Python does by itself: arrays in a cycle count until it is found."""
+    usual = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*usual)
 
 
 def store_of(num_bytes: int) -> ValueStore:
