@@ -6,6 +6,7 @@ import gc
 import re
 import weakref
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -22,6 +23,9 @@ from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Layer, Parameter
 from netweave.runtime.backends import prepare
 from tests.comparison.nets import Form, build, without
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIZES = {"data": (3, 3, 11, 11)}
 
@@ -98,10 +102,14 @@ class Live:
 
 
 @pytest.fixture
-def live(monkeypatch) -> Live:
+def live(monkeypatch) -> Iterator[Live]:
+    """Counts while Python searches for cycles as often as it does for a user, and not as in other tests."""
+    seldom = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
     counter = Live()
     monkeypatch.setattr(tapped_values, "prepare", counter.prepare)
-    return counter
+    yield counter
+    gc.set_threshold(*seldom)
 
 
 @pytest.fixture
