@@ -35,15 +35,6 @@ LARGEST = 3 * 8 * 11 * 11 * 4
 LIMIT = 15_000
 
 
-@pytest.fixture(autouse=True)
-def collector():
-    """Search for cycles as often as Python does by itself: arrays in a cycle count until it is found."""
-    usual = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)
-    yield
-    gc.set_threshold(*usual)
-
-
 def store_of(num_bytes: int) -> ValueStore:
     return ValueStore(MemoryBudget(2 * num_bytes, taken_bytes=0, is_promised=False))
 
