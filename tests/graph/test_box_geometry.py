@@ -18,6 +18,7 @@ from netweave.graph.ops.box_geometry import (
     decode_region_boxes,
     intersection_over_union,
 )
+from netweave.graph.ops.detection import overlaps
 
 RNG = np.random.default_rng(11)
 
@@ -43,6 +44,11 @@ def test_a_box_inside_out_has_no_area_and_overlaps_nothing():
     boxes = np.array([[0.8, 0.8, 0.2, 0.2], [0, 0, 1, 1]], np.float32)
     np.testing.assert_array_equal(box_areas(boxes, np), [0, 1])
     np.testing.assert_array_equal(intersection_over_union(boxes[:1], boxes, np), [0, 0])
+
+
+def test_boxes_whose_area_no_number_holds_overlap_nothing():
+    boxes = np.array([[-1e200, -1e200, 1e200, 1e200], [0, 0, 1, 1]])
+    np.testing.assert_array_equal(overlaps(boxes, boxes[1]), [0, 1])
 
 
 def odd_boxes():

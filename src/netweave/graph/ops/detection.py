@@ -37,7 +37,7 @@ def overlaps(boxes: np.ndarray, others: np.ndarray, *, edge: float = 0.0) -> np.
         others: (..., 4).
         edge: 1 for boxes of whole pixels, whose second corner belongs to them.
     """
-    with np.errstate(invalid="ignore"):  # a box may be infinite where its deltas are
+    with np.errstate(over="ignore", invalid="ignore"):  # the boxes of a net that diverges, or their areas
         ratios: np.ndarray = intersection_over_union(boxes, others, np, edge)
     return ratios
 
