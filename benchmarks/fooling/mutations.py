@@ -114,6 +114,8 @@ def _operator(model: ModelProto, draw: Draw) -> str:
 
 
 def _inserted(model: ModelProto, draw: Draw) -> str:
+    if not model.graph.node:  # of a trained net, all may have been folded into an output
+        return ""
     place = int(draw.integers(len(model.graph.node)))
     node = model.graph.node[place]
     name = node.output[0]

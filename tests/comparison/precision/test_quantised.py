@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 
 import netweave
@@ -217,3 +218,17 @@ def test_stored_arrays_are_judged_in_a_range_of_layers(files: Files, tmp_path: P
     assert [finding.layer_a for finding in inside.findings] == ["conv3"]
     assert inside.verdict is Verdict.DIFFERENT
     assert netweave.compare(files.floats(), port, first="conv4").exit_status == 0
+
+
+def test_values_that_are_no_numbers_widen_no_range(tmp_path: Path) -> None:
+    """The logarithm of what is negative is NaN; a range is judged by the other values."""
+    frame = '<ir_version: 9, opset_import: ["" : 19]> g (float[N,8] x) => (float[N,8] y) '
+    bodies = {
+        "floats": "{ y = Log(x) }",
+        "rounded": "<float s = {0.0001}, uint8 z = {128}> "
+        "{ l = Log(x) q = QuantizeLinear(l, s, z) y = DequantizeLinear(q, s, z) }",
+    }
+    for name, body in bodies.items():
+        onnx.save(onnx.parser.parse_model(frame + body), tmp_path / f"{name}.onnx")
+    comparison = netweave.compare(tmp_path / "floats.onnx", tmp_path / "rounded.onnx")
+    assert "the range from -0.0128 to 0.0127 cuts values" in comparison.sentence

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SCALES = (1.0, 64.0, 1000.0, 0.001)
 """Of the inputs that layers are tested on: the usual one, that of pixels, a thousand times more and less."""
 
-DRAWS = (*((scale, 0) for scale in SCALES), (1.0, 1), (1.0, -1))
+DRAWS = (*((scale, 0) for scale in SCALES), *((scale, sign) for scale in (1.0, 1000.0) for sign in (1, -1)))
 """Scale and sign (0 for both) of the inputs of such tests: a largest element is rarely negative."""
 
 SHOWN_BY_NOISE = frozenset(
@@ -145,16 +145,27 @@ def aimed_inputs(
         if name not in alignment.a.tensors:
             continue
         x = alignment.a.tensors[name]
-        domain = domains.get(name, Domain(kind="size"))
+        domain, thresholds = domains.get(name, (Domain(kind="size"), ()))
         # what sets a size stays as it is: the layer might not run with another
         keeps = domain.kind == "size" or x.dtype.kind not in "fiub"
         drawn[name] = x if keeps else draw_array(domain, x.dtype, x.shape, generator, scale=scale)
         if not keeps and sign and x.dtype.kind == "f":
             drawn[name] = sign * np.abs(drawn[name])
+        if not keeps and x.dtype.kind == "f":
+            _put_exactly(drawn[name], thresholds, generator)
         if not keeps and x.dtype.kind != "b":
             low, high = range_of(alignment.a.graph.find([name])[name])
             drawn[name] = _within(drawn[name], low, high, generator).astype(x.dtype)
     return drawn
+
+
+def _put_exactly(x: np.ndarray, numbers: Sequence[float], generator: np.random.Generator) -> None:
+    """Put some numbers into an array, each at a place of its own, in place.
+
+    A whole net is not given them: what it computes before a threshold is rounded, and falls on either side.
+    """
+    count = min(len(numbers), x.size // 2)
+    x.reshape(-1)[generator.choice(x.size, count, replace=False)] = numbers[:count]
 
 
 def _within(x: np.ndarray, low: float, high: float, generator: np.random.Generator) -> np.ndarray:
@@ -167,8 +178,11 @@ def _within(x: np.ndarray, low: float, high: float, generator: np.random.Generat
     return result
 
 
-def _domains(alignment: Alignment, draft: Draft) -> dict[str, Domain]:
-    """Return the values that A's layers of a group can read, by signal, as far as B's can read them too."""
+def _domains(alignment: Alignment, draft: Draft) -> dict[str, tuple[Domain, Sequence[float]]]:
+    """Return the values that A's layers of a group can read, by signal, as far as B's can read them too.
+
+    With each come the thresholds that layers of both nets decide by.
+    """
     own = {side.name: {id(node) for node in draft.nodes_of(side)} for side in alignment.sides}
     a, b = alignment.sides
     free_b = b.signals.reads_from_outside(draft.nodes_b)
@@ -181,9 +195,11 @@ def _domains(alignment: Alignment, draft: Draft) -> dict[str, Domain]:
         pair = a.pairs.get(name)
         partner = pair.b if pair is not None and pair.b in free_b else free_b[0] if len(free_b) == 1 else None
         value_b = None if partner is None else b.graph.find([partner]).get(partner)
-        if value_b is not None:
-            domain = domain.merged(domain_of(value_b, lambda node: _is_within(node, own["B"])))
-        domains[name] = domain
+        domain_b = (
+            domain_of(value_b, lambda node: _is_within(node, own["B"])) if value_b is not None else Domain()
+        )
+        shared = sorted({*domain.landmarks} & {*domain_b.landmarks})
+        domains[name] = (domain if value_b is None else domain.merged(domain_b)), shared
     return domains
 
 

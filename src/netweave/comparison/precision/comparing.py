@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netweave.comparison.precision import measuring
 from netweave.comparison.precision.measuring import Measurement, pair_arrays
 from netweave.comparison.precision.ranges import fitting_range, range_faults
@@ -33,7 +35,6 @@ from netweave.graph.passes.rounding import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
     import onnx_ir as ir
 
     from netweave.comparison.pipeline import StageLog
@@ -316,7 +317,8 @@ def _fitting_ranges(
     for point in points:
         if str(point.there.name) in faults and point.quantiser is not None:
             values = [run[str(point.value.name)] for run in runs]
-            low, high = min(float(x.min()) for x in values), max(float(x.max()) for x in values)
+            low = min(float(x.min(initial=0.0, where=np.isfinite(x))) for x in values)
+            high = max(float(x.max(initial=0.0, where=np.isfinite(x))) for x in values)
             ranges[str(point.there.name)] = fitting_range(low, high, point.quantiser)
     return ranges
 
