@@ -186,7 +186,7 @@ def _domains(alignment: Alignment, draft: Draft) -> dict[str, tuple[Domain, Sequ
     own = {side.name: {id(node) for node in draft.nodes_of(side)} for side in alignment.sides}
     a, b = alignment.sides
     free_b = b.signals.reads_from_outside(draft.nodes_b)
-    domains = {}
+    domains: dict[str, tuple[Domain, Sequence[float]]] = {}
     for name in a.signals.reads_from_outside(draft.nodes_a):
         value = next(iter(a.graph.find([name]).values()), None)
         if value is None:
