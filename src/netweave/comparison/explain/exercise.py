@@ -54,8 +54,8 @@ BENT_AT_ZERO = frozenset({"Abs", "LeakyRelu", "PRelu", "Relu"})
 
 HIDING = frozenset(
     {
-        "Erf", "GlobalMaxPool", "LogSoftmax", "MaxPool", "ReduceMax", "ReduceMin", "Sigmoid", "Softmax",
-        "Softsign", "Tanh",
+        "Attention", "Erf", "GRU", "Gelu", "GlobalMaxPool", "LSTM", "LogSoftmax", "MaxPool", "RNN",
+        "ReduceMax", "ReduceMin", "Sigmoid", "Softmax", "Softsign", "Swish", "Tanh",
     }
 )  # fmt: skip
 """Those of them that select or saturate, and so may show nothing of a layer of another sign before them."""

@@ -1,0 +1,27 @@
+"""Layers that differ on few inputs: far below zero, or exactly on a threshold; they are never *identical*."""
+
+from __future__ import annotations
+
+import pytest
+
+import netweave
+from tests.comparison.onnx_text import read_text
+
+ROW = "g (float[N,8] x) => (float[N,8] y) <float k = {40}, float c = {0.3}> { BODY }"
+BOOLS = "g (float[N,8] x) => (bool[N,8] y) <float c = {0.3}> { BODY }"
+
+PAIRS = {
+    "a saturation before a choice": (ROW, "y = Hardmax(x)", "e = Elu<alpha=0.07>(x) y = Hardmax(e)"),
+    "a value on the threshold": (BOOLS, "y = Greater(x, c)", "y = GreaterOrEqual(x, c)"),
+    "a sign where all is flat": (ROW, "m = Mul(x, k) y = Gelu(m)", "m = Mul(x, k) r = Relu(m) y = Gelu(r)"),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_what_few_inputs_show_is_no_equality(pair, tmp_path):
+    frame, *bodies = pair
+    a, b = (
+        read_text(frame.replace("BODY", body), tmp_path, name, opset=20)
+        for name, body in zip("ab", bodies, strict=True)
+    )
+    assert not netweave.compare(a, b).is_strictly_equal
