@@ -173,7 +173,7 @@ class PackOptions(Options):
 
     @property
     def naming(self) -> Named:
-        """How the source is read, besides its name."""
+        """The labels, folder, shape and color by which the source is read."""
         return Named(self.labels, self.root, tuple(self.shape), "gray" if self.gray else None)
 
     @property
