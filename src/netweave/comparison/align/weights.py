@@ -587,7 +587,7 @@ def _affine_of(node: ir.Node, channels: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 Place = tuple[str, tuple[int, ...]]
-"""What an array is read as, and its sizes."""
+"""Use of an array by its reader, and its sizes."""
 
 Reader = tuple["ir.Node", "ir.Value"]
 """A node, and a stored array among its inputs."""

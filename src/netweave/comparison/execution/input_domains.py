@@ -533,7 +533,7 @@ BOUNDS = {
     "Softsign": (-1.0, 1.0),
     "Erf": (-1.0, 1.0),
 }
-"""Where the operators saturate."""
+"""Outputs at which the operators saturate."""
 
 SATURATED = 1e-4
 """An element nearer than this to a bound of its operator is saturated, and proves nothing (decision 0128)."""

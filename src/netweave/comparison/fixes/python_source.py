@@ -163,7 +163,7 @@ NO_TENSORS = (
     ast.GeneratorExp,
     ast.ListComp,
 )
-"""What a returned tensor is not written as."""
+"""Expressions that are no returned tensor."""
 
 
 def output_changes(tree: ast.Module, line: int, edit: Edit, places: Places) -> list[Replacement]:

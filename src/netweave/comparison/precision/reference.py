@@ -466,4 +466,4 @@ _TURNS: tuple[Callable[[np.ndarray], np.ndarray | None], ...] = (
     lambda x: x[..., ::-1, ::-1] if x.ndim == 4 else None,
     lambda x: x[:, ::-1] if x.ndim == 4 else None,
 )
-"""What may have been done to filters on the way, besides rounding."""
+"""Changes of filters on the way, besides rounding."""

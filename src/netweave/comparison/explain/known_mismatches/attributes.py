@@ -334,7 +334,7 @@ class _Change:
 # Mish is one node and Swish two; a rectifier with a bound is one node, with a slope as well it is two.
 
 NAMES: dict[tuple[str, ...], str] = {("Sigmoid", "Mul"): "Swish", ("HardSigmoid", "Mul"): "HardSwish"}
-"""What people call functions that are several nodes."""
+"""Common names of functions that are several nodes."""
 
 
 def function_mismatches(case: Case) -> Iterator[Proposal]:
