@@ -205,7 +205,7 @@ class _DrawnInputTester:
         draft = self._judge.drafts[index]
         tests, says_something = self._tests(draft)
         worst = max((t for t in tests if t.error is not None), key=lambda t: t.error or 0.0, default=None)
-        if worst is None or worst.error is None or worst.error <= LOCAL_TOLERANCE:
+        if worst is None or worst.error is None or worst.error <= draft.tolerance:
             return group, says_something
         finding = self._judge.explain(draft, worst)
         if finding.mismatch is None and not needs_aim(self._judge.alignment, draft):
