@@ -268,14 +268,17 @@ class Draft:
     @property
     def tolerance(self) -> float:
         """Largest error that counts as rounding: less where an activation is bounded in one net only."""
-        operators = [Counter(node.op_type for node in nodes) for nodes in (self.nodes_a, self.nodes_b)]
-        is_activation = all(ELEMENTWISE.issuperset(of_net) for of_net in operators)
-        bounds = [{op: count for op, count in of_net.items() if op in BOUNDING} for of_net in operators]
-        return UNBOUNDED if is_activation and bounds[0] != bounds[1] else LOCAL_TOLERANCE
+        a, b = (Counter(node.op_type for node in nodes) for nodes in (self.nodes_a, self.nodes_b))
+        is_activation = ELEMENTWISE.issuperset({*a, *b})
+        return UNBOUNDED if is_activation and a != b and _unbounded(a) == _unbounded(b) else LOCAL_TOLERANCE
 
     def nodes_of(self, side: Side) -> list[ir.Node]:
         """Return the nodes of one net."""
         return self.nodes_a if side.is_a else self.nodes_b
+
+
+def _unbounded(operators: Counter[str]) -> Counter[str]:
+    return Counter({op: count for op, count in operators.items() if op not in BOUNDING})
 
 
 def build_groups(alignment: Alignment) -> list[Draft]:
@@ -378,7 +381,7 @@ class _Builder:
         whatever there is, but for bounds that change them.
         """
         is_affine = family_of(draft.nodes_a[0]) == "affine"
-        is_bounded = self._error(draft) > UNBOUNDED
+        is_bounded = draft.nodes_a[-1].op_type == draft.nodes_b[-1].op_type and self._error(draft) > UNBOUNDED
         for side in self._alignment.sides:
             if self._has_equal_values(draft):
                 self._absorb_sources(side, draft, lambda node: not (is_bounded and node.op_type in BOUNDING))

@@ -1,4 +1,4 @@
-"""Nodes that change nothing: bounds that no value reaches, and increasing functions before a choice."""
+"""Nodes that change nothing: casts, bounds that no value reaches, increasing functions before a choice."""
 
 from __future__ import annotations
 
@@ -18,18 +18,25 @@ if TYPE_CHECKING:
 
 
 @Pass
-def drop_idle_clips(graph: Graph) -> None:
-    """Drop each Clip of whole numbers that what it reads never leaves, as readers put before a lookup."""
+def drop_idle_nodes(graph: Graph) -> None:
+    """Drop each Cast to the type that is there, and each Clip of whole numbers that none of them reaches.
+
+    Readers put the latter before a lookup.
+    """
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
-        if (node.domain, node.op_type) != ("", "Clip") or (source := node.inputs[0]) is None:
+        source = node.inputs[0] if node.inputs else None
+        if node.domain or source is None or source.dtype is None:
             continue
-        if source.dtype is None or not source.dtype.is_integer():
-            continue
-        low, high = range_of(source)
-        least, largest = (_bound(node, index) for index in (1, 2))
-        if least is not None and largest is not None and least <= low and high <= largest:
+        is_same = node.op_type == "Cast" and node.attributes.get_int("to", 0) == int(source.dtype)
+        if is_same or (node.op_type == "Clip" and source.dtype.is_integer() and _is_within(node, source)):
             rewriter.bypass(node, source)
+
+
+def _is_within(clip: ir.Node, source: ir.Value) -> bool:
+    low, high = range_of(source)
+    least, largest = (_bound(clip, index) for index in (1, 2))
+    return least is not None and largest is not None and least <= low and high <= largest
 
 
 def _bound(node: ir.Node, index: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Nodes that change nothing: nets that differ in them alone are identical, and others are not."""
+"""Two spellings of one operator, and nodes that change nothing: nets that differ in these are identical."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import pytest
 from netweave.comparison import Verdict, compare
 from tests.comparison.onnx_text import read_text
 
-STORED = "<float s = {0.05}, float t = {0.04}, uint8 z = {128}, float half = {0.5}>"
+STORED = (
+    "<float s = {0.05}, float t = {0.04}, uint8 z = {128}, float half = {0.5}, "
+    "int64[1] one = {1}, int64[1] two = {2}, float first = {1}, float[9] ones = {1,1,1,1,1,1,1,1,1}, "
+    "float[9] scale = {2,3,1,4,5,1,2,6,1}, float[9] shift = {1,0,3,1,2,0,1,4,1}>"
+)
 
 POOLED = "p = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2]>"
 
@@ -30,7 +34,19 @@ NETS = {
         "p = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,2]>(x) "
         "q = QuantizeLinear(p, s, z) y = DequantizeLinear(q, s, z)"
     ),
+    "normalised": "y = LayerNormalization(x, scale, shift)",
+    "normalised in parts": "n = LayerNormalization(x, ones) m = Mul(n, scale) y = Add(m, shift)",
+    "normalised, then scaled": "n = LayerNormalization(x, ones) y = Mul(scale, n)",
+    "normalised by other scales": "n = LayerNormalization(x, ones) m = Mul(n, shift) y = Add(m, scale)",
+    "reciprocal": "a = Abs(x) b = Add(a, half) y = Reciprocal(b)",
+    "quotient": "a = Abs(x) b = Add(a, half) y = Div(first, b)",
+    "other quotient": "a = Abs(x) b = Add(a, half) y = Div(half, b)",
+    "cast twice": "a = Abs(x) b = Cast<to=1>(a) c = Add(b, half) y = Reciprocal(c)",
     "choice": "a = Abs(x) b = Add(a, half) y = ArgMax<axis=1>(b)",
+    "choice by TopK": "a = Abs(x) b = Add(a, half) v, y = TopK<axis=1>(b, one)",
+    "choice of the smallest by TopK": "a = Abs(x) b = Add(a, half) v, y = TopK<axis=1, largest=0>(b, one)",
+    "choice of the smallest": "a = Abs(x) b = Add(a, half) y = ArgMin<axis=1>(b)",
+    "choice of two by TopK": "a = Abs(x) b = Add(a, half) v, y = TopK<axis=1>(b, two)",
     "choice by logarithms": "a = Abs(x) b = Add(a, half) c = Log(b) y = ArgMax<axis=1>(c)",
     "choice by probabilities": "a = Abs(x) b = Add(a, half) c = Softmax<axis=1>(b) y = ArgMax<axis=1>(c)",
     "choice by probabilities over another axis": (
@@ -41,13 +57,23 @@ NETS = {
 }
 
 IDENTICAL = [
+    ("normalised", "normalised in parts"),
+    ("reciprocal", "quotient"),
+    ("reciprocal", "cast twice"),
     ("once", "twice"),
     ("choice", "choice by logarithms"),
     ("choice", "choice by probabilities"),
+    ("choice", "choice by TopK"),
+    ("choice of the smallest", "choice of the smallest by TopK"),
     ("choice by logarithms", "choice by probabilities"),
 ]
 
 UNLIKE = [
+    ("normalised", "normalised, then scaled"),
+    ("normalised", "normalised by other scales"),
+    ("reciprocal", "other quotient"),
+    ("choice", "choice of the smallest by TopK"),
+    ("choice", "choice of two by TopK"),
     ("once", "twice, otherwise"),
     ("once, after a mean", "twice, with a mean between"),
     ("choice", "choice by probabilities over another axis"),
@@ -56,7 +82,7 @@ UNLIKE = [
 
 
 def graph(name, folder):
-    kind = "int64" if "choice" in name else "float"
+    kind = f"int64[N,{1 + ('two' in name)},9,9]" if "choice" in name else "float"
     text = f"g (float[N,3,9,9] x) => ({kind} y) {STORED} {{ {NETS[name]} }}"
     return read_text(text, folder, name.replace(" ", "-").replace(",", ""))
 
