@@ -364,8 +364,9 @@ class _Builder:
         whatever there is.
         """
         is_affine = family_of(draft.nodes_a[0]) == "affine"
+        has_equal_values = self._has_equal_values(draft)
         for side in self._alignment.sides:
-            if self._has_equal_values(draft):
+            if has_equal_values:
                 self._absorb_sources(side, draft, lambda node: True)
             elif is_affine:
                 self._absorb_sources(side, draft, lambda node: family_of(node) == "affine")
