@@ -382,8 +382,9 @@ class _Builder:
         """
         is_affine = family_of(draft.nodes_a[0]) == "affine"
         is_bounded = draft.nodes_a[-1].op_type == draft.nodes_b[-1].op_type and self._error(draft) > UNBOUNDED
+        has_equal_values = self._has_equal_values(draft)
         for side in self._alignment.sides:
-            if self._has_equal_values(draft):
+            if has_equal_values:
                 self._absorb_sources(side, draft, lambda node: not (is_bounded and node.op_type in BOUNDING))
             elif is_affine:
                 self._absorb_sources(side, draft, lambda node: family_of(node) == "affine")
