@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from netweave.runtime.engine import Engine
     from netweave.training import Evaluated
     from netweave.training.events import Watch
+    from netweave.training.loop import Loop
     from netweave.training.monitor import Look
     from netweave.training.testing import Tester
     from netweave.training.trainer import Trainer
@@ -228,7 +229,7 @@ def need_torch() -> None:
 
 
 @contextmanager
-def stopping(trainer: Trainer) -> Iterator[None]:
+def stopping(run: Loop) -> Iterator[None]:
     """Make the first Ctrl-C stop the run cleanly."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -236,7 +237,7 @@ def stopping(trainer: Trainer) -> Iterator[None]:
 
     def stop(number: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, before)
-        trainer.stop()
+        run.stop()
 
     before = signal.signal(signal.SIGINT, stop)
     try:

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from netweave.training.optim import Updater
 
 
+KEPT = 3
+"""So many of Netweave's own checkpoints are kept where nobody says."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainState:
     """The mutable state of a run: its nets and its solver."""

@@ -16,7 +16,7 @@ from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.checkpoint_file import nested, read_run, run_in_common, values_in_common
-from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
+from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
 from netweave.training.finite import require_finite_loss, require_finite_parameters
@@ -59,9 +59,6 @@ if TYPE_CHECKING:
     from netweave.training.monitor import Look
     from netweave.training.parallel.world import World
     from netweave.training.work import RankWork
-
-KEPT = 3
-"""So many of Netweave's own checkpoints are kept where nobody says."""
 
 
 def _start_of(options: TrainOptions) -> tuple[Path | None, Checkpoint | None]:
