@@ -304,6 +304,8 @@ def launch(
     devices: Sequence[str],
     *,
     restarts: int,
+    grace_s: float,
+    stop_signal: str,
     tell: Callable[[str], None],
     environment: Mapping[str, str] | None = None,
 ) -> int:
@@ -313,6 +315,8 @@ def launch(
         command: What each rank runs.
         devices: The device of each rank, as torch names it.
         restarts: How often all ranks are started again after one died.
+        grace_s: Seconds to end in, when the machine is taken away.
+        stop_signal: Name of a signal that says so, besides SIGTERM.
         tell: Told of restarts.
         environment: Variables of the ranks besides those of this process.
 
@@ -327,7 +331,8 @@ def launch(
 
         for device in devices:
             find_device(device)
-    return Launcher(command, devices, restarts, tell, dict(environment or {})).run()
+    launcher = Launcher(command, devices, restarts, tell, dict(environment or {}), grace_s, stop_signal)
+    return launcher.run()
 
 
 def _asked(job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:

@@ -22,13 +22,10 @@ from netweave.cli.options import Command, CommandGroup, json_option, parse_paths
 from netweave.cli.several import is_silent_rank, launch_again, several_options
 from netweave.errors import UsageError
 from netweave.training.parallel.devices import parse_devices
-from netweave.training.parallel.environment import rank_environment
+from netweave.training.parallel.environment import INTERRUPTED, STOP_SIGNALS, rank_environment
 
 OF_JOB = ("data", "scale_l1", "allow_urls")
 """Options of ``load_job``, with the state of the net; the others are those of ``TrainOptions``."""
-
-STOPPED = 130
-"""Exit status after Ctrl-C, when a checkpoint was written and the run can be resumed."""
 
 
 @click.command(
@@ -110,6 +107,12 @@ STOPPED = 130
     help="Show statistics of a layer's output or a parameter every display interval, and write histograms "
     "to --events; NAME may contain * and be repeated.",
 )
+@click.option(
+    "--stop-signal",
+    type=click.Choice(STOP_SIGNALS),
+    default="TERM",
+    help="A signal besides TERM after which the run writes a checkpoint and ends with the exit status 143.",
+)
 @click.option("--trace", metavar="FILE", help="Write a timeline for chrome://tracing or Perfetto to FILE.")
 @in_state
 def train(
@@ -124,7 +127,8 @@ def train(
 ) -> int | None:
     """Train a net with SOLVER: a Caffe solver.prototxt, a SINGA job.conf, or a Darknet .cfg of YOLO v2 or v3.
 
-    Ctrl-C writes a checkpoint and stops; --resume continues from there. Paths in the file are relative to
+    Ctrl-C writes a checkpoint and stops; so does SIGTERM, which clusters send before they take a machine
+    away, with the exit status 143. --resume continues from there. Paths in the file are relative to
     the working folder or, if the net is not found there, to the nearest folder above SOLVER that contains
     it.
     """
@@ -136,7 +140,8 @@ def train(
     devices = settings["devices"] or gpu
     names = parse_devices(devices or "cpu")
     if len(names) > 1 and rank_environment() is None:
-        return launch_again(names, settings["restarts"])
+        of_ranks = {name: settings[name] for name in ("restarts", "grace_s", "stop_signal")}
+        return launch_again(names, **of_ranks)
     from netweave import api
     from netweave.api.jobs import registered
     from netweave.cli.console import working
@@ -148,7 +153,7 @@ def train(
     with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:
         settings |= {"resume": snapshot or settings["resume"], "devices": devices}
         api.train(job, api.TrainOptions(weights=files_of(weights), **settings), watch=view.show)
-    return STOPPED if view.stopped else None
+    return INTERRUPTED if view.stopped else None
 
 
 @click.command(
