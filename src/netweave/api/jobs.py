@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from netweave.errors import NetweaveError, PeerError, ReadError, UsageError
 from netweave.training import Note, latest
-from netweave.training.checkpoint_file import SUFFIX, last_generation, read_origin
+from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_generation, read_origin
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import rank_environment
 
@@ -336,12 +336,12 @@ def launch(
 
 
 def _asked(job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:
-    if not isinstance(resume, bool):
+    if not isinstance(resume, bool) and resume != RESUME_IF_ANY:
         return Path(resume)
     if not resume:
         return None
     latest_checkpoint = _latest(job, watch)
-    if latest_checkpoint is None:
+    if latest_checkpoint is None and resume != RESUME_IF_ANY:
         raise UsageError(
             f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to resume from"
         )

@@ -49,6 +49,9 @@ OF_JOB = ("data", "scale_l1", "allow_urls")
 @click.option("--snapshot", metavar="FILE", help="Resume from a .checkpoint, or from Caffe's .solverstate.")
 @click.option("--resume", "-resume", is_flag=True, help="Resume from the latest complete checkpoint.")
 @click.option(
+    "--requeued", is_flag=True, help="Resume from the latest checkpoint, or start where there is none yet."
+)
+@click.option(
     "--weights", metavar="FILES", help="Start from these weights; separate several files with commas."
 )
 @click.option(
@@ -120,6 +123,7 @@ def train(
     named: str | None,
     conf: str | None,
     snapshot: str | None,
+    requeued: bool,
     weights: str | None,
     gpu: str | None,
     state: dict[str, Any],
@@ -133,8 +137,8 @@ def train(
     it.
     """
     file = one_of(solver, named, conf, what="solver: netweave train SOLVER")
-    if settings["resume"] and snapshot:
-        raise UsageError("--resume and --snapshot both select where to resume; give only one")
+    if settings["resume"] + requeued + bool(snapshot) > 1:
+        raise UsageError("--resume, --requeued and --snapshot all select where to resume; give only one")
     if settings["devices"] and gpu:
         raise UsageError("--devices and --gpu both select where to compute; give only one")
     devices = settings["devices"] or gpu
@@ -146,12 +150,14 @@ def train(
     from netweave.api.jobs import registered
     from netweave.cli.console import working
     from netweave.cli.run_view import TrainView
+    from netweave.training.checkpoint_file import RESUME_IF_ANY
 
     with working(f"reading {file}"):
         job = api.load_job(file, **state, **{name: settings.pop(name) for name in OF_JOB})
     register = nullcontext() if is_silent_rank() else registered(job.name, file)
     with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:
-        settings |= {"resume": snapshot or settings["resume"], "devices": devices}
+        resume = RESUME_IF_ANY if requeued else snapshot or settings["resume"]
+        settings |= {"resume": resume, "devices": devices}
         api.train(job, api.TrainOptions(weights=files_of(weights), **settings), watch=view.show)
     return INTERRUPTED if view.stopped else None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.job import Checkpoints
-from netweave.training.checkpoint_file import Checkpoint, latest, read_checkpoint
+from netweave.training.checkpoint_file import RESUME_IF_ANY, Checkpoint, latest, read_checkpoint
 from netweave.training.parallel.environment import INTERRUPTED, PREEMPTED
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ class FitCheckpoints:
         prefix: Path that the names of the files start with; None for no checkpoints.
         interval: Updates between two; None for one at the end of each epoch.
         keep: How many are kept; None for the last three.
-        resume: The checkpoint to go on from; True for the latest that is whole, False for none.
+        resume: The checkpoint to go on from; True for the latest that is whole, ``"auto"`` for that one or
+            none, False for none.
     """
 
     prefix: str | Path | None = None
@@ -48,13 +49,13 @@ class FitCheckpoints:
         """
         if not self.resume:
             return None
-        if not isinstance(self.resume, bool):
+        if not isinstance(self.resume, bool) and self.resume != RESUME_IF_ANY:
             path = Path(self.resume)
             return path, read_checkpoint(path)
         if self.prefix is None:
             raise UsageError("resume=True needs checkpoint_prefix, where the checkpoints are")
         newest = latest(str(self.prefix))
-        if newest is None:
+        if newest is None and self.resume != RESUME_IF_ANY:
             raise UsageError(f"there is no checkpoint {self.prefix}_iter_*.checkpoint to go on from")
         return newest
 
@@ -111,8 +112,8 @@ class Loop(ABC):
         """Ask the run to write a checkpoint and stop after the present update.
 
         Args:
-            status: ``INTERRUPTED`` for Ctrl-C, or ``PREEMPTED`` where the machine is taken away: then there is a
-                checkpoint even if the end of the run makes none.
+            status: ``INTERRUPTED`` for Ctrl-C, or ``PREEMPTED`` where the machine is taken away: then a
+                checkpoint is written even if the end of the run makes none.
         """
         self.stopped_by = max(self.stopped_by, status)
 

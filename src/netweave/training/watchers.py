@@ -243,7 +243,8 @@ class TrainOptions(Options):
 
     Attributes:
         data: By phase (``train``, ``test``), arrays of all records by input, instead of the Job's own data.
-        resume: A checkpoint, or Caffe's ``.solverstate``, to resume from; True for the latest complete one.
+        resume: A checkpoint, or Caffe's ``.solverstate``, to resume from; True for the latest complete one;
+            ``"auto"`` for that one, or for a start from the beginning where there is none.
         weights: Weight files to start from, instead of the Job's.
         device: Torch's name of the device to compute on; the CPU by default.
         devices: Several devices of this machine, a process each: ``cpu:2``, or ``0,1`` for GPUs.

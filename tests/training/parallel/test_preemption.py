@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 
 import pytest
 
@@ -19,7 +18,7 @@ STEPS = 60
 
 
 def preempted(process, *, number=signal.SIGTERM, rank=None):
-    """Send a signal after some updates, to the process or one of its ranks; return the updates that were done."""
+    """Send a signal after some updates, to the process or one of its ranks; return the number of updates."""
     with command.ended(process):
         for line in process.stdout:
             if line.startswith("Iteration 20, loss"):
@@ -63,10 +62,10 @@ def arguments(ranks):
 )
 def test_a_run_whose_machine_is_taken_away_loses_no_update(tmp_path, whole, ranks, of_rank, number, more):
     command.write(tmp_path, steps=STEPS, snapshot=0)
-    process = command.start(tmp_path, *arguments(ranks), *more)
+    process = command.start(tmp_path, *arguments(ranks), *more, "--requeued")
     at = preempted(process, number=number, rank=of_rank)
     assert 20 <= at < STEPS
-    status, output = command.finish(command.start(tmp_path, *arguments(ranks), "--resume"))
+    status, output = command.finish(command.start(tmp_path, *arguments(ranks), "--requeued"))
     assert status == 0, output
     assert f"resuming from out/net_iter_{at}.checkpoint" in output
     assert command.is_equal(command.arrays(tmp_path, STEPS), whole[ranks])
