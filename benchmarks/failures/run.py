@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import netweave
 from benchmarks.failures import damage, kills, leaks, stops
-from tests.api import fit_killed
+from tests.mxnet import fit_killed
 from tests.training.parallel import command
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ def do_kills(result: Result, folder: Path, go_on: Callable[[], bool], save: Call
 
 def do_fits(result: Result, folder: Path, go_on: Callable[[], bool], save: Callable[[], None]) -> None:
     """Kill ``Module.fit`` with dropout and operators that keep a state; each fit goes on until its end."""
-    expected, epochs, duration = fit_killed.whole(folder / "whole")
+    expected, score, duration = fit_killed.whole(folder / "whole")
     while go_on():
         number = result.get("runs", 0)
         kills, same = fit_killed.killed(
-            folder / f"run {number}", expected, epochs, duration, random.Random(number), most=10
+            folder / f"run {number}", expected, score, duration, random.Random(number), most=10
         )
         result |= {
             "runs": number + 1,

@@ -1,4 +1,4 @@
-"""Fit the nets of tests/api/fits.py by MXNet's Module, and write what it measures.
+"""Fit the nets of tests/mxnet/fits.py by MXNet's Module, and write what it measures.
 
     cd REPOSITORY; ORACLES/bin/python -m tests.oracles.mxnet_fits
 
@@ -16,7 +16,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from tests.api.fits import BATCH, CONTEXTS, EPOCHS, FITS, Fit, first_values, records
+from tests.mxnet.fits import BATCH, CONTEXTS, EPOCHS, FITS, Fit, first_values, records
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "mxnet_fits.json"
 SEVERAL = GOLDEN.with_name("mxnet_contexts.json")

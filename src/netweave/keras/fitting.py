@@ -11,7 +11,7 @@ import numpy as np
 from netweave.api.models.events import History
 from netweave.api.models.model import Model as Fitted
 from netweave.api.models.model import goes_on
-from netweave.api.models.records import Callbacks, FitCheckpoints, batches
+from netweave.api.models.records import Callbacks, batches
 from netweave.errors import RunError, UnsupportedError, UsageError
 from netweave.formats.mxnet.symbol.training import FitConfig
 from netweave.keras import constraints, optimizers
@@ -24,6 +24,7 @@ from netweave.keras.operation import names_of_training, next_seed
 from netweave.keras.optimizer_files import optimizer_arrays, updater_state
 from netweave.keras.records import Given, by_name, given_records, split_off
 from netweave.keras.stepping import Stepper
+from netweave.training.loop import FitCheckpoints
 from netweave.training.parallel.devices import as_contexts
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from netweave.mxnet.checkpoint import save_checkpoint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netweave.mxnet.module.base_module import BatchEndParam
+    from netweave.mxnet.module.fitting import BatchEndParam
 
 
 def module_checkpoint(

@@ -20,12 +20,14 @@ from netweave.mxnet.context import Context, as_contexts
 from netweave.mxnet.ndarray.array import NDArray, torch_type
 from netweave.mxnet.sizes import shapes_of, sized
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
+from netweave.runtime.backends.torch.node_memory import memories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from netweave.formats.mxnet.symbol import Symbol
     from netweave.graph import Graph
+    from netweave.runtime.backends.torch.node_memory import NodeMemory
 
 Arrays = dict[str, NDArray]
 
@@ -198,7 +200,17 @@ class Executor:
         """Have a function called with the name and the value of every output of every operator."""
         known = {value.name for node in self._graph.nodes for value in node.outputs}
         names = [name for name in self._symbol.get_internals().list_outputs() if name in known]
-        self._monitor = (self._lowered(names), names, callback)
+        net = self._lowered(names)
+        _share_memories(self._net, net)
+        self._monitor = (net, names, callback)
+
+    def memories(self) -> dict[str, NodeMemory]:
+        """Return what operators keep from call to call, by the name of the node."""
+        return memories(self._net.module)
+
+    def share_memories(self, other: Executor) -> None:
+        """Let operators keep what those of the same name keep in another executor."""
+        _share_memories(other._net, self._net)
 
     def debug_str(self) -> str:
         """Return the nodes in their order."""
@@ -262,6 +274,12 @@ class Executor:
                 elif req == "write":
                     target.tensor.zero_()
         self._forget_gradients()
+
+
+def _share_memories(source: TorchNet, target: TorchNet) -> None:
+    for name, memory in memories(source.module).items():
+        if hasattr(target.module, name):
+            setattr(target.module, name, memory)
 
 
 def new_array(shape: Sequence[int], dtype: torch.dtype, ctx: Context) -> NDArray:

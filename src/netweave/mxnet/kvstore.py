@@ -115,6 +115,8 @@ def store_of(asked: Any, num_devices: int, compression: Mapping[str, Any] | None
     if isinstance(asked, KVStore):
         if num_devices == 1 and asked.num_workers == 1:
             return None
+        if compression:
+            asked.set_gradient_compression(compression)
         return asked
     kind = "local" if asked is None and num_devices > 1 else asked
     made = store_for(kind, num_devices, compression or {})

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.files import read_bytes
 from netweave.files.output_files import write_file
-from netweave.formats.mxnet.states import encode_states, read_states
+from netweave.formats.mxnet.states import decode_states, encode_states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,11 @@ def write_states(updater: Updater, fname: str) -> None:
         UsageError: A state is no array and no tuple of arrays.
         WriteError: The file cannot be written; the old one is untouched.
     """
+    write_file(fname, states_content(updater))
+
+
+def states_content(updater: Updater) -> bytes:
+    """Return the content of the file that ``write_states`` writes."""
     optimizer = updater.optimizer
     states = {index: _as_numpy(state) for index, state in updater.states.items()}
     left_out = {index: _as_numpy(optimizer.left_out(index)) for index in updater.states}
@@ -40,16 +46,25 @@ def write_states(updater: Updater, fname: str) -> None:
         "memory": dict(getattr(optimizer, "_memory", {})),
         "states": {index: arrays for index, arrays in left_out.items() if arrays},
     }
-    content = encode_states({**states, OWN: own})
-    write_file(fname, content)
+    return encode_states({**states, OWN: own})
 
 
 def read_into(updater: Updater, fname: str, weights: Mapping[int, NDArray]) -> None:
-    """Go on with what ``write_states``, or MXNet, wrote.
+    """Go on with what ``write_states``, or MXNet, wrote; see ``restore_states``.
+
+    Raises:
+        ReadError: The file cannot be read.
+    """
+    restore_states(updater, read_bytes(Path(fname)), fname, weights)
+
+
+def restore_states(updater: Updater, content: bytes, fname: str, weights: Mapping[int, NDArray]) -> None:
+    """Go on with what a file of an optimizer's states holds.
 
     Args:
         updater: What updates the arrays.
-        fname: The file.
+        content: The content of the file.
+        fname: Its name.
         weights: The arrays that are updated, by number. Files of MXNet may have the arrays' names instead.
 
     Raises:
@@ -57,7 +72,7 @@ def read_into(updater: Updater, fname: str, weights: Mapping[int, NDArray]) -> N
         UnsupportedError: It holds what is no array.
         UsageError: It is of another optimizer or another net.
     """
-    stored, attributes = read_states(Path(fname))
+    stored, attributes = decode_states(content, fname)
     optimizer = updater.optimizer
     own = stored.pop(OWN, None) or {}
     left_out = own.get("states", {})

@@ -35,10 +35,14 @@ from netweave.training.run_lock import exclusive
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from netweave.job import FoundState, Job
+    from netweave.job import Checkpoints, FoundState, Job
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.engine import Engine
     from netweave.training.optim import Updater
+
+
+KEPT = 3
+"""So many of Netweave's own checkpoints are kept where nobody says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,8 @@ class TrainState:
     nets: Mapping[str, TorchNet]
     updater: Updater
 
-    def capture(self, state: Mapping[str, Any]) -> Checkpoint:
-        """Return a copy of everything, with some JSON values beside it."""
+    def capture(self, state: Mapping[str, Any], beside: Mapping[str, np.ndarray]) -> Checkpoint:
+        """Return a copy of everything, with some JSON values and arrays beside it."""
         solver = self.updater.state_dict()
         arrays = {f"param:{key}": array for key, array in self.parameters().items()}
         for key, kept in solver["state"].items():
@@ -61,7 +65,7 @@ class TrainState:
                 arrays |= {f"memory:{phase}:{name}:{key}": array for key, array in kept.items()}
         numbers = {name: solver[name] for name in ("iteration", "policy", "memory")}
         layout = self.updater.layout.to_json()
-        return Checkpoint({**state, "solver": numbers, "layout": layout}, arrays)
+        return Checkpoint({**state, "solver": numbers, "layout": layout}, {**arrays, **beside})
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on where ``capture`` was called.
@@ -163,14 +167,14 @@ class CheckpointWriter:
     """Writes checkpoints on the engine's output lane, one after another.
 
     Args:
-        state: What to write.
+        checkpoints: Their names and kinds.
         engine: Where.
         keep: So many of the run's own checkpoints are kept.
         run: Name of the run.
     """
 
-    def __init__(self, state: TrainState, engine: Engine, *, keep: int, run: str) -> None:
-        self._state = state
+    def __init__(self, checkpoints: Checkpoints, engine: Engine, *, keep: int, run: str) -> None:
+        self._checkpoints = checkpoints
         self._engine = engine
         self._keep = keep
         self._origin = Origin(run)
@@ -184,7 +188,7 @@ class CheckpointWriter:
             UsageError: Another run writes there.
             WriteError: The folder of the checkpoints cannot be written.
         """
-        checkpoints = self._state.job.checkpoints
+        checkpoints = self._checkpoints
         if not (checkpoints.interval or checkpoints.at_end):
             yield
             return
@@ -201,29 +205,34 @@ class CheckpointWriter:
         with exclusive(lock, f"checkpoints {checkpoints.prefix!r}"):
             yield
 
-    def save(self, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    def save(
+        self,
+        iteration: int,
+        capture: Callable[[], Checkpoint],
+        as_source: Callable[[Mapping[str, np.ndarray]], RunState] | None = None,
+    ) -> tuple[str, ...]:
         """Begin to write everything as it is now; return the names of the files.
 
         Args:
-            content: JSON values beside the arrays.
-            arrays: Arrays beside those of nets and solver, by ``group:name``.
+            iteration: Number of updates that are done.
+            capture: Returns a copy of what to write.
+            as_source: Returns the run as its format has it, from its parameters; for files of that format.
 
         Raises:
             UsageError: The Job wants weights in a format that there is not.
             WriteError: The checkpoint before could not be written.
         """
         self.wait()
-        checkpoints, iteration = self._state.job.checkpoints, self._state.updater.iteration
-        prefix = checkpoints.prefix
+        prefix = self._checkpoints.prefix
         path = checkpoint_path(prefix, iteration)
-        captured = self._state.capture(content)
+        captured = capture()
         if not self._origin.generation:
             self._origin = replace(self._origin, generation=last_generation(prefix) + 1)
-        checkpoint = Checkpoint(captured.state, {**captured.arrays, **arrays}, self._origin)
+        checkpoint = replace(captured, origin=self._origin)
         foreign: dict[Path, Callable[[], bytes]] = {}
-        if checkpoints.formats:
-            state = self._state.as_source(dict(nested(checkpoint.arrays, "param")))
-            for suffix in checkpoints.formats:
+        if self._checkpoints.formats and as_source is not None:
+            state = as_source(dict(nested(checkpoint.arrays, "param")))
+            for suffix in self._checkpoints.formats:
                 foreign |= dict(find_run_writer(suffix).load_training().files_of(state, suffix, prefix))
         self._engine.push(
             functools.partial(_write, path, checkpoint, foreign, prefix, self._keep),

@@ -1,4 +1,4 @@
-"""The loop: Caffe's order of things (``Solver::Step`` and ``Solver::Solve`` at 1.0)."""
+"""A run of a Job: Caffe's order of things (``Solver::Step`` and ``Solver::Solve`` at 1.0)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.checkpoint_file import nested, read_run, run_in_common, values_in_common
-from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
+from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
 from netweave.training.finite import require_finite_loss, require_finite_parameters
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader, make_nets, trained
+from netweave.training.loop import Loop
 from netweave.training.memory_limit import limit_memory
 from netweave.training.metrics import MeanOutputs, OutputElements, elements, norms_of
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
+from netweave.training.parallel.environment import INTERRUPTED
 from netweave.training.passes import (
     COMPUTE,
     DTYPES,
@@ -46,6 +48,7 @@ from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from netweave.job import Job, Phase
     from netweave.runtime.backends.torch import TorchNet
@@ -58,9 +61,6 @@ if TYPE_CHECKING:
     from netweave.training.parallel.world import World
     from netweave.training.work import RankWork
 
-KEPT = 3
-"""So many of Netweave's own checkpoints are kept where nobody says."""
-
 
 def _start_of(options: TrainOptions) -> tuple[Path | None, Checkpoint | None]:
     """Return the file that a run begins from, and the checkpoint in it if it is one of Netweave's."""
@@ -70,7 +70,7 @@ def _start_of(options: TrainOptions) -> tuple[Path | None, Checkpoint | None]:
     return file, None if ".solverstate" in file.name else read_run(file)
 
 
-class Trainer:
+class Trainer(Loop):
     """One run of a Job on one device.
 
     What is drawn depends on the seed, the iteration, the sample and the node only, so that a run can go on
@@ -124,6 +124,7 @@ class Trainer:
     ) -> None:
         options = options or TrainOptions()
         check_can_train(job, dtype, options.precision, find_device(device))
+        super().__init__(job.checkpoints)
         self.job = job
         resume, checkpoint = _start_of(options)
         self.seed: int = checkpoint.state["seed"] if checkpoint else choose_seed(job, options.seed, world)
@@ -131,7 +132,6 @@ class Trainer:
         self.history = History()
         self._watch = watch
         self._content = content
-        self._stop = False
         where = self._where = Where(find_device(device), options.precision == "bf16", self.seed, update_lane)
         _prepare_thread(engine, exchanges=world is not None)
         self._looks = [*looks, *norms_of(job)]
@@ -160,8 +160,7 @@ class Trainer:
         self.program = self._make_program(options, taps)
         self._state = TrainState(job, self.nets, self.updater)
         run = (checkpoint.origin.run if checkpoint else "") or choose_run_name(world)
-        self._writer = CheckpointWriter(self._state, engine, keep=options.keep or KEPT, run=run)
-        self._saved_at: int | None = None
+        self._writer = CheckpointWriter(job.checkpoints, engine, keep=options.keep or KEPT, run=run)
         self._speed = RecordSpeed()
         self._since_display = MeanOutputs()
         self._num_samples = 0
@@ -235,27 +234,15 @@ class Trainer:
         if self._ranks is not None:
             self._ranks.require_same_start(values_in_common(self.nets, self.updater))
 
-    def run(self) -> bool:
-        """Train to the end; say whether it was reached, or the run was stopped.
+    def _reserved(self) -> AbstractContextManager[None]:
+        return self._writer.reserved() if self._is_writer else nullcontext()
 
-        Raises:
-            RunError: The loss is no number any more, or a checkpoint cannot be written.
-            SourceError: A record cannot be read.
-            UsageError: Another run is writing the checkpoints of this one's prefix.
-        """
-        with self._writer.reserved() if self._is_writer else nullcontext():
-            return self._run()
-
-    def _run(self) -> bool:
-        job, schedule = self.job, self.job.schedule
-        finished = self._steps()
-        self.program.wait()
-        require_finite_parameters(self.job, self.nets["train"], self.iteration)
-        if job.checkpoints.at_end and self._saved_at != self.iteration:
-            self._save()
-        if not finished:
+    def _finish(self, *, is_whole: bool) -> None:
+        """Show and test what the end of the schedule asks for; a run that was stopped only ends."""
+        schedule = self.job.schedule
+        if not is_whole:
             self._end(Stopped(self.iteration))
-            return False
+            return
         if schedule.display_at_end and schedule.is_due("display", self.iteration):
             loss, outputs = self._evaluator.last_loss(self.iteration)
             self.program.losses.append(loss)
@@ -266,7 +253,6 @@ class Trainer:
                 losses = (sum(event.outputs[name]) for name in event.weights if name in event.outputs)
                 require_finite_loss(self.job, self.iteration, event.phase, sum(losses))
         self._end()
-        return True
 
     def load_solver_state(self, state: Mapping[str, Any]) -> None:
         """Go on with what an updater's ``state_dict`` returned.
@@ -277,12 +263,12 @@ class Trainer:
         self.updater.load_state_dict(state)
         self.iteration = self.updater.iteration
 
-    def stop(self) -> None:
+    def stop(self, status: int = INTERRUPTED) -> None:
         """Ask the run to write a checkpoint and stop after the present iteration, on all ranks."""
         if self._ranks is None:
-            self._stop = True
+            super().stop(status)
         else:
-            self._ranks.stop = True
+            self._ranks.stop = max(self._ranks.stop, status)
 
     def test(self) -> list[Evaluated]:
         """Run every test net over its batches, tell and return the means of their outputs."""
@@ -339,25 +325,23 @@ class Trainer:
         if self.program.store is not None:
             self.program.store.restore_residuals(dict(nested(checkpoint.arrays, "store")))
 
-    def _steps(self) -> bool:
-        schedule, checkpoints = self.job.schedule, self.job.checkpoints
-        validation = {name: phase for name, phase in self.job.phases.items() if name == "validate"}
-        if checkpoints.at_start and not self.iteration and self.iteration < schedule.max_iterations:
-            self._save_if_due()
-        while self.iteration < schedule.max_iterations:
-            if self._stop:
-                return False
-            if schedule.is_due("validate", self.iteration):
-                self._evaluate_phases(validation)
-            if schedule.is_due("test", self.iteration) and (self.iteration or schedule.test_at_start):
-                self.test()
-            self._step()
-            self._save_if_due()
-        return True
+    @property
+    def is_over(self) -> bool:
+        """True if all updates of the schedule are done."""
+        return self.iteration >= self.job.schedule.max_iterations
 
-    def _save_if_due(self) -> None:
-        if self.job.schedule.is_due("checkpoint", self.iteration, self.job.checkpoints.interval):
-            self._save()
+    @property
+    def _is_save_due(self) -> bool:
+        return self.job.schedule.is_due("checkpoint", self.iteration, self.job.checkpoints.interval)
+
+    def _before_step(self) -> None:
+        """Evaluate what is due before the next update."""
+        schedule = self.job.schedule
+        validation = {name: phase for name, phase in self.job.phases.items() if name == "validate"}
+        if schedule.is_due("validate", self.iteration):
+            self._evaluate_phases(validation)
+        if schedule.is_due("test", self.iteration) and (self.iteration or schedule.test_at_start):
+            self.test()
 
     def _step(self) -> None:
         """Push one update, and tell its loss when that is there: the update itself may come later."""
@@ -378,7 +362,7 @@ class Trainer:
         self.iteration += 1
         result = pushed[-1].result()
         assert isinstance(result, StepResult)
-        self._stop = self._stop or result.stop
+        super().stop(result.stop)
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
         if looked is not None:
@@ -406,9 +390,13 @@ class Trainer:
             )
         )
 
-    def _save(self) -> None:
+    def _settle(self) -> None:
+        """Wait for the updates on their way."""
         self.program.wait()
         require_finite_parameters(self.job, self.nets["train"], self.iteration)
+
+    def _save(self) -> None:
+        self._settle()
         self._average_states()
         content = {
             **self._content(),
@@ -419,7 +407,6 @@ class Trainer:
             "history": self.history.state(),
             "feeds": {name: loader.state() for name, loader in self._loaders.items()},
         }
-        self._saved_at = self.iteration
         store = self.program.store
         content["displayed batches"], sums = self._since_display.state()
         arrays = {f"display:{name}": to_array(tensor) for name, tensor in sums.items()}
@@ -429,7 +416,8 @@ class Trainer:
             arrays |= {f"residual:{rank}": row for rank, row in self._ranks.residuals().items()}
         if not self._is_writer:
             return
-        files = self._writer.save(content, arrays)
+        capture = partial(self._state.capture, content, arrays)
+        files = self._writer.save(self.iteration, capture, self._state.as_source)
         self._watch(Saved(self.iteration, files))
 
     @property

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from netweave.api.models.epochs import Measures
     from netweave.api.models.monitoring import BatchMonitor
-    from netweave.api.models.records import Callbacks, FitCheckpoints
+    from netweave.api.models.records import Callbacks
     from netweave.formats.mxnet.symbol import Initializer
     from netweave.formats.mxnet.symbol.training import FitConfig
     from netweave.graph import Graph
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from netweave.training import Checkpoint
     from netweave.training.data import Source
     from netweave.training.devices import SeveralDevices
+    from netweave.training.loop import FitCheckpoints
     from netweave.training.monitor import Monitor
     from netweave.training.parallel.kvstore import KVStore
     from netweave.training.trainer import Trainer

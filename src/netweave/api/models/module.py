@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.api.models.model import Model, store_for
-from netweave.api.models.records import Callbacks, FitCheckpoints, as_source, batches, record_shapes
+from netweave.api.models.records import Callbacks, as_source, batches, record_shapes
 from netweave.api.reading import to_inference
 from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol.shapes import to_graph
 from netweave.formats.mxnet.symbol.training import FitConfig, TrainingGraph, find_metric, mxnet_solver
+from netweave.training.loop import FitCheckpoints
 from netweave.training.parallel.devices import as_contexts
 
 if TYPE_CHECKING:

@@ -71,15 +71,28 @@ def _encode(value: Any) -> bytes:
 
 
 def read_states(path: Path) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Return what a file keeps for each array, and the attributes of the optimizer if it holds one.
-
-    Arrays are NumPy's. Attributes that are objects stay descriptions (``PickledCall``).
+    """Return what a file keeps; see ``decode_states``.
 
     Raises:
         ReadError: The file cannot be read, or holds no states of an optimizer.
         UnsupportedError: It holds what Netweave does not read.
     """
-    place, content = str(path), read_bytes(path)
+    return decode_states(read_bytes(path), str(path))
+
+
+def decode_states(content: bytes, place: str) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Return what a file keeps for each array, and the attributes of the optimizer if it holds one.
+
+    Arrays are NumPy's. Attributes that are objects stay descriptions (``PickledCall``).
+
+    Args:
+        content: The content of the file.
+        place: Its name, for messages.
+
+    Raises:
+        ReadError: It holds no states of an optimizer.
+        UnsupportedError: It holds what Netweave does not read.
+    """
     if is_arrays(content):
         raise ReadError(
             "is a list of arrays and holds no states of an optimizer; give a file that "

@@ -112,6 +112,13 @@ class DataIter:
     def reset(self) -> None:
         """Begin a further epoch."""
 
+    def state(self) -> Any:
+        """Return what a checkpoint keeps of an epoch that begins, as JSON values; None for nothing."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Begin the epoch that began where ``state`` was called."""
+
     def next(self) -> DataBatch:
         """Return the next batch.
 
@@ -221,6 +228,16 @@ class NDArrayIter(DataIter):
     def reset(self) -> None:
         """Begin a further epoch; records that roll over come first."""
         self._begin()
+
+    def state(self) -> Any:
+        """Return the order of the records."""
+        return {"order": self._order.tolist(), "rolled": self._rolled}
+
+    def restore(self, state: Any) -> None:
+        """Begin an epoch with the records in this order."""
+        self._order, self._rolled = np.array(state["order"], np.intp), int(state["rolled"])
+        self._rest = np.arange(0)
+        self.cursor = -self.batch_size
 
     def hard_reset(self) -> None:
         """Begin a further epoch with no records that roll over."""
@@ -381,6 +398,15 @@ class MXDataIter(DataIter):
         self._epoch += 1
         self._given = 0
 
+    def state(self) -> Any:
+        """Return the number of the epoch."""
+        return self._epoch
+
+    def restore(self, state: Any) -> None:
+        """Begin the epoch of this number."""
+        self._epoch, self._given = int(state), 0
+        self._loader.restore({"batch": self._epoch * self._per_epoch})
+
     def next(self) -> DataBatch:
         """Return the next batch.
 
@@ -483,6 +509,10 @@ class ResizeIter(DataIter):
         self.data_iter, self.size, self.reset_internal = data_iter, size, reset_internal
         self.cur = 0
         self.current_batch: DataBatch | None = None
+        self._begin_inner()
+
+    def _begin_inner(self) -> None:
+        self._inner, self._taken = state_of(self.data_iter), 0
 
     @property
     def provide_data(self) -> Any:
@@ -499,6 +529,18 @@ class ResizeIter(DataIter):
         self.cur = 0
         if self.reset_internal:
             self.data_iter.reset()
+            self._begin_inner()
+
+    def state(self) -> Any:
+        """Return what the iterator keeps of its own epoch, and how many of its batches are over."""
+        return {"inner": self._inner, "taken": self._taken}
+
+    def restore(self, state: Any) -> None:
+        """Begin the epoch that began where ``state`` was called."""
+        restore_to(self.data_iter, state["inner"])
+        self._inner, self._taken, self.cur = state["inner"], int(state["taken"]), 0
+        for _ in range(self._taken):
+            self.data_iter.next()
 
     def iter_next(self) -> bool:
         """Go on to the next batch; the iterator begins anew where it ends."""
@@ -508,8 +550,10 @@ class ResizeIter(DataIter):
             self.current_batch = self.data_iter.next()
         except StopIteration:
             self.data_iter.reset()
+            self._begin_inner()
             self.current_batch = self.data_iter.next()
         self.cur += 1
+        self._taken += 1
         return True
 
     def next(self) -> DataBatch:
@@ -521,6 +565,17 @@ class ResizeIter(DataIter):
         if not self.iter_next() or self.current_batch is None:
             raise StopIteration
         return self.current_batch
+
+
+def state_of(iterator: Any) -> Any:
+    """Return what a checkpoint keeps of an iterator; nothing of one of another class."""
+    return iterator.state() if isinstance(iterator, DataIter) else None
+
+
+def restore_to(iterator: Any, state: Any) -> None:
+    """Begin the epoch of an iterator that began where ``state_of`` was called."""
+    if state is not None:
+        iterator.restore(state)
 
 
 class PrefetchingIter(DataIter):
@@ -540,6 +595,7 @@ class PrefetchingIter(DataIter):
         self._start()
 
     def _start(self) -> None:
+        self._states = [state_of(one) for one in self.iters]
         self._batches: queue.Queue[Any] = queue.Queue(maxsize=1)
         self._over = False
         self._stop = threading.Event()
@@ -557,16 +613,30 @@ class PrefetchingIter(DataIter):
         """Names and sizes of the labels."""
         return _renamed([one.provide_label for one in self.iters], self.rename_label)
 
-    def reset(self) -> None:
-        """Begin a further epoch."""
+    def _end(self) -> None:
         self._stop.set()
         while self._thread.is_alive():
             try:
                 self._batches.get(timeout=0.01)
             except queue.Empty:
                 continue
+
+    def reset(self) -> None:
+        """Begin a further epoch."""
+        self._end()
         for one in self.iters:
             one.reset()
+        self._start()
+
+    def state(self) -> Any:
+        """Return what the iterators keep of the epoch that began last."""
+        return self._states
+
+    def restore(self, state: Any) -> None:
+        """Begin the epoch that began where ``state`` was called."""
+        self._end()
+        for one, kept in zip(self.iters, state, strict=True):
+            restore_to(one, kept)
         self._start()
 
     def next(self) -> DataBatch:

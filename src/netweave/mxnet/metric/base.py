@@ -8,6 +8,7 @@ the net. A metric is the quotient of a sum and a count; both are kept twice, sin
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
@@ -121,6 +122,17 @@ class EvalMetric:
         self.sum_metric: float = 0.0
         self.num_inst: float = 0
 
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as JSON values: all attributes that are numbers or arrays."""
+        kept = {key: value for key, value in vars(self).items() if isinstance(value, Real | numpy.ndarray)}
+        return {key: numpy.asarray(value).tolist() for key, value in kept.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state`` was called."""
+        for key, value in state.items():
+            is_array = isinstance(getattr(self, key, None), numpy.ndarray)
+            setattr(self, key, numpy.array(value) if is_array else value)
+
     def measure(self, label: numpy.ndarray, pred: numpy.ndarray) -> tuple[float, float]:
         """Return sum and count of one label and its prediction."""
         raise NotImplementedError
@@ -214,6 +226,15 @@ class CompositeEvalMetric(EvalMetric):
         """Forget what counts since the last ``reset_local``."""
         for one in self.metrics:
             one.reset_local()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint of a fit keeps, as JSON values."""
+        return {"metrics": [one.state() for one in self.metrics]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state`` was called."""
+        for one, kept in zip(self.metrics, state["metrics"], strict=True):
+            one.restore(kept)
 
     def update(self, labels: Any, preds: Any) -> None:
         """Take in a batch."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from netweave.mxnet.module.base_module import BaseModule, BatchEndParam
+from netweave.mxnet.module.base_module import BaseModule
 from netweave.mxnet.module.bucketing_module import BucketingModule
+from netweave.mxnet.module.fitting import BatchEndParam
 from netweave.mxnet.module.module import Module, PythonLossModule, PythonModule
 from netweave.mxnet.module.sequential_module import SequentialModule
 

@@ -1,14 +1,12 @@
 """The base of modules: fitting, scoring and predicting, as MXNet writes them over single steps.
 
-``fit`` is a loop over public methods: subclasses, of scripts too, override some of them. The declarative
-``netweave.Module.fit`` runs the same symbols and rules on the engine (decision 0169).
+``fit`` is a loop over public methods: subclasses, of scripts too, override some of them (decision 0169).
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,19 +15,13 @@ from netweave.mxnet import metric
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.initializer import Uniform
 from netweave.mxnet.io.batch import DataBatch
+from netweave.mxnet.module.fitting import BatchEndParam, FitSettings, call, run_fit
 from netweave.mxnet.ndarray.array import NDArray
+from netweave.training.loop import FitCheckpoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-class BatchEndParam(NamedTuple):
-    """The argument of a callback at the end of a batch."""
-
-    epoch: int
-    nbatch: int
-    eval_metric: Any
-    locals: Any
+    from pathlib import Path
 
 
 class BaseModule:
@@ -44,7 +36,10 @@ class BaseModule:
         optimizer_initialized: Whether there is an optimizer.
         for_training: Whether it is bound for training.
         inputs_need_grad: Whether gradients of the data are computed.
+        has_fit_state: Whether checkpoints of a fit hold all that the rest of it depends on.
     """
+
+    has_fit_state: ClassVar[bool] = False
 
     def __init__(self, logger: Any = logging) -> None:
         self.logger = logger
@@ -207,9 +202,9 @@ class BaseModule:
             self.prepare(batch)
             self.forward(batch, is_train=False)
             self.update_metric(eval_metric, batch.label)
-            _call(batch_end_callback, BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            call(batch_end_callback, BatchEndParam(epoch, nbatch, eval_metric, locals()))
             count += 1
-        _call(score_end_callback, BatchEndParam(epoch, count, eval_metric, locals()))
+        call(score_end_callback, BatchEndParam(epoch, count, eval_metric, locals()))
         return list(eval_metric.get_global_name_value())
 
     def iter_predict(
@@ -284,8 +279,15 @@ class BaseModule:
         validation_metric: Any = None,
         monitor: Any = None,
         sparse_row_id_fn: Any = None,
+        *,
+        checkpoint_prefix: str | Path | None = None,
+        checkpoint_interval: int | None = None,
+        keep: int | None = None,
+        resume: bool | str | Path = False,
     ) -> None:
-        """Train.
+        """Train; Netweave's own are the four arguments that MXNet does not have.
+
+        With checkpoints, the first Ctrl-C writes one and stops after the present update.
 
         Args:
             train_data: The batches.
@@ -309,10 +311,19 @@ class BaseModule:
             validation_metric: For ``eval_data``; ``eval_metric`` by default.
             monitor: Looks at values of the net.
             sparse_row_id_fn: As MXNet has it.
+            checkpoint_prefix: Path that the names of checkpoints start with; None to write none. Each worker
+                of a distributed store writes its own.
+            checkpoint_interval: Updates between two checkpoints; None for one at the end of each epoch.
+            keep: Number of checkpoints to keep; 3 by default.
+            resume: A checkpoint to resume from, bit for bit; True for the latest complete one. Pass the same
+                data, metric and optimizer again. Iterators of ``mx.io`` resume in their order; any other has
+                to yield the same batches in each epoch, or to have the methods ``state`` and ``restore`` of
+                ``DataIter``.
 
         Raises:
             UsageError: There is no ``num_epoch``, or an argument is wrong.
             SourceError: Sizes do not fit.
+            UnsupportedError: The module cannot write checkpoints of a fit.
         """
         if num_epoch is None:
             raise UsageError("fit needs num_epoch, the number of epochs")
@@ -333,70 +344,29 @@ class BaseModule:
         )
         self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
         validation_metric = eval_metric if validation_metric is None else validation_metric
-        eval_metric = metric.create(eval_metric)
-        for epoch in range(begin_epoch, num_epoch):
-            began = time.perf_counter()
-            for name, value in self._fit_epoch(train_data, epoch, eval_metric, batch_end_callback, monitor):
-                self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
-            self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.perf_counter() - began)
-            args, states = self.get_params()
-            self.set_params(args, states)
-            _call(epoch_end_callback, epoch, self.symbol, args, states)
-            if eval_data is not None:
-                scores = self.score(
-                    eval_data,
-                    validation_metric,
-                    score_end_callback=eval_end_callback,
-                    batch_end_callback=eval_batch_end_callback,
-                    epoch=epoch,
-                )
-                for name, value in scores:
-                    self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
-            train_data.reset()
+        settings = FitSettings(
+            train_data=train_data,
+            eval_data=eval_data,
+            eval_metric=metric.create(eval_metric),
+            validation_metric=validation_metric,
+            epoch_end_callback=epoch_end_callback,
+            batch_end_callback=batch_end_callback,
+            eval_end_callback=eval_end_callback,
+            eval_batch_end_callback=eval_batch_end_callback,
+            begin_epoch=begin_epoch,
+            num_epoch=num_epoch,
+            monitor=monitor,
+        )
+        run_fit(self, settings, FitCheckpoints(checkpoint_prefix, checkpoint_interval, keep, resume))
 
-    def _fit_epoch(
-        self, train_data: Any, epoch: int, eval_metric: Any, batch_end_callback: Any, monitor: Any
-    ) -> list[tuple[str, float]]:
-        """Train for an epoch; return the metrics."""
-        eval_metric.reset()
-        batches = iter(train_data)
-        following = next(batches, None)
-        if following is None:
-            raise UsageError("the training data have no batches left; call reset() before fit")
-        nbatch, scores = 0, []
-        while following is not None:
-            data_batch = following
-            if monitor is not None:
-                monitor.tic()
-            self.forward_backward(data_batch)
-            self.update()
-            several = isinstance(data_batch, list)
-            labels = [one.label for one in data_batch] if several else data_batch.label
-            self.update_metric(eval_metric, labels, pre_sliced=True) if several else self.update_metric(
-                eval_metric, labels
-            )
-            following = next(batches, None)
-            if following is not None:
-                self.prepare(following)
-            if monitor is not None:
-                monitor.toc_print()
-            if following is None:
-                scores = eval_metric.get_global_name_value()
-            _call(batch_end_callback, BatchEndParam(epoch, nbatch, eval_metric, locals()))
-            nbatch += 1
-        return scores
+    def _begin_epoch(self, train_data: Any, epoch: int) -> None:
+        """Do what an epoch of a fit begins with."""
 
     def _require_ready(self) -> None:
         if not (self.binded and self.params_initialized):
             raise UsageError(
                 "the module has no sizes or no values yet; call bind and init_params, or fit, first"
             )
-
-
-def _call(callbacks: Any, *args: Any) -> None:
-    for one in callbacks if isinstance(callbacks, list | tuple) else [callbacks]:
-        if one is not None:
-            one(*args)
 
 
 def _without_pad(array: NDArray, pad: int | None) -> NDArray:

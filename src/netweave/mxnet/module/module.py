@@ -273,6 +273,8 @@ class Module(OptimizedModule):
                     self._symbol, context, grad_req=reqs, type_dict=types, shared_exec=same, shapes=shapes
                 )
             )
+            if shared is not None:
+                self.execs[-1].share_memories(shared[number])
 
     def _requests(self) -> dict[str, str]:
         if not self.for_training:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
 
 from netweave.errors import UsageError
 from netweave.mxnet import optimizer as opt
 from netweave.mxnet.kvstore import store_of
 from netweave.mxnet.module.base_module import BaseModule
-from netweave.mxnet.optimizer_states import read_into, write_states
+from netweave.mxnet.optimizer_states import read_into, restore_states, states_content, write_states
+from netweave.runtime.backends.torch.node_memory import to_array
+from netweave.training.checkpoint_file import nested
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from netweave.formats.mxnet.symbol import Symbol
     from netweave.mxnet.context import Context
     from netweave.mxnet.executor import Executor
+    from netweave.mxnet.ndarray.array import NDArray
 
 
 class OptimizedModule(BaseModule):
@@ -30,6 +36,8 @@ class OptimizedModule(BaseModule):
     Attributes:
         execs: The executors.
     """
+
+    has_fit_state: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -95,6 +103,11 @@ class OptimizedModule(BaseModule):
             self.load_optimizer_states(self._states_file)
             self._states_file = None
 
+    @property
+    def kvstore(self) -> Any:
+        """What sums gradients over devices and workers; None for one device alone."""
+        return self._kvstore
+
     def borrow_optimizer(self, shared_module: OptimizedModule) -> None:
         """Use the optimizer of another module."""
         self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
@@ -141,10 +154,73 @@ class OptimizedModule(BaseModule):
         """
         if self._updater is None:
             raise UsageError("there is no optimizer yet; call init_optimizer first")
+        read_into(self._updater, fname, self._updated_arrays())
+
+    def _updated_arrays(self) -> dict[int, NDArray]:
         first = self.execs[0]
-        weights = {
+        return {
             number: first.arg_dict[name]
             for number, name in enumerate(self._param_names)
             if name in first.grad_dict
         }
-        read_into(self._updater, fname, weights)
+
+    # The state of a fit, as its checkpoints hold it. Gradients are written anew by each batch.
+
+    def fit_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what the next updates depend on, as JSON values and copies of arrays."""
+        arrays: dict[str, np.ndarray] = {}
+        for number, one in enumerate(self.execs):
+            kept = one.aux_dict if number else {name: one.arg_dict[name] for name in self._param_names}
+            group = f"device:{number}" if number else "param"
+            arrays |= {f"{group}:{name}": to_array(array.tensor) for name, array in kept.items()}
+            if not number:
+                arrays |= {f"param:{name}": to_array(array.tensor) for name, array in one.aux_dict.items()}
+            for name, memory in one.memories().items():
+                arrays |= {f"memory:{number}:{name}:{key}": row for key, row in memory.capture().items()}
+        assert self._updater is not None
+        arrays["optimizer:states"] = np.frombuffer(states_content(self._updater), np.uint8)
+        if self._kvstore is not None:
+            residuals = self._kvstore.store.residuals
+            arrays |= {f"store:{key}:{device}": to_array(row) for (key, device), row in residuals.items()}
+        return {"rate": self._updater.optimizer.lr}, arrays
+
+    def restore_fit_state(
+        self, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray], place: str
+    ) -> None:
+        """Go on where ``fit_state`` was called.
+
+        Args:
+            state: Its JSON values.
+            arrays: Its arrays.
+            place: The checkpoint, for messages.
+
+        Raises:
+            UsageError: The checkpoint belongs to another net or optimizer.
+        """
+        assert self._updater is not None
+        for number, one in enumerate(self.execs):
+            own = {**{name: one.arg_dict[name] for name in self._param_names}, **one.aux_dict}
+            stored = dict(nested(arrays, "param"))
+            if wrong := [name for name in {**own, **stored} if not _fits(own.get(name), stored.get(name))]:
+                raise UsageError(
+                    f"{place}: the checkpoint belongs to another net: {', '.join(sorted(wrong)[:5])} differ"
+                )
+            stored |= {name: arrays[f"device:{number}:{name}"] for name in one.aux_dict if number}
+            for name, array in own.items():
+                array[:] = stored[name]
+            for name, memory in one.memories().items():
+                memory.restore(dict(nested(dict(nested(dict(nested(arrays, "memory")), str(number))), name)))
+        content = arrays["optimizer:states"].tobytes()
+        restore_states(self._updater, content, place, self._updated_arrays())
+        self._updater.optimizer.lr = float(state["rate"])
+        if self._kvstore is not None:
+            residuals = {}
+            for name, row in nested(arrays, "store"):
+                key, device = map(int, name.split(":"))
+                place_of = self.execs[device].arg_dict[self._param_names[key]].tensor.device
+                residuals[key, device] = torch.from_numpy(row).to(place_of)
+            self._kvstore.store.restore_residuals(residuals)
+
+
+def _fits(own: NDArray | None, stored: np.ndarray | None) -> bool:
+    return own is not None and stored is not None and own.shape == stored.shape

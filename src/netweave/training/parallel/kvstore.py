@@ -294,6 +294,10 @@ class KVStore:
         """Return the value that the first worker has: JSON values, small ones."""
         return value if self._world is None else self._world.share(value, what)
 
+    def gather(self, value: Any, what: str) -> list[Any]:
+        """Return the value of each worker: JSON values, small ones."""
+        return [value] if self._world is None else self._world.gather(value, what)
+
     def require_equal(self, value: Any, what: str, remedy: str) -> None:
         """Refuse to go on unless all workers have the same value; see ``World.require_equal``."""
         if self._world is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -33,6 +33,8 @@ class SVRGModule(Module):
     Raises:
         UsageError: ``update_freq`` is no whole number of at least 1.
     """
+
+    has_fit_state: ClassVar[bool] = False  # the older point and its gradient are in no checkpoint
 
     def __init__(
         self,
@@ -108,8 +110,7 @@ class SVRGModule(Module):
                 one.grad_dict[name].tensor.sub_(older.grad_dict[name].tensor).add_(mean)
         super().update()
 
-    def _fit_epoch(self, train_data: Any, epoch: int, *rest: Any) -> list[tuple[str, float]]:
+    def _begin_epoch(self, train_data: Any, epoch: int) -> None:
         if epoch % self.update_freq == 0:
             self.update_full_grads(train_data)
         train_data.reset()
-        return super()._fit_epoch(train_data, epoch, *rest)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+import netweave.mxnet as mx
 from netweave import symbol as sym
 from netweave.api.custom_operators import operator
-from netweave.api.models import Module
-from netweave.keras import EarlyStopping
 from netweave.training import Checkpoint, read_checkpoint
 from netweave.training.checkpoint_file import kept
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
-
-    from netweave.api.models.events import BatchEnd, EpochEnd
 
 EPOCHS, BATCH, RECORDS = 4, 8, 60
 UPDATES = EPOCHS * -(-RECORDS // BATCH)
@@ -61,28 +58,35 @@ def net() -> sym.Symbol:
     return sym.SoftmaxOutput(sym.FullyConnected(x, num_hidden=3, name="fc2"), name="softmax")
 
 
-def fit(folder: Path, *, resume: bool = False, **options: Any) -> tuple[Module, Any]:
-    """Fit, from the latest checkpoint or the beginning; return the model and its history."""
-    draw = np.random.default_rng(0)
-    data = draw.normal(size=(RECORDS, 5)).astype(np.float32)
-    labels = data[:, :3].argmax(1).astype(np.float32)
-    model = Module(net())
-    history = model.fit(
-        data,
-        labels,
+def batches(*, shuffle: bool = True) -> mx.io.NDArrayIter:
+    """Return the records in batches."""
+    data = np.random.default_rng(0).normal(size=(RECORDS, 5)).astype(np.float32)
+    return mx.io.NDArrayIter(data, data[:, :3].argmax(1).astype(np.float32), BATCH, shuffle=shuffle)
+
+
+def fit(folder: Path, *, resume: bool = False, data: Any = batches, **options: Any) -> tuple[Any, list[Any]]:
+    """Fit, from the latest checkpoint or the beginning; return the module, and the metrics of each epoch.
+
+    An epoch of which a part was over when the fit resumed counts as a whole.
+    """
+    mx.random.seed(3)
+    module, seen = mx.mod.Module(net()), []
+
+    def note(param: Any) -> None:
+        seen.append((param.epoch, param.nbatch, param.eval_metric.get_name_value()))
+
+    module.fit(
+        data(),
+        eval_data=batches(shuffle=False),
+        **{"eval_metric": ["acc", "ce", mx.metric.PCC()], "optimizer": "adam", **options},
         num_epoch=EPOCHS,
-        batch_size=BATCH,
-        optimizer="adam",
         optimizer_params={"learning_rate": 0.01},
-        eval_data=(data, labels),
-        shuffle=True,
-        seed=3,
+        eval_end_callback=note,
         checkpoint_prefix=folder / PREFIX,
         checkpoint_interval=1,
         resume=resume,
-        **options,
     )
-    return model, history
+    return module, seen
 
 
 def run(folder: str, told: Connection) -> None:
@@ -90,22 +94,21 @@ def run(folder: str, told: Connection) -> None:
     torch.set_num_threads(1)
     begun = False
 
-    def begins(event: BatchEnd | EpochEnd) -> None:
+    def begins(param: Any) -> None:
         nonlocal begun
         if not begun:
             told.send("begins")
             begun = True
 
-    stop = EarlyStopping("val_accuracy", patience=100)
-    _, history = fit(Path(folder), resume=bool(kept(f"{folder}/{PREFIX}")), callbacks=[begins, stop])
-    told.send(list(history.epochs))
+    _, seen = fit(Path(folder), resume=bool(kept(f"{folder}/{PREFIX}")), batch_end_callback=begins)
+    told.send(seen[-1])
 
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[tuple[Any, Connection]]:
     """A process that fits; gives it, and what hears from it."""
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.api.fit_killed"])
+    processes.set_forkserver_preload(["tests.mxnet.fit_killed"])
     hear, told = processes.Pipe(duplex=False)
     process = processes.Process(target=run, args=(str(folder), told))
     process.start()
@@ -124,18 +127,18 @@ def last(folder: Path) -> tuple[int, Checkpoint]:
 
 
 def whole(folder: Path) -> tuple[Checkpoint, Any, float]:
-    """Fit undisturbed; return the last checkpoint, the epochs, and how long the updates took."""
+    """Fit undisturbed; return the last checkpoint, the last score, and how long the updates took."""
     folder.mkdir()
     with running(folder) as (_, hear):
         assert hear.recv() == "begins"
         began_s = time.perf_counter()
-        epochs = hear.recv()
+        score = hear.recv()
         duration = time.perf_counter() - began_s
-    return last(folder)[1], epochs, duration
+    return last(folder)[1], score, duration
 
 
 def killed(
-    folder: Path, expected: Checkpoint, epochs: Any, duration: float, draw: random.Random, *, most: int
+    folder: Path, expected: Checkpoint, score: Any, duration: float, draw: random.Random, *, most: int
 ) -> tuple[int, bool]:
     """Kill a fit at drawn moments, and go on, until it is through; return how often, and if it is equal."""
     folder.mkdir()
@@ -146,7 +149,7 @@ def killed(
             if heard == "begins" and (kills >= most or hear.poll(draw.uniform(0, 0.6 * duration))):
                 heard = hear.recv()
             if heard != "begins":
-                return kills, heard == epochs and is_equal(last(folder)[1], expected)
+                return kills, heard == score and is_equal(last(folder)[1], expected)
             process.kill()
             kills += 1
 
