@@ -14,8 +14,16 @@ from netweave.comparison.metric import HeldValues, Signals
 from netweave.comparison.missing_weights import Completion, find_weights, looks_untrained
 from netweave.graph.passes.attention import attention_forms, fuse_heads
 from netweave.graph.passes.branches import cut_splits, num_splits
+from netweave.graph.passes.heads import (
+    num_neighbours,
+    pair_halves,
+    part_projections,
+    parted_columns,
+    stored_before_rotations,
+)
 from netweave.graph.passes.rewriting import chain
 from netweave.graph.passes.spread import num_before_concats, num_behind_concats, spread_activations
+from netweave.graph.passes.sums import order_sums, sum_orders
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
 if TYPE_CHECKING:
@@ -174,12 +182,13 @@ def _formed(
 ) -> tuple[Side, Side, Callable[[Graph], Graph]]:
     """Return two nets in the form that they are compared in, and that form."""
     side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
-    passes = _forms_to_share(side_a.graph, side_b.graph)
-    if passes:
-        form = _after(form, passes)
-        for side in (side_a, side_b):
-            chain(*passes).edit(side.graph)  # a copy of these sides' own
-        side_a, side_b = (replace(side, signals=Signals.of(side.graph)) for side in (side_a, side_b))
+    for find_passes in (_forms_to_share, _pairs_to_share):
+        passes = find_passes(side_a.graph, side_b.graph)
+        if passes:
+            form = _after(form, passes)
+            for side in (side_a, side_b):
+                chain(*passes).edit(side.graph)  # a copy of these sides' own
+            side_a, side_b = (replace(side, signals=Signals.of(side.graph)) for side in (side_a, side_b))
     if len(side_a.graph.inputs) != len(side_b.graph.inputs):
         form = _reading_all(form)
         side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
@@ -200,13 +209,17 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
 
     Nets that both write it so stay as they are: a form with more nodes tells less of what is wrong.
     """
-    forms = [cut_splits] if num_splits(a) != num_splits(b) else []
+    forms: list[Pass] = [part_projections] if parted_columns(a) != parted_columns(b) else []
+    if num_splits(part_projections(a) if forms else a) != num_splits(part_projections(b) if forms else b):
+        forms.append(cut_splits)
     behind = num_behind_concats(a) - num_behind_concats(b)
     before = num_before_concats(b) - num_before_concats(a)
     if behind * before > 0:  # what one net has behind, the other has in front
         forms.append(spread_activations)
     if num_global_pools(a) != num_global_pools(b):
         forms.append(pool_whole_images)
+    if sum_orders(a) != sum_orders(b):
+        forms.append(order_sums)
     return forms + _attention_to_share(a, b)
 
 
@@ -222,6 +235,18 @@ def _attention_to_share(a: Graph, b: Graph) -> list[Pass]:
         return []
     numbers = {sum(node.op_type == "Attention" for node in fuse_heads(graph).nodes) for graph in (a, b)}
     return [fuse_heads] if numbers == {len(forms_a)} else []
+
+
+def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
+    """Return a pass that lets rotations turn halves, if one net's weights are then the other's.
+
+    A rotation of neighbours is one of halves where the dense layer before it makes the features in another
+    order, as the weights of Llama have it in Meta's code and in Hugging Face's.
+    """
+    if num_neighbours(a) == num_neighbours(b):
+        return []
+    numbers = [stored_before_rotations(pair_halves(graph)) for graph in (a, b)]
+    return [pair_halves] if numbers[0] and numbers[0] == numbers[1] else []
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:

@@ -135,18 +135,19 @@ class View:
         return np.asarray(self.elements // self.sizes[-1])
 
 
-def views_of(value: ir.Value, sizes: OpenSizes, *, scales: bool = False) -> list[View]:
+def views_of(value: ir.Value, sizes: OpenSizes, *, scales: bool = False, repeats: bool = False) -> list[View]:
     """Return what a value is of itself, of what it is a view of, and so on back, the nearest first.
 
     Args:
         value: The value.
         sizes: The graph's open sizes.
         scales: Whether products and quotients of a value and a number are gone over as well.
+        repeats: Whether nodes are gone over that give an element several times.
     """
     chain: list[tuple[ir.Node, ir.Value]] = []
     views = [_followed(value, chain, sizes)]
     source = value
-    while (before := _viewed(source, scales=scales)) is not None:
+    while (before := _viewed(source, scales=scales, repeats=repeats)) is not None:
         node = source.producer()
         assert node is not None
         chain.insert(0, (node, source))
@@ -204,11 +205,11 @@ def _const(value: ir.Value | None) -> np.ndarray | None:
     return np.atleast_1d(value.const_value.numpy())
 
 
-def _viewed(value: ir.Value, *, scales: bool) -> ir.Value | None:
+def _viewed(value: ir.Value, *, scales: bool, repeats: bool) -> ir.Value | None:
     node = value.producer()
     if node is None:
         return None
-    if is_view(node):
+    if is_view(node) or (repeats and is_repeat(node)):
         return node.inputs[0]
     scaled = scalar_factor(node) if scales else None
     return scaled[0] if scaled else None
@@ -230,7 +231,8 @@ def _followed(source: ir.Value, chain: Sequence[tuple[ir.Node, ir.Value]], sizes
 
 def _done(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
     """Return the numbers of the elements after a node; None if sizes are missing or do not fit."""
-    return _RULES[node.op_type](node, value, elements, sizes)
+    rule = _RULES.get(node.op_type) or _REPEATS[node.op_type]
+    return rule(node, value, elements, sizes)
 
 
 def _reshape(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
@@ -282,6 +284,58 @@ _RULES: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndarra
     "Unsqueeze": _reshape,
 }
 """What each operator that only moves elements does to their numbers."""
+
+
+def is_repeat(node: ir.Node) -> bool:
+    """Return whether a node gives the elements of its first input several times, and nothing else."""
+    if node.domain or node.op_type not in _REPEATS:
+        return False
+    if node.op_type == "Concat":
+        return len(node.inputs) > 1 and all(_is_same(value, node.inputs[0]) for value in node.inputs)
+    return all(value is None or value.const_value is not None for value in node.inputs[1:])
+
+
+def _is_same(a: ir.Value | None, b: ir.Value | None) -> bool:
+    """Return whether two values are one, or made of one by two nodes that do the same."""
+    if a is b:
+        return True
+    makers = [None if value is None else value.producer() for value in (a, b)]
+    first, second = makers
+    if first is None or second is None or (first.domain, first.op_type) != (second.domain, second.op_type):
+        return False
+    stored = [[_numbers(value) for value in node.inputs[1:]] for node in (first, second)]
+    is_alike = stored[0] == stored[1] and attributes_of(first) == attributes_of(second)
+    return is_alike and is_view(first) and first.inputs[0] is second.inputs[0] and len(first.outputs) == 1
+
+
+def _numbers(value: ir.Value | None) -> list[float] | None:
+    array = _const(value)
+    return None if array is None else array.tolist()
+
+
+def _expand(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    wanted = _const(node.inputs[1])
+    if wanted is None:
+        return None
+    shape = np.broadcast_shapes(tuple(int(size) for size in wanted), elements.shape)
+    return np.broadcast_to(elements, shape)
+
+
+def _tile(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    counts = _const(node.inputs[1])
+    return None if counts is None else np.tile(elements, [int(count) for count in counts])
+
+
+def _concat(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray:
+    return np.concatenate([elements] * len(node.inputs), axis=attributes_of(node)["axis"])
+
+
+_REPEATS: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndarray | None]] = {
+    "Concat": _concat,
+    "Expand": _expand,
+    "Tile": _tile,
+}
+"""What each operator that gives elements several times does to their numbers."""
 
 
 # A size that is the same in both does not depend on the guess; one that differs is open. No reader needs
