@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -206,6 +205,8 @@ HELD_OUT_FAMILIES = ("gemma3", "mixtral")
 
 def original(family: str) -> torch.nn.Module:
     """Return the model of Transformers, with weights that are drawn: those it starts with hide mistakes."""
+    import transformers
+
     decoder = FAMILIES[family]
     kind = f"{decoder.kind}TextConfig" if family == "gemma3" else f"{decoder.kind}Config"
     config = getattr(transformers, kind)(**{**SIZES, **decoder.settings})
@@ -222,6 +223,37 @@ def original(family: str) -> torch.nn.Module:
             else:
                 parameter.copy_(1.2 * noise / math.sqrt(parameter.shape[-1]))
     return model
+
+
+def drawn_weights(family: str) -> Weights:
+    """Return weights by our names, as ``own_names`` does, without a model of Transformers."""
+    decoder = FAMILIES[family]
+    rows, kv_rows = decoder.heads * decoder.head_dim, decoder.kv_heads * decoder.head_dim
+    dense = {"q": (rows, WIDTH), "k": (kv_rows, WIDTH), "v": (kv_rows, WIDTH), "o": (WIDTH, rows)}
+    dense |= {"up": (INNER, WIDTH), "down": (WIDTH, INNER)}
+    dense |= {"gate": (INNER, WIDTH)} if decoder.is_gated else {}
+    norms = {"norm1": WIDTH, "norm2": WIDTH}
+    norms |= {"after1": WIDTH, "after2": WIDTH} if decoder.has_sandwich else {}
+    norms |= {"q_norm": decoder.head_dim, "k_norm": decoder.head_dim} if decoder.has_qk_norm else {}
+    generator = torch.Generator().manual_seed(len(family))
+    first = 0.0 if decoder.norm == "rms1" else 1.0
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator)
+
+    weights = {"embed": 0.05 * draw(VOCABULARY, WIDTH), "norm": first + 0.2 * draw(WIDTH)}
+    weights["head"] = weights["embed"] if decoder.is_tied else draw(VOCABULARY, WIDTH) / 8
+    for layer in range(LAYERS):
+        weights |= {f"{layer}.{name}": first + 0.2 * draw(size) for name, size in norms.items()}
+        for name, shape in dense.items():
+            weights[f"{layer}.{name}"] = 1.2 * draw(*shape) / math.sqrt(shape[1])
+            if decoder.has_bias:
+                weights[f"{layer}.{name}.bias"] = 0.2 * draw(shape[0])
+        if decoder.norm == "layer":
+            weights |= {f"{layer}.{name}.bias": 0.2 * draw(size) for name, size in norms.items()}
+    if decoder.norm == "layer":
+        weights["norm.bias"] = 0.2 * draw(WIDTH)
+    return weights
 
 
 NAMES = {

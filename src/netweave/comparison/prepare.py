@@ -238,15 +238,16 @@ def _attention_to_share(a: Graph, b: Graph) -> list[Pass]:
 
 
 def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
-    """Return a pass that lets rotations turn halves, if one net's weights are then the other's.
+    """Return a pass that lets rotations turn halves, if more of one net's weights are then the other's.
 
     A rotation of neighbours is one of halves where the dense layer before it makes the features in another
     order, as the weights of Llama have it in Meta's code and in Hugging Face's.
     """
     if num_neighbours(a) == num_neighbours(b):
         return []
-    numbers = [stored_before_rotations(pair_halves(graph)) for graph in (a, b)]
-    return [pair_halves] if numbers[0] and numbers[0] == numbers[1] else []
+    before = [stored_before_rotations(graph) for graph in (a, b)]
+    behind = [stored_before_rotations(pair_halves(graph)) for graph in (a, b)]
+    return [pair_halves] if (behind[0] & behind[1]).total() > (before[0] & before[1]).total() else []
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:

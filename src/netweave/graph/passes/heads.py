@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,11 @@ def join_repeats(graph: Graph) -> None:
     rewriter, sizes = Rewriter(graph), OpenSizes()
     covered: set[ir.Node] = set()
     for node in reversed(list(graph.nodes)):
-        if node in covered or node.domain or not (is_repeat(node) or node.op_type == "Reshape"):
+        if (
+            node in covered
+            or node.domain
+            or not (is_repeat(node) or node.op_type in {"Reshape", "Transpose"})
+        ):
             continue
         for view in views_of(node.outputs[0], sizes, repeats=True):
             found = _repeated(view) if any(map(is_repeat, view.nodes)) else None
@@ -194,17 +199,17 @@ def pair_halves(graph: Graph) -> None:
     prune.edit(graph)
 
 
-def stored_before_rotations(graph: Graph) -> list[bytes]:
-    """Return the numbers that the dense layers before rotations store."""
+def stored_before_rotations(graph: Graph) -> Counter[bytes]:
+    """Return the numbers that the dense layers before rotations store, and how often."""
     sizes = OpenSizes()
-    numbers = []
+    numbers: Counter[bytes] = Counter()
     for node in graph.nodes:
         turned = _turned(node, sizes) if _is_rotation(node) else None
         for maker, index, _ in turned.arrays if turned is not None else ():
             value = maker.inputs[index]
             if value is not None and value.const_value is not None:
-                numbers.append(value.const_value.numpy().tobytes())
-    return sorted(numbers)
+                numbers[value.const_value.numpy().tobytes()] += 1
+    return numbers
 
 
 def _is_rotation(node: ir.Node) -> bool:

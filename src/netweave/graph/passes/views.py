@@ -175,10 +175,20 @@ def views_after(value: ir.Value, sizes: OpenSizes) -> list[tuple[ir.Value, View]
 
 def is_view(node: ir.Node) -> bool:
     """Return whether a node moves elements of its first input and nothing else."""
-    if node.domain or node.op_type not in _RULES:
+    if node.domain or node.op_type not in _RULES or _is_longer(node):
         return False
     is_settled = all(value is None or value.const_value is not None for value in node.inputs[1:])
     return is_settled or node.op_type == "Reshape"  # whose output has known sizes, computed or not
+
+
+def _is_longer(node: ir.Node) -> bool:
+    """Return whether a Gather gives more than its first input holds."""
+    places, source = node.inputs[1:2], node.inputs[0]
+    if node.op_type != "Gather" or not places or places[0] is None or places[0].const_value is None:
+        return False
+    axis = attributes_of(node).get("axis", 0)
+    size = source.shape[axis] if source is not None and source.shape is not None else None
+    return isinstance(size, int) and places[0].const_value.size > size
 
 
 def scalar_factor(node: ir.Node) -> tuple[ir.Value, float] | None:
@@ -267,9 +277,11 @@ def _slice(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSize
 
 def _gather(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
     axis, places = attributes_of(node).get("axis", 0), node.inputs[1]
-    if places is None or places.const_value is None or places.const_value.size > elements.shape[axis]:
-        return None
-    return elements.take(places.const_value.numpy(), axis)
+    return (
+        None
+        if places is None or places.const_value is None
+        else elements.take(places.const_value.numpy(), axis)
+    )
 
 
 _RULES: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndarray | None]] = {
@@ -330,9 +342,18 @@ def _concat(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSiz
     return np.concatenate([elements] * len(node.inputs), axis=attributes_of(node)["axis"])
 
 
+def _gather_rows(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    """PyTorch's exporter writes ``x[:, places]`` as a GatherND along the first axis, between transposes."""
+    places = _const(node.inputs[1])
+    is_plain = places is not None and places.shape[-1] == 1 and not attributes_of(node).get("batch_dims", 0)
+    return elements.take(places[..., 0], 0) if places is not None and is_plain else None
+
+
 _REPEATS: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndarray | None]] = {
     "Concat": _concat,
     "Expand": _expand,
+    "Gather": _gather,
+    "GatherND": _gather_rows,
     "Tile": _tile,
 }
 """What each operator that gives elements several times does to their numbers."""

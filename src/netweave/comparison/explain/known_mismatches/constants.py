@@ -35,6 +35,7 @@ ROLES = {
     "Gemm": ("", "weights", "bias"),
     "MatMul": ("weights", "weights"),
     "PRelu": ("", "slopes"),
+    "RMSNormalization": ("", "weights"),
     "Clip": ("", "lower bound", "upper bound"),
     "Add": ("addend", "addend"),
     "Mul": ("factor", "factor"),
