@@ -121,7 +121,8 @@ def weights_of(family: str, spelling: Spelling, weights: Weights, mistake: str =
     if spelling.has_neighbours and mistake != "pairing":
         _pair_neighbours(decoder, weights)
     if mistake == "untied":
-        weights["head"] = weights["head"].flip(0)
+        noise = torch.randn(weights["head"].shape, generator=torch.Generator().manual_seed(0))
+        weights["head"] = 0.05 * noise
     if mistake == "qkv-order":
         _swap_queries_and_keys(weights)
     weights = {name: value for name, value in weights.items() if not _is_left_out(decoder, name, mistake)}

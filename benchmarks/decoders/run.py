@@ -31,6 +31,7 @@ from benchmarks.decoders.originals import (
 )
 from benchmarks.decoders.ports import HELD_OUT_SPELLINGS, SPELLINGS, Writer, weights_of
 from netweave.comparison.result.comparison import EQUAL_VERDICTS
+from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def row_of(case: Case, folder: Path, originals: Originals) -> dict[str, Any]:
     if mistake:
         truth = MISTAKES[mistake]
         first = shown[0] if shown else None
-        row["found"] = not compared.equal
+        row["found"] = compared.verdict is Verdict.DIFFERENT or (compared.equal and bool(findings))
         row["place"] = first is not None and any(
             re.search(truth.place, layer) for layer in (first.layer_a, _as_original(first.layer_b, spelling))
         )

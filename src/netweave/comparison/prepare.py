@@ -218,7 +218,8 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
         forms.append(spread_activations)
     if num_global_pools(a) != num_global_pools(b):
         forms.append(pool_whole_images)
-    if sum_orders(a) != sum_orders(b):
+    orders = sum_orders(a), sum_orders(b)
+    if orders[0] != orders[1] and [len(each) for each in orders[0]] == [len(each) for each in orders[1]]:
         forms.append(order_sums)
     return forms + _attention_to_share(a, b)
 
@@ -231,10 +232,10 @@ def _attention_to_share(a: Graph, b: Graph) -> list[Pass]:
     nets become the operator do the nets become more alike.
     """
     forms_a, forms_b = attention_forms(a), attention_forms(b)
-    if forms_a == forms_b or len(forms_a) != len(forms_b):
+    if forms_a == forms_b or not forms_a or not forms_b:
         return []
-    numbers = {sum(node.op_type == "Attention" for node in fuse_heads(graph).nodes) for graph in (a, b)}
-    return [fuse_heads] if numbers == {len(forms_a)} else []
+    numbers = [sum(node.op_type == "Attention" for node in fuse_heads(graph).nodes) for graph in (a, b)]
+    return [fuse_heads] if numbers == [len(forms_a), len(forms_b)] else []
 
 
 def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:

@@ -254,7 +254,9 @@ def _say_mask(allowed: np.ndarray) -> str:
         )
     if ahead + 1 >= allowed.shape[1] and not is_narrow:
         return "each step sees all, also later ones"
-    return f"each step sees a window from {back} before it to {ahead} after it"
+    if ahead + 1 >= allowed.shape[1]:
+        return f"each step sees the {back} before it and all later ones"
+    return f"each step sees the {back} before it and the {ahead} after it"
 
 
 class _Mask:
@@ -279,25 +281,30 @@ class _Mask:
 def repeat_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose A's order of the heads that are repeated for several queries."""
     for node_a, node_b in case.pairs():
-        if (node_a.op_type, node_b.op_type) != ("Gather", "Gather"):
-            continue
-        places = [_places(node) for node in (node_a, node_b)]
-        a, b = places
-        if a is None or b is None or a.size != b.size or np.array_equal(a, b):
-            continue
-        said = [_say_places(each) for each in (a, b)]
-        if not all(said):
-            continue
-        yield Proposal(
-            mismatch="head-order",
-            cause=f"{_what(node_b)} of A are {said[0]}; those of B are {said[1]}",
-            fix="use repeat_interleave, which repeats each head in place"
-            if "in place" in said[0]
-            else "tile the heads",
-            node_a=node_a,
-            node_b=node_b,
-            change=replace_constant(node_b.name, 1, a),
-        )
+        proposal = repeat_proposal(node_a, node_b)
+        if proposal is not None:
+            yield proposal
+
+
+def repeat_proposal(node_a: ir.Node, node_b: ir.Node) -> Proposal | None:
+    """Return A's order of repeated heads as a change of B's; None if two nodes do not differ in that."""
+    if (node_a.op_type, node_b.op_type) != ("Gather", "Gather"):
+        return None
+    a, b = _places(node_a), _places(node_b)
+    if a is None or b is None or a.size != b.size or np.array_equal(a, b):
+        return None
+    said = [_say_places(each) for each in (a, b)]
+    if not all(said):
+        return None
+    in_place = "use repeat_interleave, which repeats each head in place"
+    return Proposal(
+        mismatch="head-order",
+        cause=f"{_what(node_b)} of A are {said[0]}; those of B are {said[1]}",
+        fix=in_place if "in place" in said[0] else "tile the heads",
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, 1, a),
+    )
 
 
 def _places(node: ir.Node) -> np.ndarray | None:

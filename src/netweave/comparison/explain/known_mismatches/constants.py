@@ -33,6 +33,7 @@ ROLES = {
     "Conv": ("", "weights", "bias"),
     "ConvTranspose": ("", "weights", "bias"),
     "Gemm": ("", "weights", "bias"),
+    "LayerNormalization": ("", "weights", "bias"),
     "MatMul": ("weights", "weights"),
     "PRelu": ("", "slopes"),
     "RMSNormalization": ("", "weights"),
