@@ -219,7 +219,7 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
     if num_global_pools(a) != num_global_pools(b):
         forms.append(pool_whole_images)
     orders = sum_orders(a), sum_orders(b)
-    if orders[0] != orders[1] and [len(each) for each in orders[0]] == [len(each) for each in orders[1]]:
+    if orders[0] != orders[1] and set(map(len, orders[0])) == set(map(len, orders[1])):
         forms.append(order_sums)
     return forms + _attention_to_share(a, b)
 

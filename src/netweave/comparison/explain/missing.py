@@ -95,11 +95,12 @@ def _block(nodes: Sequence[ir.Node]) -> str:
     scaled = [scalar_factor(node) for node in nodes]
     if len(nodes) == 1 and nodes[0].op_type in _BLOCKS:
         return f" ({_BLOCKS[nodes[0].op_type]})"
-    if len(nodes) == 1 and scaled[0] is not None:
-        return f" (scaled by {scaled[0][1]:.6g})"
-    is_cap = [node.op_type for node in nodes[1:2]] == ["Tanh"] and len(nodes) == 3
-    cap = scaled[2] if is_cap and scaled[0] is not None else None
-    return f" (a soft cap of {cap[1]:.6g}, by tanh)" if cap is not None else ""
+    if not nodes or scaled[0] is None:
+        return ""
+    bent = next((use.node for use in nodes[0].outputs[0].uses()), None)
+    if bent is not None and bent.op_type == "Tanh":
+        return f" (a soft cap of {1 / scaled[0][1]:.6g}, by tanh)"
+    return f" (scaled by {scaled[0][1]:.6g})" if len(nodes) == 1 else ""
 
 
 def _written_with_the_layer(
