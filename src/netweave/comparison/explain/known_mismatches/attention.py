@@ -58,7 +58,7 @@ class _Rotary:
     @property
     def sizes(self) -> np.ndarray:
         """What the length of each pair is multiplied by."""
-        return np.hypot(self.cosines, self.sines)
+        return np.asarray(np.hypot(self.cosines, self.sines))
 
     @property
     def frequencies(self) -> np.ndarray:
