@@ -59,12 +59,12 @@ def _timed_out(*_: object) -> NoReturn:
     raise _TimeoutError
 
 
-def outcome(a: Any, b: Any, **options: Any) -> dict[str, str]:
+def outcome(a: Any, b: Any) -> dict[str, str]:
     """Return the verdict on two nets, or the error, and what was said."""
     signal.signal(signal.SIGPROF, _timed_out)
     signal.setitimer(signal.ITIMER_PROF, TIMEOUT_S)
     try:
-        compared = netweave.compare(a, b, trust=True, **options)
+        compared = netweave.compare(a, b, trust=True)
     except _TimeoutError:
         return {"outcome": "timeout", "said": f"not done within {TIMEOUT_S} s of processor time"}
     except NetweaveError as error:
@@ -120,10 +120,12 @@ def is_faithful(drawn: Drawn, path: Path) -> bool:
     return bool(np.abs(found - expected).max() <= 1e-3 * (np.sqrt((expected**2).mean()) + 1e-6))
 
 
-def both_orders(a: Any, b: Any, **options: Any) -> Iterator[dict[str, str]]:
-    """Yield the outcomes of a pair in both orders."""
-    for order, pair in (("module first", (a, b)), ("module second", (b, a))):
-        yield {"order": order, **outcome(*pair, **options)}
+def both_orders(
+    a: Any, b: Any, names: tuple[str, str] = ("module first", "module second")
+) -> Iterator[dict[str, str]]:
+    """Yield the outcomes of a pair in both orders, which have these names."""
+    for order, pair in zip(names, ((a, b), (b, a)), strict=True):
+        yield {"order": order, **outcome(*pair)}
 
 
 def rows_of(seed: int, folder: Path) -> Iterator[dict[str, Any]]:
@@ -178,8 +180,8 @@ def in_form(drawn: Drawn, form: str, folder: Path) -> Any:
     return str(path)
 
 
-def unlike_row(number: int, folder: Path) -> dict[str, Any]:
-    """Return the row of a pair of nets that take unlike inputs, in two of the forms."""
+def unlike_rows(number: int, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a pair of nets that take unlike inputs, in two of the forms."""
     rng = random.Random(200_000 + number)
     while True:
         first, second = draw(rng.randrange(10_000)), draw(rng.randrange(10_000))
@@ -198,8 +200,9 @@ def unlike_row(number: int, folder: Path) -> dict[str, Any]:
             for drawn, form, place in zip((first, second), forms, places, strict=True)
         ]
     except torch.onnx.errors.OnnxExporterError as error:  # an adaptive pooling, say
-        return base | {"outcome": "not exported", "said": str(error)[:200]}
-    return base | outcome(*nets)
+        yield base | {"outcome": "not exported", "said": str(error)[:200]}
+        return
+    yield from (base | row for row in both_orders(*nets, ("first as A", "first as B")))
 
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -243,7 +246,7 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            made = list(rows_of(number, folder)) if what == "seed" else [unlike_row(number, folder)]
+            made = list((rows_of if what == "seed" else unlike_rows)(number, folder))
         rows += made
         with kept.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in made)

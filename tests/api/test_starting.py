@@ -137,7 +137,10 @@ def test_tensors_that_a_monitor_returns_come_back_from_the_ranks(job):
     assert all(float(value) > 0 for one in values for value in one.values())
 
 
-@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, RunError)])
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGKILL, RunError)],
+)
 def test_ranks_that_were_ended_from_outside_leave_no_net(job, monkeypatch, number, kind):
     """The launcher gives the shell's status for a signal, and raises nothing."""
     monkeypatch.setattr(starting, "launch", lambda *args, **kwargs: 128 + number)

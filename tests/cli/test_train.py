@@ -232,7 +232,7 @@ def test_a_prefix_that_cannot_be_written_is_found_before_the_first_step(folder, 
         (["train", "a", "--solver", "b"], "give one solver"),
         (
             ["train", "a", "--resume", "--snapshot", "b"],
-            "--resume and --snapshot both select where to resume",
+            "--resume, --requeued and --snapshot all select where to resume",
         ),
         (["train", "no.prototxt"], "no.prototxt: there is no such file"),
         (["train", "net.prototxt"], "net.prototxt: is a NetParameter, expected a solver"),

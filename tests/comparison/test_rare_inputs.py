@@ -10,7 +10,14 @@ from tests.comparison.onnx_text import read_text
 ROW = "g (float[N,8] x) => (float[N,8] y) <float k = {40}, float c = {0.3}> { BODY }"
 BOOLS = "g (float[N,8] x) => (bool[N,8] y) <float c = {0.3}> { BODY }"
 
+PLACES = "g (float[N,8] x) => (int64[N,1] y) <float lo = {-3}, float hi = {3}> { BODY }"
+
 PAIRS = {
+    "a bound that changes less than rounding does": (
+        PLACES,
+        "a = Sigmoid(x) e = Erf(x) m = Mul(a, e) y = ArgMax<axis=1>(m)",
+        "a = Sigmoid(x) c = Clip(x, lo, hi) e = Erf(c) m = Mul(a, e) y = ArgMax<axis=1>(m)",
+    ),
     "a saturation before a choice": (ROW, "y = Hardmax(x)", "e = Elu<alpha=0.07>(x) y = Hardmax(e)"),
     "a value on the threshold": (BOOLS, "y = Greater(x, c)", "y = GreaterOrEqual(x, c)"),
     "a sign where all is flat": (ROW, "m = Mul(x, k) y = Gelu(m)", "m = Mul(x, k) r = Relu(m) y = Gelu(r)"),

@@ -143,12 +143,19 @@ class Chainer(Model):
 MANNERS = [Fused, Keras, TensorFlow, Chainer]
 
 
-@pytest.mark.one_order(
-    reason="unrolled steps as A are grouped with the layer of B that they compute, and as B are told as only "
-    "in B; verdict and mappings are the same"
+ALONE = pytest.mark.one_order(
+    reason="steps of Chainer as A are grouped with the layer of B that they compute, and as B are only in B; "
+    "verdict and mappings are the same"
 )
-@pytest.mark.parametrize("port", MANNERS)
-@pytest.mark.parametrize("net", MANNERS)
+
+
+def marks(net, port):
+    return ALONE if Chainer in (net, port) and {Fused, Keras} & {net, port} else ()
+
+
+@pytest.mark.parametrize(
+    ("net", "port"), [pytest.param(net, port, marks=marks(net, port)) for net in MANNERS for port in MANNERS]
+)
 def test_weights_are_carried_from_any_manner_to_any(net, port):
     if net is port:
         return

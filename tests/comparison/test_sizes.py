@@ -12,6 +12,7 @@ import netweave
 from netweave.comparison import Status, Verdict
 from netweave.errors import RunError
 from netweave.graph import GraphBuilder, Layer, Parameter
+from tests.comparison.onnx_text import read_text
 from tests.oracles import recipe
 
 if TYPE_CHECKING:
@@ -147,3 +148,19 @@ def test_a_cut_to_the_size_of_the_image_follows_the_image_at_other_sizes(tmp_pat
     assert [(pair.a, pair.b) for pair in found.outputs] == [("score", "y")]
     assert (found.error == 0) == (offset == 3)
     assert (found.verdict.name == "DIFFERENT") == (offset == 4)
+
+
+@pytest.mark.parametrize(("added", "verdict"), [(10, Verdict.IDENTICAL), (9, Verdict.DIFFERENT)])
+def test_nets_that_only_run_on_many_samples_are_run_on_many(added, verdict, tmp_path):
+    a, b = (
+        read_text(
+            f"g (float[N,3] x) => (float[M,3] y) <int64[4] p = {{0,0,{rows},0}}> "
+            '{ s = Sigmoid(x) y = Pad<mode="reflect">(s, p) }',
+            tmp_path,
+            f"net{rows}",
+        )
+        for rows in (10, added)
+    )
+    result = netweave.compare(a, b)
+    assert result.verdict is verdict
+    assert "not compared at x 3x3: one of the nets cannot be run at this size" in result.notes

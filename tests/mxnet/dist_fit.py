@@ -1,4 +1,4 @@
-"""``python -m tests.mxnet.dist_fit FOLDER [codes]``: a worker of ``dist_sync``, for ``test_contexts``."""
+"""``python -m tests.mxnet.dist_fit FOLDER [codes]``: a worker of ``dist_sync`` fits, for test_contexts."""
 
 from __future__ import annotations
 

@@ -54,15 +54,15 @@ def test_a_fit_that_is_killed_goes_on_bit_for_bit(tmp_path):
 
 
 class Stop:
-    """Sends Ctrl-C at an update."""
+    """Sends a signal at an update, that of Ctrl-C by default."""
 
-    def __init__(self, at):
-        self.left = at
+    def __init__(self, at, number=signal.SIGINT):
+        self.left, self.number = at, number
 
     def __call__(self, param):
         self.left -= 1
         if not self.left:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), self.number)
 
 
 def assert_resumes(folder, stop_at, **options):
@@ -78,6 +78,17 @@ def assert_resumes(folder, stop_at, **options):
     assert str(resumed) == str(scores[len(scores) - len(resumed) :])
     (memory,) = [one for name, one in module.execs[0].memories().items() if "offsets" in name]
     assert int(memory.values["at"][0]) == last(folder / "whole")[0]
+
+
+def test_a_fit_whose_machine_is_taken_away_ends_with_its_status_and_goes_on(tmp_path):
+    fit_killed.fit(tmp_path / "whole")
+    with pytest.raises(SystemExit) as ended:
+        fit_killed.fit(tmp_path / "taken", resume="auto", batch_end_callback=Stop(5, signal.SIGTERM))
+    assert ended.value.code == 143
+    assert last(tmp_path / "taken")[0] == 5
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    fit_killed.fit(tmp_path / "taken", resume="auto")
+    assert_equal(last(tmp_path / "taken")[1], last(tmp_path / "whole")[1])
 
 
 @pytest.mark.parametrize("stop_at", [3, 8, 20])

@@ -6,7 +6,9 @@ Django leaves pytest without its captured streams.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -16,6 +18,15 @@ TEST_DATABASE = "NETWEAVE_TEST_DATABASE_URL"
 """An empty database in place of SQLite (``test_postgres``)."""
 
 os.environ[DATA] = tempfile.mkdtemp(prefix="netweave-tests-")
+
+
+@atexit.register
+def remove_data(folder: str = os.environ[DATA], process: int = os.getpid()) -> None:
+    """Remove the folder at the end of this process, and not of those that it forks."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 os.environ["DJANGO_SETTINGS_MODULE"] = "netweave.web.settings"
 os.environ.pop("DATABASE_URL", None)
 if TEST_DATABASE in os.environ:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from netweave.errors import NetweaveError, PeerError, ReadError, UsageError
 from netweave.training import Note, latest
-from netweave.training.checkpoint_file import SUFFIX, last_generation, read_origin
+from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_generation, read_origin
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import rank_environment
 
@@ -304,6 +304,8 @@ def launch(
     devices: Sequence[str],
     *,
     restarts: int,
+    grace_s: float,
+    stop_signal: str,
     tell: Callable[[str], None],
     environment: Mapping[str, str] | None = None,
 ) -> int:
@@ -313,6 +315,8 @@ def launch(
         command: What each rank runs.
         devices: The device of each rank, as torch names it.
         restarts: How often all ranks are started again after one died.
+        grace_s: Seconds to end in, when the machine is taken away.
+        stop_signal: Name of a signal that says so, besides SIGTERM.
         tell: Told of restarts.
         environment: Variables of the ranks besides those of this process.
 
@@ -327,16 +331,17 @@ def launch(
 
         for device in devices:
             find_device(device)
-    return Launcher(command, devices, restarts, tell, dict(environment or {})).run()
+    launcher = Launcher(command, devices, restarts, tell, dict(environment or {}), grace_s, stop_signal)
+    return launcher.run()
 
 
 def _asked(job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:
-    if not isinstance(resume, bool):
+    if not isinstance(resume, bool) and resume != RESUME_IF_ANY:
         return Path(resume)
     if not resume:
         return None
     latest_checkpoint = _latest(job, watch)
-    if latest_checkpoint is None:
+    if latest_checkpoint is None and resume != RESUME_IF_ANY:
         raise UsageError(
             f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to resume from"
         )

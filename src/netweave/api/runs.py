@@ -23,6 +23,7 @@ from netweave.job import JobOptions, checked_phases, checked_probe
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training.data.probe import probe, probe_if_there
 from netweave.training.monitor import Monitor, ValueWatch, Watched
+from netweave.training.parallel.environment import PREEMPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,7 +176,7 @@ def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
         )
         try:
             _show_to(audience, trainer, engine, options, rank=0 if world is None else world.rank)
-            with stopping(trainer):
+            with stopping(trainer, options.stop_signal):
                 trainer.run()
         finally:
             trainer.close()
@@ -229,21 +230,38 @@ def need_torch() -> None:
 
 
 @contextmanager
-def stopping(run: Loop) -> Iterator[None]:
-    """Make the first Ctrl-C stop the run cleanly."""
+def stopping(run: Loop, stop_signal: str = "TERM") -> Iterator[None]:
+    """Make the first Ctrl-C stop a run cleanly, and SIGTERM or another signal end the process after it.
+
+    Clusters send SIGTERM before they take a machine away. A second Ctrl-C stops at once.
+
+    Args:
+        run: The run.
+        stop_signal: Name of a further signal that is taken for SIGTERM, one of ``STOP_SIGNALS``.
+
+    Raises:
+        SystemExit: The run was stopped by such a signal, on any rank; the status is ``PREEMPTED``.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, before)
-        run.stop()
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
+            run.stop()
+        else:
+            run.stop(PREEMPTED)
 
-    before = signal.signal(signal.SIGINT, stop)
+    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, f"SIG{stop_signal}")}
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if run.stopped_by == PREEMPTED and not run.is_over:
+        raise SystemExit(PREEMPTED)
 
 
 if TYPE_CHECKING:

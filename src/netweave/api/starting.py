@@ -24,7 +24,13 @@ from netweave.api.jobs import launch
 from netweave.api.runs import train_here
 from netweave.errors import NetweaveError, PeerError, RunError, UsageError
 from netweave.training.events import Note, SentOutputs, Updated, ValuesSeen
-from netweave.training.parallel.environment import GROUP_LOST, leave_at_once, leave_error, rank_environment
+from netweave.training.parallel.environment import (
+    GROUP_LOST,
+    PREEMPTED,
+    leave_at_once,
+    leave_error,
+    rank_environment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,6 +78,8 @@ def train_on(job: Job, devices: Sequence[str], options: TrainOptions, watch: Wat
             command,
             devices,
             restarts=options.restarts,
+            grace_s=options.grace_s,
+            stop_signal=options.stop_signal,
             tell=_tell(watch),
             environment={"PYTHONPATH": os.pathsep.join(paths)},
         )
@@ -83,6 +91,8 @@ def _require_end(job: Job, status: int) -> None:
     """Do not go on after ranks that were ended from outside, and so left no arrays."""
     if status == 128 + signal.SIGINT:
         raise KeyboardInterrupt
+    if status == PREEMPTED:
+        raise SystemExit(PREEMPTED)
     if status:
         raise RunError(
             f"{job.name}: the ranks were ended before the run was over (exit status {status}); resume=True "

@@ -70,6 +70,15 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Start all processes of --devices again, so often, from the last checkpoint when one dies.",
     )
     @click.option(
+        "--grace",
+        "grace_s",
+        type=click.FloatRange(1),
+        metavar="SECONDS",
+        default=30,
+        show_default=True,
+        help="Time of the processes of --devices to write a checkpoint after SIGTERM; then they are killed.",
+    )
+    @click.option(
         "--timeout",
         "timeout_s",
         type=click.FloatRange(1),
@@ -83,7 +92,7 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def launch_again(devices: Sequence[str], restarts: int) -> int:
+def launch_again(devices: Sequence[str], *, restarts: int, grace_s: float, stop_signal: str) -> int:
     """Run this command once for each device, as ranks of one run; return the exit status."""
     from netweave.api.jobs import launch
     from netweave.api.runs import need_torch
@@ -91,7 +100,7 @@ def launch_again(devices: Sequence[str], restarts: int) -> int:
     need_torch()
     arguments = click.get_current_context().find_root().obj
     command = [sys.executable, "-m", "netweave", *arguments]
-    return launch(command, devices, restarts=restarts, tell=_tell)
+    return launch(command, devices, restarts=restarts, grace_s=grace_s, stop_signal=stop_signal, tell=_tell)
 
 
 def is_silent_rank() -> bool:

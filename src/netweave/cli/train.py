@@ -22,13 +22,10 @@ from netweave.cli.options import Command, CommandGroup, json_option, parse_paths
 from netweave.cli.several import is_silent_rank, launch_again, several_options
 from netweave.errors import UsageError
 from netweave.training.parallel.devices import parse_devices
-from netweave.training.parallel.environment import rank_environment
+from netweave.training.parallel.environment import INTERRUPTED, STOP_SIGNALS, rank_environment
 
 OF_JOB = ("data", "scale_l1", "allow_urls")
 """Options of ``load_job``, with the state of the net; the others are those of ``TrainOptions``."""
-
-STOPPED = 130
-"""Exit status after Ctrl-C, when a checkpoint was written and the run can be resumed."""
 
 
 @click.command(
@@ -51,6 +48,9 @@ STOPPED = 130
 @click.option("-conf", "--conf", metavar="FILE", help="The job.conf, as in singa-run.sh.")
 @click.option("--snapshot", metavar="FILE", help="Resume from a .checkpoint, or from Caffe's .solverstate.")
 @click.option("--resume", "-resume", is_flag=True, help="Resume from the latest complete checkpoint.")
+@click.option(
+    "--requeued", is_flag=True, help="Resume from the latest checkpoint, or start where there is none yet."
+)
 @click.option(
     "--weights", metavar="FILES", help="Start from these weights; separate several files with commas."
 )
@@ -110,6 +110,12 @@ STOPPED = 130
     help="Show statistics of a layer's output or a parameter every display interval, and write histograms "
     "to --events; NAME may contain * and be repeated.",
 )
+@click.option(
+    "--stop-signal",
+    type=click.Choice(STOP_SIGNALS),
+    default="TERM",
+    help="A signal besides TERM after which the run writes a checkpoint and ends with the exit status 143.",
+)
 @click.option("--trace", metavar="FILE", help="Write a timeline for chrome://tracing or Perfetto to FILE.")
 @in_state
 def train(
@@ -117,6 +123,7 @@ def train(
     named: str | None,
     conf: str | None,
     snapshot: str | None,
+    requeued: bool,
     weights: str | None,
     gpu: str | None,
     state: dict[str, Any],
@@ -124,31 +131,35 @@ def train(
 ) -> int | None:
     """Train a net with SOLVER: a Caffe solver.prototxt, a SINGA job.conf, or a Darknet .cfg of YOLO v2 or v3.
 
-    Ctrl-C writes a checkpoint and stops; --resume continues from there. Paths in the file are relative to
+    Ctrl-C writes a checkpoint and stops; so does SIGTERM, which clusters send before they take a machine
+    away, with the exit status 143. --resume continues from there. Paths in the file are relative to
     the working folder or, if the net is not found there, to the nearest folder above SOLVER that contains
     it.
     """
     file = one_of(solver, named, conf, what="solver: netweave train SOLVER")
-    if settings["resume"] and snapshot:
-        raise UsageError("--resume and --snapshot both select where to resume; give only one")
+    if settings["resume"] + requeued + bool(snapshot) > 1:
+        raise UsageError("--resume, --requeued and --snapshot all select where to resume; give only one")
     if settings["devices"] and gpu:
         raise UsageError("--devices and --gpu both select where to compute; give only one")
     devices = settings["devices"] or gpu
     names = parse_devices(devices or "cpu")
     if len(names) > 1 and rank_environment() is None:
-        return launch_again(names, settings["restarts"])
+        of_ranks = {name: settings[name] for name in ("restarts", "grace_s", "stop_signal")}
+        return launch_again(names, **of_ranks)
     from netweave import api
     from netweave.api.jobs import registered
     from netweave.cli.console import working
     from netweave.cli.run_view import TrainView
+    from netweave.training.checkpoint_file import RESUME_IF_ANY
 
     with working(f"reading {file}"):
         job = api.load_job(file, **state, **{name: settings.pop(name) for name in OF_JOB})
     register = nullcontext() if is_silent_rank() else registered(job.name, file)
     with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:
-        settings |= {"resume": snapshot or settings["resume"], "devices": devices}
+        resume = RESUME_IF_ANY if requeued else snapshot or settings["resume"]
+        settings |= {"resume": resume, "devices": devices}
         api.train(job, api.TrainOptions(weights=files_of(weights), **settings), watch=view.show)
-    return STOPPED if view.stopped else None
+    return INTERRUPTED if view.stopped else None
 
 
 @click.command(

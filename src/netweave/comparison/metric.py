@@ -22,10 +22,10 @@ from netweave.graph.passes import (
     to_inference,
 )
 from netweave.graph.passes.branches import two_term_sums
+from netweave.graph.passes.idle import drop_idle_nodes
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
 from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
-from netweave.graph.passes.value_ranges import drop_idle_clips
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -258,7 +258,7 @@ def _settled(graph: Graph) -> Graph:
     join_rotations.edit(graph)
     flatten_concats.edit(graph)
     two_term_sums.edit(graph)
-    drop_idle_clips.edit(graph)
+    drop_idle_nodes.edit(graph)
     return graph
 
 

@@ -14,7 +14,14 @@ from netweave.comparison.metric import HeldValues, Signals
 from netweave.comparison.missing_weights import Completion, find_weights, looks_untrained
 from netweave.graph.passes.attention import attention_forms, fuse_heads
 from netweave.graph.passes.branches import cut_splits, num_splits
+from netweave.graph.passes.idle import drop_before_choices, functions_before_choices
 from netweave.graph.passes.rewriting import chain
+from netweave.graph.passes.rounding import (
+    drop_idle_roundings,
+    num_idle_roundings,
+    num_signed_roundings,
+    unsigned_roundings,
+)
 from netweave.graph.passes.spread import num_before_concats, num_behind_concats, spread_activations
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
@@ -207,6 +214,12 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
         forms.append(spread_activations)
     if num_global_pools(a) != num_global_pools(b):
         forms.append(pool_whole_images)
+    if num_idle_roundings(a) != num_idle_roundings(b):
+        forms.append(drop_idle_roundings)
+    if num_signed_roundings(a) != num_signed_roundings(b):
+        forms.append(unsigned_roundings)
+    if functions_before_choices(a) != functions_before_choices(b):
+        forms.append(drop_before_choices)
     return forms + _attention_to_share(a, b)
 
 

@@ -57,6 +57,9 @@ UNUSUAL_SCALES = (1000.0, 0.001)
 COSTLY_MULTIPLY_ADDS = 50_000_000_000
 """A net that takes more for all usual samples is run on fewer: on two cores, that is a second and more."""
 
+LARGE_BATCH = 16
+"""Samples on which nets are run that do not run on few: one of them reads past the end of a small batch."""
+
 
 def usual_samples(graph: Graph) -> int:
     """Return how many samples are drawn of an open batch where nobody says it.
@@ -138,6 +141,9 @@ class _Search:
                 assessment = (
                     self._confirm(assessment, size) or self._assess(size, self.pair.candidates) or assessment
                 )
+        if assessment is None and self.failures and self.options.inputs is None:
+            sizes = self._sizes(LARGE_BATCH)[-1:]
+            assessment = self._assess(sizes[0], self.pair.candidates)
         if assessment is None and self.failures:
             raise next(iter(self.failures.values()))
         if assessment is None:
@@ -148,12 +154,16 @@ class _Search:
             return self._on_more_inputs(assessment.with_values(self.log), sizes)
         return assessment
 
-    def _sizes(self) -> list[Sizes]:
-        """Return sizes of A's inputs to compare at: the probe's, or an oblong one and the declared one."""
+    def _sizes(self, batch: int | None = None) -> list[Sizes]:
+        """Return sizes of A's inputs to compare at: the probe's, or an oblong one and the declared one.
+
+        Args:
+            batch: Size of an open batch, where the caller chose none; the usual one if it is None.
+        """
         a, b, mappings = self.pair.a, self.pair.b, self.pair.candidates[0].mappings
         probe = self.options.inputs
         if probe is None:
-            num_samples = self.options.num_samples or usual_samples(a.graph)
+            num_samples = self.options.num_samples or batch or usual_samples(a.graph)
             declared = declared_sizes(a.graph, b.graph, mappings, num_samples=num_samples)
             return [declared] if self.options.one_size else [oblong(declared), declared]
         names = [mapping.a for mapping in mappings]

@@ -42,6 +42,9 @@ MAGIC = b"netweave checkpoint 2\n"
 MAGIC_WITHOUT_ORIGIN = b"netweave checkpoint 1\n"
 SUFFIX = ".checkpoint"
 
+RESUME_IF_ANY = "auto"
+"""Asks for a run that goes on from the latest checkpoint, or begins where there is none yet."""
+
 STATE = "state.json"
 """The member that holds the values that are no arrays."""
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.job import Checkpoints
-from netweave.training.checkpoint_file import Checkpoint, latest, read_checkpoint
+from netweave.training.checkpoint_file import RESUME_IF_ANY, Checkpoint, latest, read_checkpoint
+from netweave.training.parallel.environment import INTERRUPTED, PREEMPTED
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -24,7 +25,8 @@ class FitCheckpoints:
         prefix: Path that the names of the files start with; None for no checkpoints.
         interval: Updates between two; None for one at the end of each epoch.
         keep: How many are kept; None for the last three.
-        resume: The checkpoint to go on from; True for the latest that is whole, False for none.
+        resume: The checkpoint to go on from; True for the latest that is whole, ``"auto"`` for that one or
+            none, False for none.
     """
 
     prefix: str | Path | None = None
@@ -47,13 +49,13 @@ class FitCheckpoints:
         """
         if not self.resume:
             return None
-        if not isinstance(self.resume, bool):
+        if not isinstance(self.resume, bool) and self.resume != RESUME_IF_ANY:
             path = Path(self.resume)
             return path, read_checkpoint(path)
         if self.prefix is None:
             raise UsageError("resume=True needs checkpoint_prefix, where the checkpoints are")
         newest = latest(str(self.prefix))
-        if newest is None:
+        if newest is None and self.resume != RESUME_IF_ANY:
             raise UsageError(f"there is no checkpoint {self.prefix}_iter_*.checkpoint to go on from")
         return newest
 
@@ -66,12 +68,13 @@ class Loop(ABC):
 
     Attributes:
         iteration: Updates done; those on their way count.
+        stopped_by: The exit status that asked it to stop, ``INTERRUPTED`` or ``PREEMPTED``; 0 if none did.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self.iteration = 0
         self._checkpoints = checkpoints
-        self._stop = False
+        self.stopped_by = 0
         self._saved_at: int | None = None
 
     @property
@@ -105,9 +108,14 @@ class Loop(ABC):
     def _finish(self, *, is_whole: bool) -> None:  # noqa: B027 - most need nothing
         """Do what is due at the end of a run; one that was stopped is not whole."""
 
-    def stop(self) -> None:
-        """Ask the run to write a checkpoint and stop after the present update."""
-        self._stop = True
+    def stop(self, status: int = INTERRUPTED) -> None:
+        """Ask the run to write a checkpoint and stop after the present update.
+
+        Args:
+            status: ``INTERRUPTED`` for Ctrl-C, or ``PREEMPTED`` where the machine is taken away: then a
+                checkpoint is written even if the end of the run makes none.
+        """
+        self.stopped_by = max(self.stopped_by, status)
 
     def run(self) -> bool:
         """Train to the end; say whether it was reached, or the run was stopped.
@@ -120,7 +128,8 @@ class Loop(ABC):
         with self._reserved():
             is_whole = self._steps()
             self._settle()
-            if self._checkpoints.at_end and self._saved_at != self.iteration:
+            is_due = self._checkpoints.at_end or (self.stopped_by == PREEMPTED and self._checkpoints.interval)
+            if is_due and self._saved_at != self.iteration:
                 self._save()
             self._finish(is_whole=is_whole)
         return is_whole
@@ -129,7 +138,7 @@ class Loop(ABC):
         if self._checkpoints.at_start and not self.iteration and not self.is_over:
             self._save_if_due()
         while not self.is_over:
-            if self._stop:
+            if self.stopped_by:
                 return False
             self._before_step()
             self._step()

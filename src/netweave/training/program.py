@@ -43,13 +43,13 @@ class StepResult:
         loss: The smoothed objective.
         rate: Learning rate, before multipliers.
         outputs: Outputs of the net in the last batch.
-        stop: Whether any rank was asked to stop before it computed this.
+        stop: The exit status that any rank was asked to stop with before it computed this; 0 if none was.
     """
 
     loss: float
     rate: float
     outputs: Mapping[str, torch.Tensor]
-    stop: bool = False
+    stop: int = 0
 
 
 class StepProgram:
@@ -241,7 +241,7 @@ class StepProgram:
             return None
         return self._result(loss, shown)
 
-    def _result(self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: bool = False) -> StepResult:
+    def _result(self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: int = 0) -> StepResult:
         """Go on to the update that the objective of the whole batch belongs to."""
         updater = self._updater
         self.losses.append(loss)

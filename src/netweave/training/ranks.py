@@ -20,6 +20,7 @@ from netweave.runtime.backends.torch.node_memory import memories
 from netweave.runtime.backends.torch.table import find_lowering
 from netweave.training.checkpoint_file import exchange_in_common
 from netweave.training.loading import layer_numbers, moving_states
+from netweave.training.parallel.environment import INTERRUPTED, PREEMPTED
 from netweave.training.parallel.exchange import Exchange
 from netweave.training.parallel.link import Channel
 from netweave.training.parallel.occupancy import COMPUTE
@@ -82,6 +83,15 @@ def check_parts(job: Job, num_ranks: int) -> None:
             )
 
 
+_STOP_WEIGHTS = {0: 0.0, INTERRUPTED: 1.0, PREEMPTED: 2.0**20}
+"""What a rank adds to the sum by which all learn that one was asked to stop: more ranks there are not."""
+
+
+def _status(total: float) -> int:
+    """Return the gravest exit status that any rank was asked to stop with."""
+    return max((status for status, weight in _STOP_WEIGHTS.items() if total >= weight - 0.5), default=0)
+
+
 class RankExchange:
     """Tasks that a run of several ranks adds to an update.
 
@@ -92,12 +102,12 @@ class RankExchange:
 
     Attributes:
         world: The ranks.
-        stop: Whether this rank was asked to stop.
+        stop: The exit status that this rank was asked to stop with; 0 if it was not.
     """
 
     def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
         self.world = world
-        self.stop = False
+        self.stop = 0
         self._settings, self._engine = options.exchange_settings, engine
         is_synchronised = options.sync_batch_norm
         self.require_same_start(
@@ -194,14 +204,14 @@ class RankExchange:
         Args:
             step: Number of the update.
             variable: Of what ``measured`` took; written.
-            result: Called with the mean objective, the outputs, and whether to stop.
+            result: Called with the mean objective, the outputs, and the exit status to stop with.
         """
         sums: list[Tensor] = []
 
         def begin() -> Any:
             assert self._measured is not None
             loss, outputs = self._measured
-            numbers = [float(self.stop), loss]
+            numbers = [_STOP_WEIGHTS[self.stop], loss]
             numbers += [float(tensor) for tensor in outputs.values() if _is_mean(tensor)]
             sums.append(torch.tensor(numbers, dtype=torch.float64))
             return distributed.all_reduce(sums[0], group=self.world.group("means"), async_op=True)
@@ -221,7 +231,7 @@ class RankExchange:
             progress.iteration = step
             progress.updates += 1
             progress.compute_s = self._compute_s
-            return result(loss, outputs, stop=stop > 0)
+            return result(loss, outputs, stop=_status(stop * self.world.size))
 
         return self._engine.push(finish, (), [variable], lane="link", name=f"result {step}")
 

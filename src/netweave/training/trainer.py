@@ -26,6 +26,7 @@ from netweave.training.memory_limit import limit_memory
 from netweave.training.metrics import MeanOutputs, OutputElements, elements, norms_of
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
+from netweave.training.parallel.environment import INTERRUPTED
 from netweave.training.passes import (
     COMPUTE,
     DTYPES,
@@ -250,12 +251,12 @@ class Trainer(Loop):
         self.updater.load_state_dict(state)
         self.iteration = self.updater.iteration
 
-    def stop(self) -> None:
+    def stop(self, status: int = INTERRUPTED) -> None:
         """Ask the run to write a checkpoint and stop after the present iteration, on all ranks."""
         if self._ranks is None:
-            super().stop()
+            super().stop(status)
         else:
-            self._ranks.stop = True
+            self._ranks.stop = max(self._ranks.stop, status)
 
     def test(self) -> list[Evaluated]:
         """Run every test net over its batches, tell and return the means of their outputs."""
@@ -347,7 +348,7 @@ class Trainer(Loop):
         self.iteration += 1
         result = pushed[-1].result()
         assert isinstance(result, StepResult)
-        self._stop = self._stop or result.stop
+        super().stop(result.stop)
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
         if looked is not None:

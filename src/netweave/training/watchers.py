@@ -15,6 +15,7 @@ from netweave.options import Options
 from netweave.training.events import Evaluated, Shown, Updated, ValuesSeen
 from netweave.training.history import by_phase
 from netweave.training.monitor import ValueStatistics
+from netweave.training.parallel.environment import STOP_SIGNALS
 from netweave.training.parallel.plan import ExchangeSettings
 
 if TYPE_CHECKING:
@@ -242,7 +243,8 @@ class TrainOptions(Options):
 
     Attributes:
         data: By phase (``train``, ``test``), arrays of all records by input, instead of the Job's own data.
-        resume: A checkpoint, or Caffe's ``.solverstate``, to resume from; True for the latest complete one.
+        resume: A checkpoint, or Caffe's ``.solverstate``, to resume from; True for the latest complete one;
+            ``"auto"`` for that one, or for a start from the beginning where there is none.
         weights: Weight files to start from, instead of the Job's.
         device: Torch's name of the device to compute on; the CPU by default.
         devices: Several devices of this machine, a process each: ``cpu:2``, or ``0,1`` for GPUs.
@@ -275,6 +277,9 @@ class TrainOptions(Options):
             Their statistics and histograms are in ``ValuesSeen`` events and in the event files.
         restarts: How often the processes of ``devices`` are started again, from the last checkpoint, when one
             dies, >= 0.
+        stop_signal: Name of a signal besides SIGTERM that says that the machine is taken away: the run
+            finishes its update, writes a checkpoint and ends with the exit status 143.
+        grace_s: Seconds that the processes of ``devices`` have for this, > 0; then they are killed.
 
     Raises:
         UsageError: A number is out of its range, or there is no such exchange.
@@ -305,12 +310,20 @@ class TrainOptions(Options):
     timeout_s: float | None = None
     monitor: Monitor | Sequence[str] | None = None
     restarts: int = 0
+    stop_signal: str = "TERM"
+    grace_s: float = 30.0
 
     def __post_init__(self) -> None:
         for name, least in (("threads", 1), ("keep", 1), ("num_stages", 1), ("restarts", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} is {value}, expected at least {least}")
+        if self.stop_signal not in STOP_SIGNALS:
+            raise UsageError(
+                f"stop_signal is {self.stop_signal!r}, expected one of {', '.join(STOP_SIGNALS)}"
+            )
+        if not self.grace_s > 0:
+            raise UsageError(f"grace_s is {self.grace_s}, expected more than 0 seconds")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise UsageError(f"timeout_s is {self.timeout_s}, expected more than 0 seconds")
         _ = self.exchange_settings

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import netweave
+from netweave.comparison import Verdict
 from netweave.errors import NetweaveError, ReadError, ShapeError, UnsupportedError, UsageError, WeightError
+from tests.comparison.onnx_text import read_text
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "openvino"
 
@@ -149,3 +151,47 @@ def test_the_rest_of_integers_has_the_sign_of_the_divisor(tmp_path):
     graph = load(tmp_path, text, struct.pack("<4i", 9, 3, -3, 5))
     x = np.array([[-7, 7, -2]], np.int32)
     assert np.array_equal(netweave.run(graph, {"image": x})["sum"], [[2, -2, 3]])
+
+
+def fake_quantised(folder: Path, low: float, high: float) -> netweave.Graph:
+    """Return a net that rounds its input to 256 numbers between two limits."""
+    ports = "".join(f'<port id="{index}"/>' for index in range(5))
+    rounding = (
+        '<layer id="2" name="sum" type="FakeQuantize" version="opset1"><data levels="256"/>'
+        f'<input>{ports}</input><output><port id="5"><dim>-1</dim><dim>3</dim></port></output></layer>'
+    )
+    limits = "".join(
+        f'<layer id="{4 + index}" name="limit{index}" type="Const" version="opset1"><data element_type="f32" '
+        f'shape="" offset="{4 * index}" size="4"/><output><port id="0" precision="FP32"/></output></layer>'
+        for index in range(2)
+    )
+    edges = "".join(
+        f'<edge from-layer="{4 + index % 2}" from-port="0" to-layer="2" to-port="{1 + index}"/>'
+        for index in range(4)
+    )
+    text = NET.replace(SUM, rounding).replace(CONSTANT, limits).replace(EDGES.split("/>")[1] + "/>", edges)
+    return load(folder, text.replace('from-port="2"', 'from-port="5"'), struct.pack("<2f", low, high))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_fake_quantisation_is_the_pair_of_nodes_that_it_was_made_of(dtype, tmp_path):
+    zero = {"int8": -15, "uint8": 113}[dtype]
+    pair = read_text(
+        f"g (float[N,3] image) => (float[N,3] y) <float s = {{0.05}}, {dtype} z = {{{zero}}}> "
+        "{ q = QuantizeLinear(image, s, z) y = DequantizeLinear(q, s, z) }",
+        tmp_path,
+        "pair",
+    )
+    graph = fake_quantised(tmp_path, -113 * 0.05, 142 * 0.05)
+    for nets in ((pair, graph), (graph, pair)):
+        assert netweave.compare(*nets).verdict is Verdict.IDENTICAL
+    shifted = fake_quantised(tmp_path, -112 * 0.05, 143 * 0.05)
+    assert netweave.compare(pair, shifted).verdict is not Verdict.IDENTICAL
+
+
+def test_fake_quantisation_between_limits_of_which_zero_is_no_level(tmp_path):
+    graph = fake_quantised(tmp_path, -1.01, 1.5)
+    x = np.array([[-3, 0, 1.2]], np.float32)
+    step = 2.51 / 255
+    expected = [[-1.01, 103 * step - 1.01, 225 * step - 1.01]]
+    assert np.allclose(netweave.run(graph, {"image": x})["sum"], expected, atol=1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import netweave
+from netweave.graph import GraphBuilder, Layer, Parameter
 from netweave.runtime.backends import BACKENDS, prepare
 from tests.runtime.backends.installed import is_installed
 
@@ -45,3 +46,28 @@ def test_backends_agree(corpus, backend, file, shape):
         rms = np.sqrt(np.mean(np.square(array, dtype=np.float64)))
         assert found[name].shape == array.shape, name
         assert np.abs(found[name] - array).max() <= TOLERANCE * rms, name
+
+
+@pytest.mark.parametrize("num_groups", [1, 4, 8])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_groups_far_from_zero_are_normalised(backend, num_groups):
+    """A variance that is taken as E[x^2] - E[x]^2, as the function that ONNX gives has it, is noise here."""
+    if not is_installed(backend):
+        pytest.skip(f"the extra {backend!r} is not installed")
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.standard_normal(8, dtype=np.float32) for name in ("scale", "bias")}
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", (None, 8, None, 11))
+    with builder.layer(Layer("norm", "norm", "GroupNormalization")):
+        stored = [builder.parameter(Parameter(name, (8,)), array) for name, array in arrays.items()]
+        settings = {"num_groups": num_groups, "epsilon": 0.1}
+        made = builder.add("GroupNormalization", [x, *stored], settings, outputs="y")
+    graph = builder.finish([made])
+    given = 1000 + rng.standard_normal((2, 8, 9, 11), dtype=np.float32)
+    groups = given.astype(np.float64).reshape(2, num_groups, -1)
+    deviation = np.sqrt(groups.var(2, keepdims=True) + 0.1)
+    normalised = ((groups - groups.mean(2, keepdims=True)) / deviation).reshape(given.shape)
+    scale, bias = (array[:, None, None] for array in arrays.values())
+    found = prepare(graph, backend=backend).run({"x": given})
+    assert list(found) == ["y"]
+    np.testing.assert_allclose(found["y"], normalised * scale + bias, atol=2e-3)

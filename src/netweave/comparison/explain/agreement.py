@@ -141,8 +141,19 @@ def _masks(judge: Judge, groups: Sequence[Group], tolerance: float) -> list[Grou
             for side in judge.alignment.sides
             for node in draft.nodes_of(side)
         )
+        and _reads_other_values(judge.alignment, draft)
         and _agrees_on_inputs_of_a(judge, draft, group)
     ]
+
+
+def _reads_other_values(alignment: Alignment, draft: Draft) -> bool:
+    """Return whether B's nodes of a group read anything but values that A's nodes read, too.
+
+    If not, they agree on A's inputs as they do on their own, whatever else A's nodes read.
+    """
+    reads_a = alignment.a.signals.reads_from_outside(draft.nodes_a)
+    pairs = map(alignment.b.pairs.get, alignment.b.signals.reads_from_outside(draft.nodes_b))
+    return any(pair is None or pair.a not in reads_a or not pair.has_equal_values for pair in pairs)
 
 
 def _differing_signals(side: Side, drafts: Sequence[Draft]) -> set[str]:
@@ -205,7 +216,7 @@ class _DrawnInputTester:
         draft = self._judge.drafts[index]
         tests, says_something = self._tests(draft)
         worst = max((t for t in tests if t.error is not None), key=lambda t: t.error or 0.0, default=None)
-        if worst is None or worst.error is None or worst.error <= LOCAL_TOLERANCE:
+        if worst is None or worst.error is None or worst.error <= draft.tolerance:
             return group, says_something
         finding = self._judge.explain(draft, worst)
         if finding.mismatch is None and not needs_aim(self._judge.alignment, draft):

@@ -12,6 +12,7 @@ from netweave.graph.passes.inference import to_inference
 from netweave.graph.passes.layer_normalization import fuse_gelu, fuse_layer_norm
 from netweave.graph.passes.rewriting import Pass, chain, prune
 from netweave.graph.passes.scaffolding import see_through
+from netweave.graph.passes.spread import spread_group_norm
 from netweave.graph.passes.views import channels_first, early_transposes
 from netweave.graph.passes.windows import absorb_pads, explicit, pad_rounded_windows, specialise
 
@@ -41,6 +42,7 @@ __all__ = [
     "remove_concats",
     "see_through",
     "specialise",
+    "spread_group_norm",
     "sum_of_parts",
     "to_inference",
 ]

@@ -6,6 +6,9 @@
 - Padding of zeros before a convolution, as ports write it whose framework pads both ends alike.
 - A rectifier with learned slopes (``slopes``).
 - Softplus with the threshold above which PyTorch returns the input itself.
+- ArgMax and ArgMin, for which OpenVINO takes TopK of one element.
+- Layer normalisation with scale and shift, which OpenVINO has as operators behind it.
+- A reciprocal as the quotient of 1.
 - Group normalisation before opset 21: an instance normalisation of the groups between two reshapes.
 """
 
@@ -21,7 +24,7 @@ from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prun
 from netweave.graph.passes.spread import join_slopes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -38,12 +41,19 @@ def compose(graph: Graph) -> None:
     """Make one LRN, ChannelLRN, Conv or PRelu of the nodes that compute it; it is in all their layers."""
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
-        if node.op_type == "Add" and not node.domain and join_slopes(rewriter, node):
+        if node.graph is None or (node.op_type == "Add" and not node.domain and join_slopes(rewriter, node)):
             continue
         if node.op_type == "Conv" and not node.domain:
             _take_padding(rewriter, node)
         if node.op_type == "Where" and not node.domain:
             _take_threshold(rewriter, node)
+        if node.op_type == "TopK" and not node.domain:
+            _take_choice(rewriter, node)
+        if node.op_type == "LayerNormalization" and not node.domain:
+            _take_scale_and_shift(rewriter, node)
+        if node.op_type == "Div" and not node.domain and _is_reciprocal(node):
+            rewriter.replace([node], "Reciprocal", [node.inputs[1]], {})
+            continue
         normalisation = _normalisation(node) if node.op_type in {"Div", "Mul"} and not node.domain else None
         if normalisation is not None:
             rewriter.replace(
@@ -83,6 +93,64 @@ def _take_threshold(rewriter: Rewriter, choice: ir.Node) -> None:
     threshold = _number(test.inputs[1]) if is_softplus and test.inputs[0] is x else None
     if threshold is not None and threshold >= LINEAR_SOFTPLUS:
         rewriter.bypass(choice, soft)
+
+
+def _take_choice(rewriter: Rewriter, top: ir.Node) -> None:
+    """Write as ArgMax or ArgMin what only gives the place of one element."""
+    x, (values, places) = top.inputs[0], top.outputs
+    if x is None or _number(top.inputs[1]) != 1 or values.uses() or values.is_graph_output():
+        return
+    op_type = "ArgMax" if top.attributes.get_int("largest", 1) else "ArgMin"
+    choice = rewriter.insert(top, op_type, [x], {"axis": top.attributes.get_int("axis", -1), "keepdims": 1})
+    rewriter.take_over(places, choice.outputs[0])
+    rewriter.graph.model.graph.remove(top, safe=True)
+
+
+def _is_reciprocal(quotient: ir.Node) -> bool:
+    dividend, divisor = quotient.inputs
+    shapes = known_shape(divisor), known_shape(quotient.outputs[0])
+    is_float = divisor is not None and divisor.dtype is not None and divisor.dtype.is_floating_point()
+    return is_float and _number(dividend) == 1 and shapes[0] is not None and shapes[0] == shapes[1]
+
+
+def _take_scale_and_shift(rewriter: Rewriter, norm: ir.Node) -> None:
+    """Give a layer normalisation without scale and shift those that a Mul and an Add behind it hold."""
+    ones = norm.inputs[1].const_value if norm.inputs[1] is not None else None
+    has_shift = len(norm.inputs) > 2 and norm.inputs[2] is not None
+    if ones is None or has_shift or (ones.numpy() != 1).any():
+        return
+    nodes = [norm]
+    arrays: dict[str, ir.Value | None] = {"Mul": norm.inputs[1], "Add": None}
+    for op_type in arrays:
+        made = nodes[-1].outputs[0]
+        reader = next(node for node, _ in made.uses()) if has_one_reader(made) else None
+        if reader is None or reader.op_type != op_type or reader.domain:
+            continue
+        stored = _with_stored(reader)[1]
+        array = _with_sizes(rewriter, stored, ones.shape.numpy()) if stored is not None else None
+        if array is None:
+            return
+        arrays[op_type] = array
+        nodes.append(reader)
+    if len(nodes) > 1:
+        inputs = [norm.inputs[0], *arrays.values()]
+        rewriter.replace(nodes, "LayerNormalization", inputs, attributes_of(norm))
+
+
+def _with_sizes(rewriter: Rewriter, stored: ir.Value, sizes: Sequence[int]) -> ir.Value | None:
+    """Return a stored array without leading axes of size 1; None if other sizes are left."""
+    tensor = stored.const_value
+    own = tuple(tensor.shape.numpy()) if tensor is not None else ()
+    num_leading = len(own) - len(sizes)
+    if tensor is None or num_leading < 0 or own != (*[1] * num_leading, *sizes):
+        return None
+    if not num_leading:
+        return stored
+    flat = rewriter.computed(
+        lambda: tensor.numpy().reshape(sizes), name=f"{stored.name}/flat", like=tensor, shape=tuple(sizes)
+    )
+    tag_sources(flat, source_keys(stored))
+    return flat
 
 
 @Pass

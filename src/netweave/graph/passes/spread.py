@@ -188,6 +188,41 @@ def _spread_spread_activations(rewriter: Rewriter, activation: ir.Node, concat: 
         rewriter.graph.model.graph.remove(node, safe=True)
 
 
+@Pass
+def spread_group_norm(graph: Graph) -> None:
+    """Write each GroupNormalization of float32 as the instance normalisation of its groups.
+
+    ONNX's own function takes the variance as ``E[x^2] - E[x]^2``, which cancels far from zero.
+    """
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        x = node.inputs[0] if (node.domain, node.op_type) == ("", "GroupNormalization") else None
+        if x is not None and x.shape is not None and x.dtype == ir.DataType.FLOAT:
+            _spread_group_norm(rewriter, node, x, len(x.shape))
+
+
+def _spread_group_norm(rewriter: Rewriter, node: ir.Node, x: ir.Value, rank: int) -> None:
+    def add(op_type: str, *inputs: ir.Value | None, **settings: float) -> ir.Value:
+        made = rewriter.insert(node, op_type, inputs, settings).outputs[0]
+        made.type = ir.TensorType(ir.DataType.INT64) if op_type == "Shape" else x.type
+        return made
+
+    def stored(values: np.ndarray) -> ir.Value:
+        return rewriter.initializer(ir.Tensor(values), f"{node.name}/groups")
+
+    attributes = attributes_of(node)
+    num_groups = attributes["num_groups"]
+    groups = add("Reshape", x, stored(np.array([0, num_groups, -1])))
+    ones, zeros = (stored(np.full(num_groups, value, np.float32)) for value in (1, 0))
+    normalised = add("InstanceNormalization", groups, ones, zeros, epsilon=attributes.get("epsilon", 1e-5))
+    y = add("Reshape", normalised, add("Shape", x))
+    axes = stored(np.arange(1, rank - 1))
+    scale, bias = (add("Unsqueeze", value, axes) for value in node.inputs[1:])
+    y = add("Add", add("Mul", y, scale), bias)
+    rewriter.take_over(node.outputs[0], y)
+    rewriter.graph.model.graph.remove(node, safe=True)
+
+
 def join_slopes(rewriter: Rewriter, add: ir.Node) -> bool:
     """Make one PRelu of ``relu(x) + c * relu(-x)`` with stored ``c``, whose slopes are ``-c``.
 

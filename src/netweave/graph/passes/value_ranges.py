@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.graph.passes.rewriting import Pass, Rewriter
-
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-    from netweave.graph import Graph
 
 Range = tuple[float, float]
 
@@ -110,26 +106,3 @@ def _computed(node: ir.Node, read: list[Range]) -> Range:
 
 def _product(highs: list[float]) -> float:
     return 0.0 if 0.0 in highs else float(np.prod(highs))
-
-
-@Pass
-def drop_idle_clips(graph: Graph) -> None:
-    """Drop each Clip of whole numbers that what it reads never leaves, as readers put before a lookup."""
-    rewriter = Rewriter(graph)
-    for node in list(graph.nodes):
-        if (node.domain, node.op_type) != ("", "Clip") or (source := node.inputs[0]) is None:
-            continue
-        if source.dtype is None or not source.dtype.is_integer():
-            continue
-        low, high = range_of(source)
-        least, largest = (_bound(node, index) for index in (1, 2))
-        if least is not None and largest is not None and least <= low and high <= largest:
-            rewriter.bypass(node, source)
-
-
-def _bound(node: ir.Node, index: int) -> float | None:
-    """Return a bound of a Clip, infinite where it has none; None if it is computed."""
-    value = node.inputs[index] if index < len(node.inputs) else None
-    if value is None:
-        return -np.inf if index == 1 else np.inf
-    return float(value.const_value.numpy().reshape(-1)[0]) if value.const_value is not None else None

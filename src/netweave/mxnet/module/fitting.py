@@ -16,7 +16,13 @@ from netweave.files.border import reading
 from netweave.mxnet.io.batch import restore_to, state_of
 from netweave.mxnet.ndarray import random
 from netweave.runtime.engine import ThreadedEngine
-from netweave.training.checkpoint_file import Checkpoint, checkpoint_path, nested, read_checkpoint
+from netweave.training.checkpoint_file import (
+    RESUME_IF_ANY,
+    Checkpoint,
+    checkpoint_path,
+    nested,
+    read_checkpoint,
+)
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter
 from netweave.training.loop import FitCheckpoints, Loop
 from netweave.training.passes import choose_run_name
@@ -273,12 +279,12 @@ def _of_worker(checkpoints: FitCheckpoints, store: Any) -> FitCheckpoints:
 def _find(checkpoints: FitCheckpoints, store: Any) -> tuple[Path, Checkpoint] | None:
     """Return the checkpoint to resume from: of several workers, one of the last update that all have."""
     found = checkpoints.find()
-    if checkpoints.resume is not True or found is None or store is None:
+    if checkpoints.resume not in {True, RESUME_IF_ANY} or store is None:
         return found
-    iteration = int(found[1].state["module fit"]["iteration"])
+    iteration = int(found[1].state["module fit"]["iteration"]) if found else 0
     oldest = min(store.store.gather(iteration, "latest checkpoints"))
-    if oldest == iteration:
-        return found
+    if oldest in {0, iteration}:
+        return found if oldest else None
     path = checkpoint_path(str(checkpoints.prefix), oldest)
     return path, read_checkpoint(path)
 

@@ -21,7 +21,7 @@ import onnx_ir as ir
 from netweave.errors import RunError
 from netweave.graph import attributes_of, known_shape
 from netweave.graph.ops.pooling import PoolWindows
-from netweave.graph.passes import pad_rounded_windows
+from netweave.graph.passes import pad_rounded_windows, spread_group_norm
 from netweave.runtime.backends import onnxruntime
 from netweave.runtime.backends.inputs import SizedRunner
 from netweave.runtime.backends.segmented import (
@@ -66,6 +66,7 @@ def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> SizedRu
 
     def ready(known: Graph) -> SegmentedRunner:
         pad_rounded_windows.edit(known)
+        spread_group_norm.edit(known)
         own = Runtime(takes=_takes, start=partial(_start, _shapes(known), settings))
         return prepare_segments(known, names, [own, onnxruntime.runtime(known, settings)])
 

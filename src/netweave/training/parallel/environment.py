@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -34,6 +35,15 @@ MACHINE = "NETWEAVE_MACHINE"
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 """Where a rank leaves its error for the launcher, as ``torch.distributed.elastic`` has it."""
 
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status of a run that Ctrl-C has stopped, when a checkpoint was written."""
+
+PREEMPTED = 128 + signal.SIGTERM
+"""Exit status of a run that was told that its machine is taken away, when a checkpoint was written."""
+
+STOP_SIGNALS = ("TERM", "USR1", "USR2", "HUP")
+"""Names of signals that clusters send before they take a machine away: ``sbatch --signal=USR1@60``."""
 
 GROUP_LOST = 75
 """Exit status of a rank that fails only because others did (``EX_TEMPFAIL``)."""

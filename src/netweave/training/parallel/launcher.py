@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import RunError
 from netweave.runtime.engine.threaded import num_cores
-from netweave.training.parallel.environment import DEVICE, ERROR_FILE, GROUP_LOST, LAUNCHED
+from netweave.training.parallel.environment import (
+    DEVICE,
+    ERROR_FILE,
+    GROUP_LOST,
+    INTERRUPTED,
+    LAUNCHED,
+    PREEMPTED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -77,6 +84,9 @@ class Launcher:
         restarts: How often all ranks are started again after one died.
         tell: Told of restarts.
         environment: Variables of the ranks besides those of this process.
+        grace_s: So long may ranks take to write a checkpoint and end, when a signal says that the machine is
+            taken away.
+        stop_signal: Name of a further signal that says so, besides SIGTERM.
     """
 
     command: Sequence[str]
@@ -84,6 +94,8 @@ class Launcher:
     restarts: int
     tell: Callable[[str], None]
     environment: dict[str, str] = field(default_factory=dict)
+    grace_s: float = 30.0
+    stop_signal: str = "TERM"
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _ordered: signal.Signals | None = None
 
@@ -103,7 +115,7 @@ class Launcher:
                     self._end()
                 failed = _cause(exits)
                 if failed is None:
-                    return exits[0].status
+                    return max(one.status for one in exits)
                 if failed.is_final:
                     raise RunError(failed.message)
                 if self._ordered:  # to end: ranks that an order has killed are not started again
@@ -152,10 +164,10 @@ class Launcher:
         """Wait until all ranks have ended, or one has failed and the others had their time."""
         ends_s = lingers_s = float("inf")
         while any(process.poll() is None for process in self._processes) and time.monotonic() < ends_s:
-            if ends_s == float("inf") and self._ordered == signal.SIGTERM:
+            if ends_s == float("inf") and self._ordered not in {None, signal.SIGINT}:
                 for process in self._processes:
                     process.terminate()
-                ends_s = time.monotonic() + GRACE_S
+                ends_s = time.monotonic() + self.grace_s
             if ends_s == float("inf") and any(process.poll() for process in self._processes):
                 ends_s = time.monotonic() + GRACE_S
             if lingers_s == float("inf") and any(process.poll() == 0 for process in self._processes):
@@ -183,7 +195,7 @@ class Launcher:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Leave Ctrl-C to the ranks, which get it too and stop together; pass on an order to end."""
+        """Leave Ctrl-C to the ranks, which get it too and stop together; pass on that the machine goes."""
 
         def note(number: int, frame: object) -> None:
             self._ordered = signal.Signals(number)
@@ -191,7 +203,8 @@ class Launcher:
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread may handle signals
             return
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, f"SIG{self.stop_signal}")}
+        before = {number: signal.signal(number, note) for number in numbers}
         try:
             yield
         finally:
@@ -204,13 +217,9 @@ def _cause(exits: Sequence[Exit]) -> Exit | None:
     causes = sorted((one for one in exits if one.is_cause), key=lambda one: one.status)  # killed ones first
     said = [one for one in causes if one.is_final]
     lost = [one for one in exits if one.status]
-    if exits and all(one.status == exits[0].status for one in exits) and exits[0].status == STOPPED:
+    if exits and all(one.status in {INTERRUPTED, PREEMPTED} for one in exits):
         return None
     return next(iter(said or causes or sorted(lost, key=lambda one: not one.message)), None)
-
-
-STOPPED = 130
-"""Exit status of ranks that were asked to stop and wrote a checkpoint."""
 
 
 def _message(path: Path) -> str:

@@ -1,12 +1,17 @@
-"""A batch normalised again by its known statistics: torch's own training kernel gave the same bits."""
+"""Normalisation: groups, and a batch normalised again to the bits of torch's own training kernel."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.runtime.backends.torch.normalisation import kept_statistics, normalised_again  # noqa: E402
+from netweave.runtime.backends.torch.normalisation import (  # noqa: E402
+    group_normalization,
+    kept_statistics,
+    normalised_again,
+)
 
 SHAPES = [(6, 11), (4, 13, 5), (3, 5, 7, 9), (1, 33, 8, 8), (2, 4, 3, 5, 6)]
 
@@ -61,3 +66,17 @@ def test_statistics_of_another_kernel_or_rounded_ones_are_not_taken():
     assert kept_statistics(x) is None
     rounded = normalised(x.bfloat16(), scale.bfloat16(), shift.bfloat16(), 1e-5)
     assert kept_statistics(rounded) is None
+
+
+@pytest.mark.parametrize("num_groups", [4, 8])
+def test_groups_far_from_zero_are_normalised_wherever_the_channels_lie(num_groups):
+    """torch takes mean and variance of an image with its channels last from sums of x and of its square."""
+    x = drawn((2, 8, 9, 11), 0) + 1000.0
+    scale, bias = drawn(8, 1), drawn(8, 2)
+    groups = x.numpy().reshape(2, num_groups, -1)
+    y = (groups - groups.mean(2, keepdims=True)) / np.sqrt(groups.var(2, keepdims=True) + 1e-5)
+    expected = y.reshape(x.shape) * scale.numpy()[:, None, None] + bias.numpy()[:, None, None]
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        given = x.float().contiguous(memory_format=memory_format)
+        found = group_normalization(given, scale.float(), bias.float(), num_groups=num_groups)
+        np.testing.assert_allclose(found, expected, atol=1e-3)

@@ -220,7 +220,11 @@ def select(ctx: OpenVINOOperation) -> Tensor:
 
 @operator_reader("FakeQuantize")
 def fake_quantised(ctx: OpenVINOOperation) -> Tensor:
-    """To the nearest of ``levels`` numbers between two limits, which become two others."""
+    """To the nearest of ``levels`` numbers between two limits, which become two others.
+
+    With 256 levels of which one is zero, these are the numbers that eight bits hold; OpenVINO makes
+    it of QuantizeLinear and DequantizeLinear, and NNCF quantises so.
+    """
     check_broadcast(ctx)
     levels = ctx.integer("levels")
     if levels < 2:
@@ -230,12 +234,40 @@ def fake_quantised(ctx: OpenVINOOperation) -> Tensor:
     low, high, out_low, out_high = limits
     if not np.all(high > low):
         raise ctx.read_error("has an input_low that is not less than its input_high")
-    steps = levels - 1
-    x = ctx.tensor(ctx.x)
+    x, steps = ctx.tensor(ctx.x), levels - 1
+    if levels == 256 and np.array_equal(low, out_low) and np.array_equal(high, out_high):
+        eight_bits = _eight_bits(ctx, x, *np.broadcast_arrays(low, high))
+        if eight_bits is not None:
+            return eight_bits
     kept = ctx.broadcast("Min", [ctx.broadcast("Max", [x, _float(low)]), _float(high)])
     scaled = ctx.broadcast("Mul", [ctx.broadcast("Sub", [kept, _float(low)]), _float(steps / (high - low))])
     rounded = ctx.broadcast("Mul", [ctx.unary("Round", scaled), _float((out_high - out_low) / steps)])
     return ctx.broadcast("Add", [rounded, _float(out_low)])
+
+
+def _eight_bits(ctx: OpenVINOOperation, x: Tensor, low: np.ndarray, high: np.ndarray) -> Tensor | None:
+    """Return a tensor quantised to uint8 and back; None where zero is none of the numbers left."""
+    scale = (high - low) / 255
+    zero = np.round(-low / scale)
+    axes = [axis for axis, size in enumerate(low.shape, start=ctx.rank(x) - low.ndim) if size > 1]
+    if (
+        len(axes) > 1
+        or np.any(np.abs(low / scale + zero) > ZERO_IS_LEVEL)
+        or np.any((zero < 0) | (zero > 255))
+    ):
+        return None
+    shape = (-1,) if axes else ()
+    stored = [
+        ctx.constant(scale.reshape(shape), dtype=np.float32),
+        ctx.constant(zero.reshape(shape), dtype=np.uint8),
+    ]
+    settings = {"axis": axes[0]} if axes else {}
+    integers = ctx.unary("QuantizeLinear", x, settings, stored)
+    return ctx.unary("DequantizeLinear", integers, settings, stored)
+
+
+ZERO_IS_LEVEL = 1e-3
+"""Share of a step by which a level may miss zero: limits are rounded to float32."""
 
 
 def _float(array: np.ndarray) -> Stored:

@@ -7,6 +7,12 @@ from netweave.graph.passes.rounding.explicit import (
     without_rounding,
 )
 from netweave.graph.passes.rounding.formats import Quantiser, StoredRounding, format_name
+from netweave.graph.passes.rounding.forms import (
+    drop_idle_roundings,
+    num_idle_roundings,
+    num_signed_roundings,
+    unsigned_roundings,
+)
 from netweave.graph.passes.rounding.layers import (
     MOVING,
     NotExplicitError,
@@ -26,10 +32,14 @@ __all__ = [
     "StoredRounding",
     "array_of",
     "choose_rectifiers",
+    "drop_idle_roundings",
     "explicit_rounding",
     "format_name",
     "has_rounding",
+    "num_idle_roundings",
+    "num_signed_roundings",
     "rectifier_after",
     "rounding_points",
+    "unsigned_roundings",
     "without_rounding",
 ]

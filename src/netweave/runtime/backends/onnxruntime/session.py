@@ -12,7 +12,7 @@ import onnxruntime as ort
 
 from netweave.errors import RunError
 from netweave.graph import DOMAIN, attributes_of
-from netweave.graph.passes import explicit
+from netweave.graph.passes import explicit, spread_group_norm
 from netweave.runtime.backends.inputs import SizedRunner
 from netweave.runtime.backends.model import open_size
 from netweave.runtime.backends.segmented import (
@@ -282,6 +282,8 @@ def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> Runner:
     check_float32(settings, "ONNX Runtime")
     names = wanted_names(graph, taps)
     check_domains(graph, _KNOWN_DOMAINS, "ONNX Runtime")
+    if any(node.op_type == "GroupNormalization" for node in graph.nodes):
+        graph = spread_group_norm(graph)
 
     def ready(known: Graph) -> SegmentedRunner:
         return prepare_segments(known, names, [runtime(known, settings)])
