@@ -136,7 +136,6 @@ class Trainer(Loop):
             job.phases,
             train_taps=taps,
             weights=job.checkpoints.weights,
-            initializer=job.initializer,
             seed=self.seed,
             device=where.device,
             dtype=dtype,
