@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.formats.mxnet.symbol import zoo
-from netweave.formats.mxnet.symbol.training import FitConfig, TrainingGraph
-from netweave.job import Policy, Solver
+from netweave.job import Checkpoints, DataSource, Job, Phase, Policy, Schedule, Solver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from netweave.formats.mxnet.symbol import Symbol
-    from netweave.job import Job
 
 CLASSES = 1000
 RATE, DECAY = 1e-4, 5e-4
@@ -54,15 +52,27 @@ def job(name: str, batch: int) -> Job:
     net = NETS[name]
     symbol = net.build()
     label = next(key for key in symbol.list_arguments() if key.endswith("label"))
-    training = TrainingGraph(symbol, ("data", label))
-    graph, _, heads = training.graph({"data": (batch, 3, net.size, net.size), label: (batch,)})
+    graph = symbol.graph(**{"data": (batch, 3, net.size, net.size), label: (batch,)})
+    heads = [value.name or "" for value in graph.outputs]
+    del graph.model.graph.outputs[:]  # losses are no outputs that are shown
+    for key, parameter in graph.parameters.items():
+        if not key.endswith(("_weight", "_gamma")):  # as MXNet
+            graph.parameters[key] = replace(parameter, decay_mult=0.0)
     solver = Solver(
         "mxnet.sgd",
         Policy("mxnet.fixed", RATE),
         {"momentum": net.momentum, "wd": DECAY, "rescale_grad": 1.0 / batch},
     )
-    return FitConfig(batch_size=batch, max_iterations=0, solver=solver, seed=1).job(
-        graph, ["data", label], heads
+    order = {"shuffle": False, "last": "pad"}
+    data = DataSource("given", ("data", label), batch, order=order, place=f"fit of {graph.name!r}")
+    phase = Phase(graph, (data,), losses=dict.fromkeys(heads, 1.0))
+    return Job(
+        graph.name,
+        {"train": phase},
+        solver,
+        Schedule(0, display_at_end=False),
+        checkpoints=Checkpoints(at_end=False),
+        seed=1,
     )
 
 

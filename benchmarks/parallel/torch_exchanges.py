@@ -139,9 +139,7 @@ class TorchLoop:
 
 
 def _net(job: Job) -> TorchNet:
-    return make_nets(
-        job.phases, initializer=job.initializer, seed=1, device=torch.device("cpu"), dtype=torch.float32
-    )["train"].train()
+    return make_nets(job.phases, seed=1, device=torch.device("cpu"), dtype=torch.float32)["train"].train()
 
 
 def _in_memory(tensor: Tensor) -> Tensor:

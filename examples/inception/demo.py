@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import netweave
+import netweave.mxnet as mx
 from netweave import symbol as sym
 
 if TYPE_CHECKING:
@@ -83,25 +84,23 @@ def main(epochs: int = 6) -> int:
     symbol.save(HERE / "inception-symbol.json")
     (HERE / "inception.svg").write_text(symbol.plot(data=shape), encoding="utf-8")
 
-    module = netweave.Module(symbol)
+    mx.random.seed(0)
+    module = mx.mod.Module(symbol, logger=logging.getLogger("netweave"))
+    judged = mx.io.NDArrayIter(judge, judge_labels, 40)
     module.fit(
-        learn,
-        learn_labels,
+        mx.io.NDArrayIter(learn, learn_labels, 48, shuffle=True),
+        judged,
         num_epoch=epochs,
-        batch_size=48,
-        shuffle=True,
         optimizer="adam",
         optimizer_params={"learning_rate": 0.003},
-        initializer=sym.Initializer("msraprelu"),
-        eval_data=(judge, judge_labels),
-        eval_metric=["accuracy", "cross-entropy"],
-        seed=0,
+        initializer=mx.init.MSRAPrelu(),
+        eval_metric=["accuracy", "ce"],
     )
-    accuracy = module.score(judge, judge_labels)["accuracy"]
+    accuracy = dict(module.score(judged, "accuracy"))["accuracy"]
     print(f"accuracy = {accuracy:.4f}")
 
-    learnt, states = module.get_params()
-    graph = symbol.graph(arrays={**learnt, **states}, data=shape)
+    arrays = {name: array.asnumpy() for kind in module.get_params() for name, array in kind.items()}
+    graph = symbol.graph(arrays=arrays, data=shape)
     netweave.save(graph, HERE / "inception.onnx")
     verdict = str(netweave.compare(graph, HERE / "inception.onnx"))
     print(verdict)

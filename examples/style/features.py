@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-import netweave
+import netweave.mxnet as mx
 from netweave import symbol as sym
 from netweave.errors import ReadError
 from netweave.formats.caffe.weights import read_weights
@@ -96,24 +96,23 @@ def learn_small_net(pictures: Sequence[np.ndarray], *, epochs: int = 5) -> tuple
         epochs: Times over the patches.
     """
     images, labels = patches(pictures)
-    module = netweave.Module(small_net(4 * len(pictures)))
+    mx.random.seed(0)
+    module = mx.mod.Module(small_net(4 * len(pictures)))
+    records = mx.io.NDArrayIter(images, labels, 32, shuffle=True)
     module.fit(
-        images,
-        labels,
+        records,
         num_epoch=epochs,
-        batch_size=32,
-        shuffle=True,
         optimizer="adam",
         optimizer_params={"learning_rate": 0.001},
-        initializer=sym.Initializer("xavier", rnd_type="gaussian", factor_type="in", magnitude=2),
-        seed=0,
+        initializer=mx.init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2),
     )
     style = ("data", "relu1_1_output", "relu1_2_output", "relu2_1_output", "relu2_2_output", "relu3_1_output")
     values = _values(small_net(4), (*style, "relu2_2_output"))
-    arrays = {name: module.get_params()[0][name] for name in values.list_arguments()[1:]}
+    learnt = module.get_params()[0]
+    arrays = {name: learnt[name].asnumpy() for name in values.list_arguments()[1:]}
     means = (127.5, 127.5, 127.5)
     net = FeatureNet(values, arrays, style, "relu2_2_output", means, 1 / 64, blue_first=False)
-    return net, module.score(images, labels)["accuracy"]
+    return net, dict(module.score(records, "accuracy"))["accuracy"]
 
 
 def small_net(num_classes: int) -> Symbol:

@@ -255,8 +255,6 @@ class Job:
         algorithm: ``bp`` (back-propagation), ``bptt`` (through time), ``cd`` (contrastive divergence).
         algorithm_settings: The algorithm's own numbers by the source's names (``cd_k``).
         seed: Seed of everything that is drawn; None for a fresh one in each run.
-        initializer: The rule for first values of weights that have none of their own, where the source of
-            the nets leaves it to the run (MXNet): ``{"type": ..., its settings}``.
         cluster: The shape of the machinery.
         files: The files that the Job was read from.
         notes: What the source asks for and Netweave does otherwise, one sentence each.
@@ -270,7 +268,6 @@ class Job:
     algorithm: str = "bp"
     algorithm_settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
-    initializer: Mapping[str, Any] = field(default_factory=dict)
     cluster: Cluster = field(default_factory=Cluster)
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -317,7 +314,6 @@ class Job:
             algorithm=content["algorithm"],
             algorithm_settings=content["algorithm_settings"],
             seed=content["seed"],
-            initializer=content["initializer"],
             cluster=Cluster(**content["cluster"]),
             files=tuple(content["files"]),
             notes=tuple(content["notes"]),

@@ -12,10 +12,10 @@ pytest.importorskip("torch")
 import torch
 
 import netweave
+import netweave.mxnet as mx
 from netweave import symbol as sym
 from netweave.api import to_inference
 from netweave.api.custom_operators import operator
-from netweave.api.models import Module
 from netweave.errors import RunError, ShapeError, UsageError
 from netweave.formats.mxnet.symbol import registry
 from netweave.graph import operators
@@ -169,17 +169,17 @@ def test_it_trains_and_is_called_once_for_each_batch():
     net = SignedPower(sym.FullyConnected(net, num_hidden=8, name="fc1"), power=1.5)
     net = sym.SoftmaxOutput(sym.FullyConnected(net, num_hidden=3, name="fc2"), name="softmax")
     data = rows(96)
-    history = Module(net).fit(
-        data,
-        data[:, :3].argmax(1).astype(np.float32),
+    accuracy = mx.metric.Accuracy()
+    mx.random.seed(0)
+    mx.mod.Module(net).fit(
+        mx.io.NDArrayIter(data, data[:, :3].argmax(1), 8),
+        eval_metric=accuracy,
         num_epoch=20,
-        batch_size=8,
         optimizer_params={"learning_rate": 0.3},
-        initializer=sym.Initializer("xavier"),
-        seed=0,
+        initializer=mx.init.Xavier(),
     )
     assert CALLS["copy"] == 20 * 12
-    assert history["accuracy"][-1] > 0.85
+    assert accuracy.get()[1] > 0.85
 
 
 def test_a_second_definition_takes_the_place_of_the_first():
@@ -197,7 +197,7 @@ def test_a_second_definition_takes_the_place_of_the_first():
 def test_without_a_gradient_there_is_none():
     net = sym.MakeLoss(FreshNoise(sym.FullyConnected(sym.Variable("data"), num_hidden=3, name="fc")))
     with pytest.raises(RunError, match="operator 'FreshNoise' has no gradient; give gradient="):
-        Module(net, label_names=()).fit({"data": rows(8)}, num_epoch=1, batch_size=8, eval_metric=(), seed=0)
+        mx.mod.Module(net, label_names=()).fit(mx.io.NDArrayIter(rows(8), None, 8), num_epoch=1)
 
 
 def test_shapes_that_do_not_fit_are_named():
@@ -274,7 +274,7 @@ def test_a_source_trains():
     net = sym.broadcast_add(sym.Variable("data"), shifts(name="shifts"))
     net = sym.SoftmaxOutput(sym.FullyConnected(net, num_hidden=3, name="fc"), name="softmax")
     data = rows(64)
-    Module(net).fit(data, data[:, :3].argmax(1).astype(np.float32), num_epoch=3, batch_size=16, seed=0)
+    mx.mod.Module(net).fit(mx.io.NDArrayIter(data, data[:, :3].argmax(1), 16), num_epoch=3)
     assert CALLS["shifts"] == 3 * 4
 
 

@@ -59,7 +59,7 @@ def test_the_story(tmp_path):
     folder = story.copied(tmp_path)
     done = story.told(folder, "inception")
     assert done.returncode == 0, done.stdout + done.stderr
-    story.assert_in_order(done.stdout, ["values", "epoch 0", "epoch 5", "accuracy = 0.9", "identical"])
+    story.assert_in_order(done.stdout, ["values", "Epoch[0]", "Epoch[5]", "accuracy = 0.9", "identical"])
     assert float(re.search(r"accuracy = ([\d.]+)", done.stdout)[1]) >= 0.97
     made = folder / "examples" / "inception"
     assert sym.load(made / "inception-symbol.json").list_arguments()[-1] == "softmax_label"

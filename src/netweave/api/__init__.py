@@ -23,7 +23,6 @@ from netweave.api.inspecting import (
     stream_sample,
 )
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
-from netweave.api.models import History, Module
 from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
 from netweave.api.reading import convert_and_verify, load, load_all, run, save, to_inference
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
@@ -60,10 +59,8 @@ __all__ = [
     "Context",
     "FixedPort",
     "Graph",
-    "History",
     "Job",
     "Mended",
-    "Module",
     "PackOptions",
     "PreparedNet",
     "Preprocessing",

@@ -204,7 +204,7 @@ def _net_of(job: Job, folder: Path) -> TorchNet:
     from netweave.training.loading import make_nets
 
     phases = {"train": job.phases["train"]}
-    net = make_nets(phases, initializer=job.initializer, seed=0, device=find_device("cpu"))["train"]
+    net = make_nets(phases, seed=0, device=find_device("cpu"))["train"]
     with np.load(folder / RESULT) as arrays:
         for key in net.params:
             net.params[key] = net.params[key].new_tensor(arrays[key])

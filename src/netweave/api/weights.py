@@ -255,7 +255,6 @@ def replicate(
     first = make_nets(
         {"train": job.phases["train"]},
         weights=job.checkpoints.weights,
-        initializer=job.initializer,
         seed=drawn,
         device=places[0],
     )["train"]

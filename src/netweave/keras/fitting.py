@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.api.models.events import History
-from netweave.api.models.model import Model as Fitted
-from netweave.api.models.model import goes_on
-from netweave.api.models.records import Callbacks, batches
 from netweave.errors import RunError, UnsupportedError, UsageError
-from netweave.formats.mxnet.symbol.training import FitConfig
 from netweave.keras import constraints, optimizers
+from netweave.keras.callbacks.dispatch import Callbacks
 from netweave.keras.callbacks.stopping import Constrained, Progress
 from netweave.keras.compiling import Compiled, Measured
+from netweave.keras.epochs import History
 from netweave.keras.layer import Network, object_for
 from netweave.keras.nets import Nets
 from netweave.keras.objective import Records, TrainingNet
 from netweave.keras.operation import names_of_training, next_seed
 from netweave.keras.optimizer_files import optimizer_arrays, updater_state
-from netweave.keras.records import Given, by_name, given_records, split_off
+from netweave.keras.records import Given, batches, by_name, given_records, split_off
+from netweave.keras.running import FitConfig, Fitted, goes_on
 from netweave.keras.stepping import Stepper
 from netweave.training.loop import FitCheckpoints
-from netweave.training.parallel.devices import as_contexts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +55,7 @@ class Prepared(Network, Fitted, ABC):
 
     def __init__(self, class_name: str, *, name: str, device: str) -> None:
         Network.__init__(self, class_name, name=name)
-        Fitted.__init__(self, contexts=as_contexts(device))
+        Fitted.__init__(self, device)
         self._nets = Nets(self, self._device)
         self._compiled: Compiled | None = None
         self._losses: list[Loss | None] | None = None
@@ -282,8 +279,8 @@ class Prepared(Network, Fitted, ABC):
 
     def _started(self, trainer: Trainer, *, resumed: bool) -> None:
         self._use_policy(trainer.updater.policy, resumed=resumed)
-        self._nets.guard(trainer.program.wait_for_access)
-        self.net.guard(trainer.program.wait_for_access)
+        self._nets.guard(trainer.program.wait)
+        self.net.guard(trainer.program.wait)
 
     def _ended(self) -> None:
         optimizer = self._require_compiled().optimizer
@@ -463,16 +460,15 @@ class FitNetwork(Prepared):
             validation_data = (held_x, held_y, held_weight)
         given = self._given(x, y, sample_weight, class_weight, batch_size)
         training = self._prepare(given)
-        self._net = self._nets.to_train(training)
+        self._nets.to_train(training)
         assert self._nets.graph is not None
-        self._bound = (training, self._nets.graph, {}, [training.loss])
         self._leave_steps()
         self._use_file(compiled)
-        solver = self._solver(compiled)
         config = FitConfig(
+            training=training,
+            graph=self._nets.graph,
+            solver=self._solver(compiled),
             batch_size=given.batch_size,
-            max_iterations=0,
-            solver=solver,
             shuffle=shuffle and not given.source.endless,
             last="wrap" if given.source.endless else "short",
             seed=next_seed() if seed is None else seed,

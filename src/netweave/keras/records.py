@@ -8,14 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.api.models.records import Borrowed
 from netweave.errors import UsageError
-from netweave.training.data import Source
+from netweave.runtime.engine import ThreadedEngine
+from netweave.training.data import Loader, Order, Source
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.sources.composed import Iterated
 
 if TYPE_CHECKING:
     from netweave.keras.layer import Network
+    from netweave.training.data import Record
+
+
+class Borrowed(Source):
+    """A source of somebody else's, which is not closed when it has been read."""
+
+    stored = False  # the source has its own border
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.place, self.images, self.groups = source.place, source.images, source.groups
+        self.color, self.endless = source.color, source.endless
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def read(self, index: int) -> Record:
+        """Return a record."""
+        return self._source.read(index)
+
+    def read_many(self, indices: np.ndarray) -> Record | None:
+        """Return several records at once, if the source can."""
+        return self._source.read_many(indices)
+
+    def peek(self) -> Record:
+        """Return the first record."""
+        return self._source.peek()
+
+    def seek(self, index: int) -> None:
+        """Go on at a record."""
+        self._source.seek(index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +107,22 @@ def given_records(
     batches = _Batches(network, x, class_weight, outputs)
     source = Arrays(*batches.joined(), images=False) if batches.finite else _Records(batches)
     return Given(source, batches.size, len(outputs), batches.weighted)
+
+
+def batches(source: Source, inputs: Sequence[str], batch_size: int) -> Iterator[dict[str, np.ndarray]]:
+    """Yield all records once, in order, the last batch shorter; what is yielded is used again.
+
+    Raises:
+        UsageError: The records have no known end.
+        SourceError: A record cannot be read.
+    """
+    if source.endless:
+        raise UsageError(f"{source.place}: its length is unknown; give arrays, or an object with len and []")
+    count = len(source)
+    order = Order(num_records=count, batch_size=min(batch_size, count), last="short")
+    with ThreadedEngine() as engine, Loader(source, inputs, engine=engine, order=order) as loader:
+        for _ in range(-(-count // order.batch_size)):
+            yield dict(loader.take().arrays)
 
 
 class _Batches:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.kvstore import create as create_store
-from netweave.api.models.model import store_for
 from netweave.mxnet import optimizer as opt
 from netweave.mxnet.ndarray.array import NDArray
 
@@ -119,8 +118,12 @@ def store_of(asked: Any, num_devices: int, compression: Mapping[str, Any] | None
             asked.set_gradient_compression(compression)
         return asked
     kind = "local" if asked is None and num_devices > 1 else asked
-    made = store_for(kind, num_devices, compression or {})
-    return KVStore(made) if made is not None else None
+    if kind is None or (num_devices == 1 and "dist" not in kind):
+        return None  # as _create_kvstore of MXNet 1.9.1
+    store = create(kind)
+    if compression:
+        store.set_gradient_compression(compression)
+    return store
 
 
 def _tensors(value: Any) -> Any:

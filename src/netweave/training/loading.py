@@ -260,7 +260,6 @@ def make_nets(
     weights: Sequence[str | Path] = (),
     taps: Sequence[str] = (),
     train_taps: Sequence[str] = (),
-    initializer: Mapping[str, Any] | None = None,
     seed: int,
     device: torch.device,
     dtype: torch.dtype = torch.float32,
@@ -273,7 +272,6 @@ def make_nets(
         weights: Files whose arrays replace the first values, in order.
         taps: Names of values to give besides outputs and losses.
         train_taps: Names of values that the training net gives besides those.
-        initializer: The Job's, for weights of MXNet's nets.
         seed: Of what is drawn.
         device: Where to compute.
         dtype: Type of the numbers.
@@ -310,7 +308,7 @@ def make_nets(
     for name, phase in phases.items():
         for key, parameter in phase.graph.parameters.items():
             if key not in known and not parameter.loaded:
-                values = first_values(parameter, source=phase.graph.format, seed=seed, default=initializer)
+                values = first_values(parameter, source=phase.graph.format, seed=seed)
                 nets[name].params[key] = torch.from_numpy(values)
         known |= phase.graph.parameters.keys()
     for net in nets.values():

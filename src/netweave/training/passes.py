@@ -59,24 +59,6 @@ class Part:
     first: int
     samples: int
 
-    def split(self, bounds: Sequence[tuple[int, int]]) -> list[Part]:
-        """Return the parts of this batch for several devices, as views.
-
-        Args:
-            bounds: The first sample of each part, and the one after its last.
-        """
-        if len(bounds) == 1:
-            return [self]
-        return [
-            replace(
-                self,
-                inputs={name: tensor[start:stop] for name, tensor in self.inputs.items()},
-                first=self.first + start,
-                samples=stop - start,
-            )
-            for start, stop in bounds
-        ]
-
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -112,7 +94,6 @@ class NetPasses:
         engine: Where tasks run.
         where: Where and how they compute.
         timed: Called with each task's function in its place, to measure it.
-        skipped: Called with the error where a task is not done any more, as an earlier one failed.
 
     Attributes:
         net: The net.
@@ -134,7 +115,6 @@ class NetPasses:
         engine: Engine,
         where: Where,
         timed: Callable[[Callable[[], Any]], Any] | None = None,
-        skipped: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.net, self.stages, self.where = net, tuple(stages), where
         self._of_device = "" if where.number is None else f" on {where}"
@@ -143,7 +123,7 @@ class NetPasses:
         self.gradients = [Variable(f"gradient of slice {number}{self._of_device}") for number in slices]
         self.state = Variable(f"statistics{self._of_device}")
         self.ended_s = 0.0
-        self.engine, self._timed, self._skipped = engine, timed, skipped
+        self.engine, self._timed = engine, timed
         self._activations = [
             Variable(f"activations of stage {stage.index}{self._of_device}") for stage in stages
         ]
@@ -198,7 +178,6 @@ class NetPasses:
                 ],
                 lane=self.where.lane,
                 name=self._name("forward", step, stage) + suffix,
-                skipped=self._skipped,
             )
         assert completion is not None
         return completion
@@ -216,7 +195,6 @@ class NetPasses:
                 [self._activations[stage.index], *completed],
                 lane=self.where.lane,
                 name=self._name("backward", step, stage) + suffix,
-                skipped=self._skipped,
             )
         assert completion is not None
         return completion
@@ -266,33 +244,6 @@ def objective_of(outputs: Mapping[str, torch.Tensor], losses: Mapping[str, float
     """Return the weighted sum of the losses."""
     terms = [weight * outputs[name].sum() for name, weight in losses.items()]
     return torch.stack(terms).sum() if terms else torch.zeros(())
-
-
-def split_bounds(samples: int, num_parts: int) -> list[tuple[int, int]]:
-    """Return where a batch is split over several devices, by MXNet's rule.
-
-    Parts have ``round(samples / num_parts)`` samples, the last takes the rest (``_split_input_slice`` of
-    python/mxnet/executor_manager.py at 1.9.1).
-
-    Raises:
-        UsageError: A part would be empty.
-
-    >>> split_bounds(10, 4)
-    [(0, 2), (2, 4), (4, 6), (6, 10)]
-    """
-    each = round(samples / num_parts)
-    bounds = []
-    for number in range(num_parts):
-        start = min(number * each, samples)
-        is_last = number == num_parts - 1
-        stop = samples if is_last else min(start + each, samples)
-        if start >= stop:
-            raise UsageError(
-                f"a batch of {samples} cannot be split over {num_parts} devices: one would get nothing; "
-                f"use at least {num_parts} records in a batch"
-            )
-        bounds.append((start, stop))
-    return bounds
 
 
 def _numbers(of_key: Mapping[str, Sequence[int]], keys: Sequence[str]) -> list[int]:

@@ -2,8 +2,8 @@
 
 Forward and backward are those of ``NetPasses``. An update of a slice reads its gradient and writes it: what
 reads a slice waits for its update, an update waits for the last backward that adds to its gradient, and
-whatever stands in between, an exchange with other ranks or other devices of this process, names the same
-variables. Nothing here waits for a result.
+whatever stands in between, an exchange with other ranks, names the same variables. Nothing here waits for a
+result.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from netweave.errors import RunError
 from netweave.runtime.backends.torch.device import first_not_finite, single_thread
 from netweave.runtime.engine import Variable
-from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of, split_bounds
+from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import torch
+
     from netweave.job import Job
     from netweave.runtime.backends.torch.stages import Stage, StagePass
     from netweave.runtime.engine import Completion, Engine
-    from netweave.training.devices import StoreExchange
     from netweave.training.monitor import Look
     from netweave.training.optim import Update, Updater
     from netweave.training.ranks import RankExchange
@@ -58,46 +57,38 @@ class StepProgram:
 
     Args:
         job: The Job, for its losses and for messages.
-        passes: The passes of the training net on each device of this process; the parameters of the first
-            are those that are updated.
+        passes: The passes of the training net.
         updater: Changes its parameters.
         engine: Where tasks run.
         ranks: What of an update is exchanged with other ranks; None for a run of one.
-        store: Sums gradients over the devices of this process; None for one device.
         looks: What looks at values of the net while they are there.
 
     Attributes:
         passes: The passes.
-        store: What sums their gradients.
         losses: The objectives that the smoothed one is the mean of; changed by tasks.
     """
 
     def __init__(
         self,
         job: Job,
-        passes: Sequence[NetPasses],
+        passes: NetPasses,
         updater: Updater,
         *,
         engine: Engine,
         ranks: RankExchange | None = None,
-        store: StoreExchange | None = None,
         looks: Sequence[Look] = (),
     ) -> None:
         self._looks = tuple(looks)
-        self.passes = tuple(passes)
+        self.passes = passes
         self.losses: deque[float] = deque(maxlen=max(1, job.schedule.average_loss))
-        self._first = self.passes[0]
-        self._ranks, self.store = ranks, store
+        self._ranks = ranks
         self._job, self._updater, self._engine = job, updater, engine
         self._begun = Variable("beginning of an update")
-        self._measured = [Variable(f"objective on {one.where}") for one in passes]
-        self._sums = [0.0] * len(passes)
-        self._outputs: list[tuple[int, dict[str, torch.Tensor]]] = [(0, {})] * len(passes)
+        self._sum = 0.0
         self._groups = self._grouped()
         self._update: Update | None = None
         self._last: Completion[Any] | None = None
         self._ended_s = 0.0
-        self._touched = False
         if self._update_lane != COMPUTE:
             engine.add_lane(self._update_lane)
             engine.push(single_thread, lane=self._update_lane)
@@ -105,35 +96,31 @@ class StepProgram:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of the net."""
-        return self._first.stages
+        return self.passes.stages
 
     @property
     def parameters(self) -> list[Variable]:
         """A variable for each slice."""
-        return self._first.parameters
+        return self.passes.parameters
 
     @property
     def gradients(self) -> list[Variable]:
         """A variable for the gradient of each slice."""
-        return self._first.gradients
+        return self.passes.gradients
 
     @property
     def state(self) -> Variable:
         """The variable of what forward passes change: moving statistics, and what nodes keep."""
-        return self._first.state
+        return self.passes.state
 
     def completing_stages(self) -> list[int]:
         """Return, for each slice, the stage whose backward is the last that adds to its gradient."""
-        return [min(self._first.stages_of(number), default=0) for number in range(len(self.gradients))]
+        return [min(self.passes.stages_of(number), default=0) for number in range(len(self.gradients))]
 
     @property
     def variables(self) -> list[Variable]:
         """All that tasks of the program change."""
-        return [
-            *(variable for passes in self.passes for variable in passes.variables),
-            *self._measured,
-            self._begun,
-        ]
+        return [*self.passes.variables, self._begun]
 
     def wait(self) -> None:
         """Wait for all that was pushed.
@@ -143,24 +130,13 @@ class StepProgram:
         """
         for variable in self.variables:
             self._engine.wait_for(variable)
-        if self.store is not None:
-            self.store.average_states()
-
-    def wait_for_access(self) -> None:
-        """Wait for all that was pushed, since somebody is about to read the net's arrays, or change them.
-
-        Raises:
-            RunError: Something of it failed.
-        """
-        self.wait()
-        self._touched = self.store is not None
 
     def idle_since(self) -> float:
         """Return when the last task ended, by ``perf_counter``; infinity while there is one."""
         return self._ended_at() if self._last is None or self._last.done else math.inf
 
     def _ended_at(self) -> float:
-        return max(self._ended_s, *(passes.ended_s for passes in self.passes))
+        return max(self._ended_s, self.passes.ended_s)
 
     def push(self, step: int, part: Part) -> Completion[StepResult | None]:
         """Push forward and backward of a batch; after the last of an update push its ``push_updates``.
@@ -172,32 +148,13 @@ class StepProgram:
         Returns:
             What is there after the last forward; None before the last batch of the update.
         """
-        if self._touched and self.store is not None:
-            self.wait()
-            self.store.copy_to_others()
-            self._touched = False
-        several = len(self.passes) > 1
         suffix = f", batch {part.number}" if self._updater.accumulate > 1 else ""
-        parts = part.split(split_bounds(part.samples, len(self.passes))) if several else [part]
-        result: Completion[Any] | None = None
-        for device, (own, passes) in enumerate(zip(parts, self.passes, strict=True)):
-            result = passes.push_forward(
-                step,
-                own,
-                partial(self._measure, step, own, device),
-                writes=[self._measured[device] if several else self._begun],
-                suffix=suffix,
-            )
-        if part.number == self._updater.accumulate - 1:
-            if self._ranks is not None:
-                result = self._ranks.push_means(step, self._begun, self._result)
-            elif several:
-                result = self._engine.push(
-                    self._joined, self._measured, [self._begun], lane=COMPUTE, name=f"result {step}"
-                )
-        for own, passes in zip(parts, self.passes, strict=True):
-            self._last = passes.push_backward(step, own, suffix=suffix)
-        assert result is not None
+        result: Completion[Any] = self.passes.push_forward(
+            step, part, partial(self._measure, step, part), writes=[self._begun], suffix=suffix
+        )
+        if part.number == self._updater.accumulate - 1 and self._ranks is not None:
+            result = self._ranks.push_means(step, self._begun, self._result)
+        self._last = self.passes.push_backward(step, part, suffix=suffix)
         return result
 
     def push_looks(self, step: int) -> Completion[None] | None:
@@ -208,18 +165,16 @@ class StepProgram:
 
         def look_at_all() -> None:
             for look in due:
-                look.look_at_gradients(self._first.net)
+                look.look_at_gradients(self.passes.net)
 
         reads = [*self.parameters, *self.gradients]
         return self._engine.push(look_at_all, reads, lane=COMPUTE, name=f"look at gradients {step}")
 
     def push_updates(self, step: int) -> None:
         """Push the updates of all slices, and what is exchanged before and after."""
-        ranks, store = self._ranks, self.store
+        ranks = self._ranks
         if ranks is not None:
             ranks.push_gradients(step, self.gradients)
-        if store is not None:
-            store.push_gradients(step)
         if self._updater.rule.measures:
             self._engine.push(self._begin, self.gradients, [self._begun], name=f"begin update {step}")
         lane = self._update_lane
@@ -240,68 +195,51 @@ class StepProgram:
             )
         if ranks is not None:
             ranks.push_parameters(step, self.parameters)
-        if store is not None:
-            store.push_parameters(step)
 
     @property
     def _update_lane(self) -> str:
-        return self._first.where.update_lane
+        return self.passes.where.update_lane
 
     def _grouped(self) -> list[list[int]]:
         """Return the slices that are updated by one task: on the lane of the passes those of a stage.
 
         They are ready at the same time there, and a task for each would cost some 40 us for nothing. Slices
-        that are summed over ranks or devices become ready one by one, and each has one owner.
+        that are summed over ranks become ready one by one, and each has one owner.
         """
         numbers = range(len(self.parameters))
-        if self._update_lane != COMPUTE or self._ranks is not None or self.store is not None:
+        if self._update_lane != COMPUTE or self._ranks is not None:
             return [[number] for number in numbers]
         by_stage: dict[int, list[int]] = {}
         for number in numbers:
-            by_stage.setdefault(min(self._first.stages_of(number), default=0), []).append(number)
+            by_stage.setdefault(min(self.passes.stages_of(number), default=0), []).append(number)
         return [by_stage[stage] for stage in sorted(by_stage, reverse=True)]
 
     # What the tasks do.
 
-    def _measure(self, step: int, part: Part, device: int, done: StagePass) -> StepResult | None:
+    def _measure(self, step: int, part: Part, done: StagePass) -> StepResult | None:
         """Make the outputs of the last stage the objective; after the last batch begin the update."""
-        phase, net = self._job.phases["train"], self.passes[device].net
+        phase, net = self._job.phases["train"], self.passes.net
         outputs = dict(zip(net.names, done.outputs, strict=True))
         objective = objective_of(outputs, phase.losses)
         done.outputs = [objective]
         loss = float(objective.detach())
-        self._sums[device] = loss if part.number == 0 else self._sums[device] + loss
+        self._sum = loss if part.number == 0 else self._sum + loss
         if not math.isfinite(loss):
             # raised here, before backward: the tasks behind do not run, the parameters stay as they were
-            raise self._not_finite(step, part, device, loss)
+            raise self._not_finite(step, part, loss)
         updater = self._updater
         if part.number < updater.accumulate - 1:
             return None
-        for look in self._looks if device == 0 else ():
+        for look in self._looks:
             if look.is_due(step):
                 look.look(net, outputs)
         names = [value.name or "" for value in phase.graph.outputs]
         shown = {name: outputs[name].detach() for name in names}
-        loss = self._sums[device] / updater.accumulate
-        if len(self.passes) > 1:
-            self._outputs[device] = (part.samples, shown)
-            return None
+        loss = self._sum / updater.accumulate
         if self._ranks is not None:
             self._ranks.measured(loss, shown)
             return None
         return self._result(loss, shown)
-
-    def _joined(self) -> StepResult:
-        """Begin the update with what all devices have measured: objectives add up, means are weighted."""
-        loss = sum(self._sums) / self._updater.accumulate
-        samples = [count for count, _ in self._outputs]
-        losses = self._job.phases["train"].losses
-        joined = {}
-        for name in self._outputs[0][1]:
-            tensors = [outputs[name].cpu() for _, outputs in self._outputs]
-            is_share = name in losses and not tensors[0].ndim
-            joined[name] = torch.stack(tensors).sum(0) if is_share else _join(tensors, samples)
-        return self._result(loss, joined)
 
     def _result(self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: int = 0) -> StepResult:
         """Go on to the update that the objective of the whole batch belongs to."""
@@ -313,9 +251,9 @@ class StepProgram:
             self._update = updater.begin()
         return StepResult(smoothed, rate, outputs, stop)
 
-    def _not_finite(self, step: int, part: Part, device: int, loss: float) -> RunError:
+    def _not_finite(self, step: int, part: Part, loss: float) -> RunError:
         job = self._job
-        where = first_not_finite(self.passes[device].net, job.phases["train"].graph, part.inputs)
+        where = first_not_finite(self.passes.net, job.phases["train"].graph, part.inputs)
         return RunError(
             f"{job.name}: the loss is {loss} in iteration {step}{f': {where}' if where else ''}; nothing is "
             "written from here on. Take a lower learning rate, or clip gradients, and go on from an "
@@ -332,14 +270,3 @@ class StepProgram:
         for number in numbers:
             self._updater.apply(self._update, number)
         self._ended_s = perf_counter()
-
-
-def _join(tensors: Sequence[torch.Tensor], samples: Sequence[int]) -> torch.Tensor:
-    """Return an output of the whole batch from those of its parts: rows of samples, or a mean over them."""
-    first = tensors[0]
-    of_samples = first.ndim and all(len(one) == count for one, count in zip(tensors, samples, strict=True))
-    if of_samples and max(samples) > 1:
-        return torch.cat(list(tensors))
-    total = sum(samples)
-    weighted = [one.double() * (count / total) for one, count in zip(tensors, samples, strict=True)]
-    return torch.stack(weighted).sum(0).to(first.dtype)

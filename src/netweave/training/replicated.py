@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from netweave.errors import UnsupportedError, UsageError
+from netweave.graph import unread_arrays
+from netweave.runtime.backends.torch import ParameterStore, TorchNet
+from netweave.runtime.backends.torch.device import compute_threads
 from netweave.runtime.backends.torch.node_memory import memories
 from netweave.runtime.backends.torch.parameters import Views
 from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.engine import ThreadedEngine, Trace
-from netweave.training.devices import lane_of, net_on, open_lanes
 from netweave.training.loading import layer_numbers, trained
 from netweave.training.optim import Trained, Updater
 from netweave.training.optim.rule import ALIGNED_ELEMENTS, flat_layout
@@ -31,7 +33,7 @@ from netweave.training.parallel.devices import current_context
 from netweave.training.parallel.exchange import copy_slice
 from netweave.training.parallel.kvstore import LANE, KVStore
 from netweave.training.parallel.plan import owners_by_layer
-from netweave.training.passes import NetPasses, Part, Where, objective_of
+from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +42,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from netweave.graph import Graph
     from netweave.job import Phase, Solver
-    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.backends.torch.parameters import Stored
     from netweave.runtime.backends.torch.stages import StagePass
-    from netweave.runtime.engine import Completion
+    from netweave.runtime.engine import Completion, Engine
     from netweave.training.parallel.devices import Context
 
 
@@ -312,3 +315,51 @@ class ReplicatedNet:
 
 def _add(key: Any, merged: Tensor, stored: Tensor) -> None:
     stored += merged
+
+
+def net_on(device: torch.device, graph: Graph, taps: Sequence[str], source: TorchNet) -> TorchNet:
+    """Return a net with a copy of another one's arrays.
+
+    Args:
+        device: Where it computes.
+        graph: The net; it has the same arrays.
+        taps: Names of values to give besides the graph's outputs.
+        source: Whose arrays it begins with.
+    """
+    dtype = next((row.tensor.dtype for row in _rows(source) if row.tensor.is_floating_point()), torch.float32)
+    store = ParameterStore()
+    net = TorchNet(graph, taps=taps, store=store)
+    for key, array in unread_arrays(graph).items():
+        store.add_constant(graph.parameters[key], array)
+    net.to(device).to(dtype)
+    trained(graph, net)
+    copy_arrays(source, net)
+    return net
+
+
+def copy_arrays(source: TorchNet, target: TorchNet) -> None:
+    """Copy all arrays of a net to another one that has the same."""
+    with torch.no_grad():
+        for key in target.store:
+            target.store[key].tensor.copy_(source.store[key].tensor)
+
+
+def lane_of(number: int) -> str:
+    """Return the lane on which the device of a number computes."""
+    return f"{COMPUTE} {number}" if number else COMPUTE
+
+
+def open_lanes(engine: Engine, devices: Sequence[torch.device]) -> None:
+    """Give each device a lane, and share the processors among those that compute on the CPU."""
+    on_cpu = sum(device.type == "cpu" for device in devices)
+    for number in range(len(devices)):
+        engine.add_lane(lane_of(number))
+    if on_cpu > 1:
+        share = max(1, torch.get_num_threads() // on_cpu)
+        for number, device in enumerate(devices):
+            if device.type == "cpu":
+                engine.push(partial(compute_threads, share), lane=lane_of(number)).result()
+
+
+def _rows(net: TorchNet) -> list[Stored]:
+    return [net.store[key] for key in net.store]

@@ -17,7 +17,6 @@ from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.checkpoint_file import nested, read_run, run_in_common, values_in_common
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
-from netweave.training.devices import StoreExchange, passes_on
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
 from netweave.training.finite import require_finite_loss, require_finite_parameters
 from netweave.training.history import History
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.engine import Engine
     from netweave.training.checkpoint_file import Checkpoint
-    from netweave.training.devices import SeveralDevices
     from netweave.training.events import Watch
     from netweave.training.loading import Given
     from netweave.training.monitor import Look
@@ -86,7 +84,6 @@ class Trainer(Loop):
         update_lane: Lane of the engine on which slices are updated.
         content: Returns JSON values that checkpoints hold besides, by name.
         world: The ranks that make each update together; None for this process alone.
-        several: Devices of this process that share each batch; None for one.
         looks: What looks at values of the training net; nets that are there must give their taps.
         watch: Told what happens.
 
@@ -118,7 +115,6 @@ class Trainer(Loop):
         update_lane: str = COMPUTE,
         content: Callable[[], Mapping[str, Any]] = dict,
         world: World | None = None,
-        several: SeveralDevices | None = None,
         looks: Sequence[Look] = (),
         watch: Watch = lambda event: None,
     ) -> None:
@@ -140,13 +136,11 @@ class Trainer(Loop):
             job.phases,
             train_taps=taps,
             weights=job.checkpoints.weights,
-            initializer=job.initializer,
             seed=self.seed,
             device=where.device,
             dtype=dtype,
             tell=lambda text: None if resume else watch(Note(text)),
         )
-        self._several = several
         self._ranks = None
         if world is not None:
             self._ranks = RankExchange(world, options, engine=engine)
@@ -165,7 +159,7 @@ class Trainer(Loop):
         self._since_display = MeanOutputs()
         self._num_samples = 0
         for net in self.nets.values():
-            net.guard(self.program.wait_for_access)
+            net.guard(self.program.wait)
         self._loaders: dict[str, PhaseLoader] = {}
         self._evaluator = Evaluator(
             job, self.nets, self._loaders, self.program, engine=engine, where=where, ranks=self._ranks
@@ -186,16 +180,9 @@ class Trainer(Loop):
         if ranks is not None:
             ranks.join_batch(net, self.job)
         layout, where, engine = self.updater.layout, self._where, self._engine
-        store: StoreExchange | None = None
-        if self._several is not None:
-            passes = passes_on(self._several, layout, engine=engine, where=where, num_stages=num_stages)
-            store = StoreExchange(self._several.store, passes, layout)
-        else:
-            timed = None if ranks is None else ranks.timed
-            passes = [NetPasses(net, cut(net, num_stages), layout, engine=engine, where=where, timed=timed)]
-        program = StepProgram(
-            self.job, passes, self.updater, engine=engine, ranks=ranks, store=store, looks=self._looks
-        )
+        timed = None if ranks is None else ranks.timed
+        passes = NetPasses(net, cut(net, num_stages), layout, engine=engine, where=where, timed=timed)
+        program = StepProgram(self.job, passes, self.updater, engine=engine, ranks=ranks, looks=self._looks)
         if ranks is not None:
             graph = self.job.phases["train"].graph
             ranks.exchange_slices(self.updater, graph, program.completing_stages())
@@ -322,8 +309,6 @@ class Trainer(Loop):
         if self._ranks is not None:
             rows = {int(rank): row for rank, row in nested(checkpoint.arrays, "residual")}
             self._ranks.restore_residuals(rows)
-        if self.program.store is not None:
-            self.program.store.restore_residuals(dict(nested(checkpoint.arrays, "store")))
 
     @property
     def is_over(self) -> bool:
@@ -353,7 +338,7 @@ class Trainer(Loop):
         pushed = []
         for number in range(self.job.solver.accumulate):
             batch, variables = loader.take(program.idle_since)
-            first = (self._worker * self.job.solver.accumulate + number) * loader.batch_size + loader.offset
+            first = number * loader.batch_size + loader.offset
             part = Part(number, batch, variables, first, loader.samples)
             pushed.append(program.push(step, part))
             self._num_samples += part.samples
@@ -407,10 +392,8 @@ class Trainer(Loop):
             "history": self.history.state(),
             "feeds": {name: loader.state() for name, loader in self._loaders.items()},
         }
-        store = self.program.store
         content["displayed batches"], sums = self._since_display.state()
         arrays = {f"display:{name}": to_array(tensor) for name, tensor in sums.items()}
-        arrays |= {} if store is None else store.residuals()
         if self._ranks is not None:
             self._ranks.collect_state(self.updater)
             arrays |= {f"residual:{rank}": row for rank, row in self._ranks.residuals().items()}
@@ -422,13 +405,8 @@ class Trainer(Loop):
 
     @property
     def _is_writer(self) -> bool:
-        """True if this process writes the checkpoints, for all ranks or workers."""
-        return self._worker == 0 and (self._ranks is None or self._ranks.world.is_first)
-
-    @property
-    def _worker(self) -> int:
-        """Number of this worker among those that each have a batch of their own."""
-        return 0 if self._several is None else self._several.store.rank
+        """True if this process writes the checkpoints, for all ranks."""
+        return self._ranks is None or self._ranks.world.is_first
 
     def _of_rank(self, config: LoaderConfig, name: str) -> LoaderConfig:
         """Return how this rank loads the batches of a phase."""

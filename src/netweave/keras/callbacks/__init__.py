@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from netweave.api.models.events import History
 from netweave.keras.callbacks.base import Callback
 from netweave.keras.callbacks.files import CSVLogger, ModelCheckpoint, TensorBoard
 from netweave.keras.callbacks.stopping import (
@@ -12,6 +11,7 @@ from netweave.keras.callbacks.stopping import (
     ReduceLROnPlateau,
     TerminateOnNaN,
 )
+from netweave.keras.epochs import History
 from netweave.keras.objects import missing
 
 __all__ = [

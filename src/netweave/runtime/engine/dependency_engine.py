@@ -130,7 +130,6 @@ class Task(Completion[Any]):
         followers: The tasks that this one blocks.
         sources: The last writers of the variables that it touches, whose errors are its own.
         thread: Name of the thread that ran it.
-        skipped: Called instead of the function after an error.
         deferred: Whether it gave a future instead of a result.
     """
 
@@ -144,7 +143,6 @@ class Task(Completion[Any]):
         "pushed_ns",
         "reads",
         "ready_ns",
-        "skipped",
         "sources",
         "started_ns",
         "thread",
@@ -161,14 +159,12 @@ class Task(Completion[Any]):
         lane: str,
         priority: int,
         name: str,
-        skipped: Callable[[BaseException], None] | None = None,
     ) -> None:
         super().__init__(engine, name, lane)
         self.function: Callable[[], Any] | None = function
         self.reads = reads
         self.writes = writes
         self.priority = priority
-        self.skipped = skipped
         self.order = 0
         self.blockers = 0
         self.followers: list[Task] = []
@@ -293,7 +289,6 @@ class Engine(ABC):
         lane: str = "compute",
         priority: int = 0,
         name: str = "",
-        skipped: Callable[[BaseException], None] | None = None,
     ) -> Completion[T]:
         """Add a task; return at once.
 
@@ -306,8 +301,6 @@ class Engine(ABC):
             lane: Where it runs.
             priority: Among the tasks that could start on the lane, the highest goes first.
             name: For traces and messages; the function's own by default.
-            skipped: Called instead of the function where that is not called any more: with the error of an
-                earlier task, or that of a cancelled engine.
 
         Raises:
             UsageError: The engine is closed, there is no such lane, or a variable is another engine's.
@@ -322,7 +315,6 @@ class Engine(ABC):
             lane=lane,
             priority=priority,
             name=name or getattr(function, "__name__", "task"),
-            skipped=skipped,
         )
         with self._lock:
             self._check(task)
@@ -493,8 +485,6 @@ class Engine(ABC):
         task.thread = thread
         error = self._cancelled or self._inherited(task)
         if error is not None:
-            if task.skipped is not None:
-                task.skipped(error)
             self._finish(task, None, error, inherited=True)
             return
         function = task.function

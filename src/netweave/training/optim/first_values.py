@@ -112,23 +112,19 @@ MXNET_NAMES: tuple[tuple[str, Wanted], ...] = (
     (r".*min", ("zeros", {})),
     (r".*max", ("ones", {})),
 )
-"""MXNet's initializers by the names of arrays, first match wins; ``weight`` is for the one given."""
+"""MXNet's initializers by the names of arrays, first match wins; other weights have the default."""
 
-MXNET_DEFAULT = {"type": "uniform", "scale": 0.01}
+MXNET_DEFAULT: Wanted = ("uniform", {"scale": 0.01})
 """What MXNet's ``fit`` gives to weights where nobody says."""
 
 
-def first_values(
-    parameter: Parameter, *, source: str, seed: int, default: Mapping[str, Any] | None = None
-) -> np.ndarray:
+def first_values(parameter: Parameter, *, source: str, seed: int) -> np.ndarray:
     """Return the values that a parameter starts training from, float32, in the source's layout.
 
     Args:
         parameter: Its ``filler`` says how, or the source's rule for its name or role.
         source: The format that its net was read from.
         seed: Of the Job.
-        default: MXNet's initializer for weights, ``{"type": ..., its settings}``; Uniform(0.01) as in
-            ``fit`` if None.
 
     Raises:
         UsageError: There is no such filler, or it cannot fill this parameter.
@@ -137,11 +133,11 @@ def first_values(
         settings = dict(parameter.filler)
         kind = str(settings.pop("type", "constant"))
         if "init" in settings and settings["init"] is None:  # FusedRNN without one of its own
-            settings["init"] = _as_mxnet_writes_it(default or MXNET_DEFAULT)
+            settings["init"] = json.dumps(MXNET_DEFAULT)
     elif source == "caffe":
         kind, settings = "constant", {"value": CAFFE_ROLES.get(parameter.role, 0.0)}
     elif source == "mxnet":
-        kind, settings = _by_name(parameter.key, dict(default or MXNET_DEFAULT))
+        kind, settings = _by_name(parameter.key)
     else:
         rule = "'init'" if source == "singa" else "initializer"
         raise UsageError(
@@ -152,17 +148,12 @@ def first_values(
     return fill(kind, parameter.shape, settings, key=parameter.key, seed=seed)
 
 
-def _as_mxnet_writes_it(wanted: Mapping[str, Any]) -> str:
-    settings = dict(wanted)
-    return json.dumps([settings.pop("type"), settings])
-
-
-def _by_name(name: str, default: dict[str, Any]) -> Wanted:
+def _by_name(name: str) -> Wanted:
     for pattern, wanted in MXNET_NAMES:
         if re.fullmatch(pattern, name):
             return wanted
     if name.endswith("weight"):
-        return default.pop("type"), default
+        return MXNET_DEFAULT
     raise UsageError(
         f"parameter {name!r}: MXNet has no default initializer for this name, only for names that end in "
         "weight, bias, gamma or beta; set an initializer for the variable (__init__)"

@@ -27,7 +27,7 @@ from netweave.training.parallel.link import Channel
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from netweave.runtime.engine import Completion, Engine
+    from netweave.runtime.engine import Engine
     from netweave.training.parallel.world import World
 
 Key = int | str
@@ -152,33 +152,6 @@ class KVStore:
             name=f"store {named}",
         )
 
-    def pull_when(
-        self,
-        key: Key,
-        take: Callable[[Tensor], None],
-        writes: Sequence[Variable],
-        *,
-        priority: int = 0,
-        name: str = "",
-    ) -> Completion[None]:
-        """Give what is stored, after all that was pushed to the key, to a function; later.
-
-        Args:
-            key: The key.
-            take: Called with the stored value, which it must not change.
-            writes: What it changes.
-            priority: As for ``push``.
-            name: Of the task; the key's by default.
-        """
-        return self._engine.push(
-            lambda: take(self._stored[key]),
-            [self._variables[key]],
-            writes,
-            lane=LANE,
-            priority=priority,
-            name=f"pull of {name or f'key {key}'}",
-        )
-
     def pull(self, key: Key | Sequence[Key], out: Any, priority: int = 0) -> None:
         """Copy what is stored to tensors, after all that was pushed to the keys.
 
@@ -268,20 +241,6 @@ class KVStore:
         if self._world is not None:
             self._world.barrier()
 
-    def on(self, engine: Engine) -> KVStore:
-        """Return an empty store with the same workers and settings that works on another engine.
-
-        Raises:
-            UsageError: This one has values or an updater already, which the other one would not see.
-        """
-        if self._stored or self._updater is not None:
-            raise UsageError(
-                "the key-value store holds values or has an updater already; give a fresh one, or its name"
-            )
-        store = KVStore(self.type, self._whole_world, engine=engine)
-        store._threshold = self._threshold
-        return store
-
     def variable(self, key: Key) -> Variable:
         """Return the variable of a key, for tasks that read or change its value."""
         return self._variables[key]
@@ -312,22 +271,6 @@ class KVStore:
     def residuals(self) -> dict[tuple[Key, int], Tensor]:
         """Residuals of the 2-bit codes so far, by key and device."""
         return dict(self._residuals)
-
-    def gather_residuals(self) -> list[dict[tuple[Key, int], Tensor]]:
-        """Return, on the first worker, the residuals of each worker; nothing on the others.
-
-        All workers call it after the same pushes, when none of them is still to be done.
-        """
-        if self._world is None or not self._residuals:
-            return [self.residuals]
-        of_workers: list[dict[tuple[Key, int], Tensor]] = [{} for _ in range(self.num_workers)]
-        with self._world.watched("collecting residuals"):
-            for key, own in self._residuals.items():  # in the order of the first pushes, which all share
-                rows = [torch.empty_like(own) for _ in of_workers] if self.rank == 0 else None
-                distributed.gather(own, rows, dst=0, group=self._group)
-                for residuals, row in zip(of_workers, rows or [], strict=False):
-                    residuals[key] = row
-        return of_workers if self.rank == 0 else []
 
     def restore_residuals(self, residuals: Mapping[tuple[Key, int], Tensor]) -> None:
         """Go on with what codes left out before."""

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+import netweave.mxnet as mx
 from netweave import symbol as sym
-from netweave.api.models import Module
 from netweave.errors import UsageError
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.engine import ThreadedEngine, Variable
@@ -31,13 +31,16 @@ def batches(count, size=8):
 
 
 def test_a_loop_by_hand_is_fit():
-    """Plain descent on the handle's arrays, to the bit what ``fit`` does by the trainer."""
+    """Plain descent on the handle's arrays, to the bit what MXNet's ``fit`` does."""
     data, labels = batches(6)
-    fitted = Module(classifier()).bind(data=(8, 2, 8, 8), softmax_label=(8,), seed=1)
-    own = Module(classifier()).bind(data=(8, 2, 8, 8), softmax_label=(8,), seed=1)
+    fitted = mx.mod.Module(classifier())
+    records = mx.io.NDArrayIter(data, labels, 8)
+    fitted.bind(records.provide_data, records.provide_label)
+    fitted.init_params()
+    arrays = {name: array.asnumpy() for name, array in fitted.get_params()[0].items()}
+    net = TorchNet(classifier().graph(arrays=arrays, data=(8, 2, 8, 8), softmax_label=(8,))).train()
     rate = 0.25  # a power of two, so that the order of the factors does not matter
-    fitted.fit(data, labels, num_epoch=1, batch_size=8, optimizer_params={"learning_rate": rate}, seed=1)
-    net = own.net.train()
+    fitted.fit(records, num_epoch=1, optimizer_params={"learning_rate": rate})
     for x, y in zip(np.split(data, 6), np.split(labels, 6), strict=True):
         net.zero_grad()
         outputs = net(data=torch.from_numpy(x), softmax_label=torch.from_numpy(y))
@@ -45,8 +48,8 @@ def test_a_loop_by_hand_is_fit():
         with torch.no_grad():
             for key in net.grads:
                 net.params[key] -= rate * (net.grads[key] / 8)
-    for key, tensor in fitted.net.params.items():
-        torch.testing.assert_close(net.params[key], tensor, rtol=0, atol=1e-7)
+    for key, array in fitted.get_params()[0].items():
+        torch.testing.assert_close(net.params[key].detach(), array.tensor, rtol=0, atol=1e-7)
 
 
 def test_what_is_done_in_place_is_not_copied():

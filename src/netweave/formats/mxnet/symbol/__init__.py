@@ -14,9 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.mxnet.symbol.functions import arange, full, hypot, maximum, minimum, ones, pow, zeros  # noqa: A004
-from netweave.formats.mxnet.symbol.initializer import Initializer
 from netweave.formats.mxnet.symbol.registry import READERS
-from netweave.formats.mxnet.symbol.symbol import Symbol, from_json, group, load, operator_function, variable
+from netweave.formats.mxnet.symbol.symbol import (
+    Initializer,
+    Symbol,
+    from_json,
+    group,
+    load,
+    operator_function,
+    variable,
+)
 from netweave.formats.mxnet.symbol.vertex import AttrScope, NameManager, Prefix
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +12,6 @@ from netweave.errors import UsageError
 from netweave.files.json_text import parse_json, read_json
 from netweave.files.output_files import write_file
 from netweave.formats.mxnet.symbol.build import apply
-from netweave.formats.mxnet.symbol.initializer import Initializer
 from netweave.formats.mxnet.symbol.picture import draw
 from netweave.formats.mxnet.symbol.registry import READERS
 from netweave.formats.mxnet.symbol.settings import DTYPES
@@ -201,6 +201,31 @@ COMPARED = {
 
 METHODS: dict[str, Callable[..., Any]] = {}
 """Methods of symbols that packages above add: what runs a net does not belong to building one."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Initializer:
+    """A rule for first values; ``training.optim.mxnet.initializers`` has the rules and their settings.
+
+    >>> Initializer("xavier", factor_type="in", magnitude=2.34).text
+    '["xavier", {"factor_type": "in", "magnitude": 2.34}]'
+
+    Attributes:
+        kind: MXNet's name for it in small letters: ``uniform``, ``normal``, ``xavier``, ``constant``, ...
+        settings: Its own by MXNet's names.
+    """
+
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __init__(self, kind: str, **settings: Any) -> None:
+        object.__setattr__(self, "kind", kind.lower())
+        object.__setattr__(self, "settings", settings)
+
+    @property
+    def text(self) -> str:
+        """The rule as symbol files have it."""
+        return json.dumps([self.kind, dict(self.settings)])
 
 
 class Symbol(Arithmetic):

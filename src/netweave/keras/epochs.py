@@ -1,21 +1,83 @@
-"""From the events of a run to metrics, epochs and calls of callbacks."""
+"""The epochs of a fit: their events, their metrics, and what has been measured so far."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netweave.api.models.events import BatchEnd, EpochEnd
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from netweave.api.models.records import Callbacks
+    from netweave.keras.callbacks.dispatch import Callbacks
     from netweave.training.events import Event, Updated
 
 _log = logging.getLogger("netweave.fit")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnd:
+    """An update is done.
+
+    Attributes:
+        epoch: From 0.
+        batch: Number in the epoch, from 0.
+        metrics: Of this batch, by name; ``loss`` where the net has one.
+    """
+
+    epoch: int
+    batch: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """All records were gone through once more.
+
+    Attributes:
+        epoch: From 0.
+        metrics: Means over the epoch's batches by name, and after it those of the records to judge by,
+            as ``val_...``.
+        seconds: That the epoch took.
+    """
+
+    epoch: int
+    metrics: Mapping[str, float]
+    seconds: float
+
+
+Callback = Callable[[BatchEnd | EpochEnd], object]
+"""Told each event; it may read and change the model's arrays, and call its ``stop``."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The metrics of each epoch of a fit.
+
+    >>> History(({"accuracy": 0.5}, {"accuracy": 0.75}))["accuracy"]
+    [0.5, 0.75]
+
+    Attributes:
+        epochs: The metrics of each epoch, as in ``EpochEnd``.
+        initial_epoch: Number of the first epoch.
+    """
+
+    epochs: tuple[Mapping[str, float], ...]
+    initial_epoch: int = 0
+
+    def __getitem__(self, metric: str) -> list[float]:
+        return [epoch[metric] for epoch in self.epochs]
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """The metrics of all epochs by name, as Keras has them."""
+        names = dict.fromkeys(name for epoch in self.epochs for name in epoch)
+        return {name: [epoch[name] for epoch in self.epochs if name in epoch] for name in names}
+
+    @property
+    def epoch(self) -> list[int]:
+        """The numbers of the epochs."""
+        return [self.initial_epoch + number for number in range(len(self.epochs))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,43 +130,6 @@ class Measures(Protocol):
         """Go on where ``state`` was called."""
 
 
-class MeanMeasures:
-    """Means over records, of metrics that the net itself computes for each batch.
-
-    Args:
-        names: Names of the metrics by the net's outputs.
-    """
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-        self._sums: dict[str, float] = {}
-        self._count = 0
-
-    def add(self, event: Updated, size: int) -> Mapping[str, float]:
-        """Take an update of so many records in, and return the metrics of its batch."""
-        metrics = {name: event.outputs[value][0] for value, name in self._names.items()}
-        for name, number in metrics.items():
-            self._sums[name] = self._sums.get(name, 0.0) + number * size
-        self._count += size
-        return metrics
-
-    def result(self) -> Mapping[str, float]:
-        """Return the means over all records since the last reset."""
-        return {name: total / self._count for name, total in self._sums.items()}
-
-    def reset(self) -> None:
-        """Begin an epoch."""
-        self._sums, self._count = {}, 0
-
-    def state(self) -> Any:
-        """Return what a checkpoint keeps, as JSON values."""
-        return {"sums": dict(self._sums), "count": self._count}
-
-    def restore(self, state: Any) -> None:
-        """Go on where ``state`` was called."""
-        self._sums, self._count = dict(state["sums"]), state["count"]
-
-
 class EpochRecord:
     """The metrics that a fit has measured so far, epoch by epoch.
 
@@ -146,11 +171,8 @@ class EpochRecord:
 
     def watch(self, event: Event) -> None:
         """Take an event of the run."""
-        from netweave.training.events import Updated, ValuesSeen
+        from netweave.training.events import Updated
 
-        if isinstance(event, ValuesSeen):
-            for name, seen in event.values.items():  # as MXNet's Monitor.toc_print
-                _log.info("Batch: %7d %30s %s", event.iteration, name, seen)
         if not isinstance(event, Updated):
             return
         epoch, batch = self._shape.place(event.iteration)
@@ -170,14 +192,10 @@ class EpochRecord:
             "callbacks": self._callbacks.state(),
         }
 
-    def restore(self, state: Mapping[str, Any], iteration: int) -> None:
-        """Go on where ``state`` was called, after so many updates."""
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state`` was called."""
         self.epochs = [dict(epoch) for epoch in state["epochs"]]
-        measured = state.get("measures")
-        if measured is None:  # checkpoints written before Keras' measures have sums alone
-            _, batch = self._shape.place(iteration)
-            measured = {"sums": state["sums"], "count": batch * self._shape.batch_size}
-        self._measures.restore(measured)
+        self._measures.restore(state["measures"])
         self._callbacks.restore(state["callbacks"])
 
     def _end(self, epoch: int) -> None:
