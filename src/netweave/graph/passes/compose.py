@@ -6,13 +6,17 @@
 - Padding of zeros before a convolution, as ports write it whose framework pads both ends alike.
 - A rectifier with learned slopes (``slopes``).
 - Softplus with the threshold above which PyTorch returns the input itself.
+- A product of matrices that is written as an Einsum.
 - Group normalisation before opset 21: an instance normalisation of the groups between two reshapes.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
 
 from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
 from netweave.graph.ops.pooling import PoolWindows
@@ -21,9 +25,7 @@ from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prun
 from netweave.graph.passes.spread import join_slopes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import onnx_ir as ir
+    from collections.abc import Iterator, Mapping, Sequence
 
     from netweave.graph import Graph
 
@@ -35,13 +37,16 @@ _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 @Pass
 def compose(graph: Graph) -> None:
-    """Make one LRN, ChannelLRN, Conv or PRelu of the nodes that compute it; it is in all their layers."""
+    """Make one LRN, ChannelLRN, Conv, PRelu or MatMul of what computes it; it is in all their layers."""
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
         if node.op_type == "Add" and not node.domain and join_slopes(rewriter, node):
             continue
         if node.op_type == "Conv" and not node.domain:
             _take_padding(rewriter, node)
+        if node.op_type == "Einsum" and not node.domain:
+            _take_product(rewriter, node)
+            continue
         if node.op_type == "Where" and not node.domain:
             _take_threshold(rewriter, node)
         normalisation = _normalisation(node) if node.op_type in {"Div", "Mul"} and not node.domain else None
@@ -71,6 +76,48 @@ def _take_padding(rewriter: Rewriter, conv: ir.Node) -> None:
         [pad, conv], "Conv", [pad.inputs[0], *conv.inputs[1:]], {**attributes, "pads": pads}
     )
     set_layer_keys(new, keys)
+
+
+def _take_product(rewriter: Rewriter, einsum: ir.Node) -> None:
+    """Put a MatMul between transposes in the place of an Einsum that sums over one axis of two matrices."""
+    equation = str(attributes_of(einsum).get("equation", "")).replace(" ", "")
+    read, arrow, out = equation.partition("->")
+    terms = read.split(",")
+    letters = [set(term) for term in (*terms, out)]
+    is_plain = arrow and len(terms) == 2 and read.replace(",", "").isalpha()
+    if not is_plain or any(map(operator.ne, map(len, letters), map(len, (*terms, out)))):
+        return
+    a, b, made = letters
+    batch = "".join(letter for letter in out if letter in a & b)
+    summed, rows, columns = ("".join(sorted(each)) for each in (a & b - made, a - b, b - a))
+    if len(summed) != 1 or len(rows) != 1 or len(columns) != 1 or (a ^ b) - made:
+        return
+    wanted = batch + rows + summed, batch + summed + columns, batch + rows + columns
+    inputs = [
+        _transposed(rewriter, einsum, value, [term.index(letter) for letter in order])
+        for value, term, order in zip(einsum.inputs, terms, wanted, strict=False)
+    ]
+    product = rewriter.insert(einsum, "MatMul", inputs).outputs[0]
+    result = einsum.outputs[0]
+    product.type = result.type
+    if result.shape is not None:
+        product.shape = ir.Shape([result.shape[out.index(letter)] for letter in wanted[2]])
+    made_of = _transposed(rewriter, einsum, product, [wanted[2].index(letter) for letter in out])
+    if made_of is not None:
+        rewriter.take_over(result, made_of)
+        rewriter.graph.model.graph.remove(einsum, safe=True)
+
+
+def _transposed(
+    rewriter: Rewriter, before: ir.Node, value: ir.Value | None, perm: Sequence[int]
+) -> ir.Value | None:
+    if list(perm) == list(range(len(perm))):
+        return value
+    turned = rewriter.insert(before, "Transpose", [value], {"perm": list(perm)}).outputs[0]
+    turned.type = value.type if value is not None else None
+    if value is not None and value.shape is not None:
+        turned.shape = ir.Shape([value.shape[axis] for axis in perm])
+    return turned
 
 
 def _take_threshold(rewriter: Rewriter, choice: ir.Node) -> None:
