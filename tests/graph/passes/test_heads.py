@@ -164,3 +164,11 @@ def test_an_einsum_of_two_matrices_is_a_product(equation):
     graph = form(product)
     assert ("MatMul" in {node.op_type for node in graph.nodes}) == ("e" not in equation)
     check(graph, product, shape=(1, 2, STEPS, WIDTH))
+
+
+def test_examples_that_are_repeated_are_no_heads():
+    def twice(x):
+        return x.flatten(0, 1).repeat_interleave(2, dim=0) * 2
+
+    graph = form(twice)
+    check(graph, twice, shape=(1, 2, STEPS, WIDTH))
