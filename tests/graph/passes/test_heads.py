@@ -154,3 +154,21 @@ def test_the_root_mean_square_is_one_operator(function):
     assert node.op_type == "RMSNormalization"
     assert attributes_of(node)["epsilon"] == pytest.approx(1e-3)
     check(graph, function, shape=(1, 2, STEPS, WIDTH))
+
+
+@pytest.mark.parametrize("equation", ["bhqd,bhkd->bhqk", "bhqd,bhkd->bkhq", "bhqd,bhke->bhqk"])
+def test_an_einsum_of_two_matrices_is_a_product(equation):
+    def product(x):
+        return torch.einsum(equation, x, x.relu())
+
+    graph = form(product)
+    assert ("MatMul" in {node.op_type for node in graph.nodes}) == ("e" not in equation)
+    check(graph, product, shape=(1, 2, STEPS, WIDTH))
+
+
+def test_examples_that_are_repeated_are_no_heads():
+    def twice(x):
+        return x.flatten(0, 1).repeat_interleave(2, dim=0) * 2
+
+    graph = form(twice)
+    check(graph, twice, shape=(1, 2, STEPS, WIDTH))

@@ -9,13 +9,17 @@
 - ArgMax and ArgMin, for which OpenVINO takes TopK of one element.
 - Layer normalisation with scale and shift, which OpenVINO has as operators behind it.
 - A reciprocal as the quotient of 1.
+- A product of matrices that is written as an Einsum.
 - Group normalisation before opset 21: an instance normalisation of the groups between two reshapes.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
 
 from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
 from netweave.graph.ops.pooling import PoolWindows
@@ -24,9 +28,7 @@ from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prun
 from netweave.graph.passes.spread import join_slopes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from netweave.graph import Graph
 
@@ -38,23 +40,16 @@ _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 @Pass
 def compose(graph: Graph) -> None:
-    """Make one LRN, ChannelLRN, Conv or PRelu of the nodes that compute it; it is in all their layers."""
+    """Make one LRN, ChannelLRN, Conv, PRelu or MatMul of what computes it; it is in all their layers."""
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
-        if node.graph is None or (node.op_type == "Add" and not node.domain and join_slopes(rewriter, node)):
+        if node.graph is None or node.domain:  # another one has taken it
             continue
-        if node.op_type == "Conv" and not node.domain:
-            _take_padding(rewriter, node)
-        if node.op_type == "Where" and not node.domain:
-            _take_threshold(rewriter, node)
-        if node.op_type == "TopK" and not node.domain:
-            _take_choice(rewriter, node)
-        if node.op_type == "LayerNormalization" and not node.domain:
-            _take_scale_and_shift(rewriter, node)
-        if node.op_type == "Div" and not node.domain and _is_reciprocal(node):
-            rewriter.replace([node], "Reciprocal", [node.inputs[1]], {})
+        if rule := _RULES.get(node.op_type):
+            rule(rewriter, node)
+        if node.graph is None:
             continue
-        normalisation = _normalisation(node) if node.op_type in {"Div", "Mul"} and not node.domain else None
+        normalisation = _normalisation(node) if node.op_type in {"Div", "Mul"} else None
         if normalisation is not None:
             rewriter.replace(
                 [*normalisation.nodes, node],
@@ -83,6 +78,48 @@ def _take_padding(rewriter: Rewriter, conv: ir.Node) -> None:
     set_layer_keys(new, keys)
 
 
+def _take_product(rewriter: Rewriter, einsum: ir.Node) -> None:
+    """Put a MatMul between transposes in the place of an Einsum that sums over one axis of two matrices."""
+    equation = str(attributes_of(einsum).get("equation", "")).replace(" ", "")
+    read, arrow, out = equation.partition("->")
+    terms = read.split(",")
+    letters = [set(term) for term in (*terms, out)]
+    is_plain = arrow and len(terms) == 2 and read.replace(",", "").isalpha()
+    if not is_plain or any(map(operator.ne, map(len, letters), map(len, (*terms, out)))):
+        return
+    a, b, made = letters
+    batch = "".join(letter for letter in out if letter in a & b)
+    summed, rows, columns = ("".join(sorted(each)) for each in (a & b - made, a - b, b - a))
+    if len(summed) != 1 or len(rows) != 1 or len(columns) != 1 or (a ^ b) - made:
+        return
+    wanted = batch + rows + summed, batch + summed + columns, batch + rows + columns
+    inputs = [
+        _transposed(rewriter, einsum, value, [term.index(letter) for letter in order])
+        for value, term, order in zip(einsum.inputs, terms, wanted, strict=False)
+    ]
+    product = rewriter.insert(einsum, "MatMul", inputs).outputs[0]
+    result = einsum.outputs[0]
+    product.type = result.type
+    if result.shape is not None:
+        product.shape = ir.Shape([result.shape[out.index(letter)] for letter in wanted[2]])
+    made_of = _transposed(rewriter, einsum, product, [wanted[2].index(letter) for letter in out])
+    if made_of is not None:
+        rewriter.take_over(result, made_of)
+        rewriter.graph.model.graph.remove(einsum, safe=True)
+
+
+def _transposed(
+    rewriter: Rewriter, before: ir.Node, value: ir.Value | None, perm: Sequence[int]
+) -> ir.Value | None:
+    if list(perm) == list(range(len(perm))):
+        return value
+    turned = rewriter.insert(before, "Transpose", [value], {"perm": list(perm)}).outputs[0]
+    turned.type = value.type if value is not None else None
+    if value is not None and value.shape is not None:
+        turned.shape = ir.Shape([value.shape[axis] for axis in perm])
+    return turned
+
+
 def _take_threshold(rewriter: Rewriter, choice: ir.Node) -> None:
     """Remove the choice of a softplus's input above a threshold at which both are the same number."""
     condition, x, soft = choice.inputs
@@ -106,11 +143,13 @@ def _take_choice(rewriter: Rewriter, top: ir.Node) -> None:
     rewriter.graph.model.graph.remove(top, safe=True)
 
 
-def _is_reciprocal(quotient: ir.Node) -> bool:
+def _take_reciprocal(rewriter: Rewriter, quotient: ir.Node) -> None:
+    """Write a quotient of 1 as a reciprocal."""
     dividend, divisor = quotient.inputs
     shapes = known_shape(divisor), known_shape(quotient.outputs[0])
     is_float = divisor is not None and divisor.dtype is not None and divisor.dtype.is_floating_point()
-    return is_float and _number(dividend) == 1 and shapes[0] is not None and shapes[0] == shapes[1]
+    if is_float and _number(dividend) == 1 and shapes[0] is not None and shapes[0] == shapes[1]:
+        rewriter.replace([quotient], "Reciprocal", [divisor], {})
 
 
 def _take_scale_and_shift(rewriter: Rewriter, norm: ir.Node) -> None:
@@ -151,6 +190,18 @@ def _with_sizes(rewriter: Rewriter, stored: ir.Value, sizes: Sequence[int]) -> i
     )
     tag_sources(flat, source_keys(stored))
     return flat
+
+
+_RULES: dict[str, Callable[[Rewriter, ir.Node], object]] = {
+    "Add": join_slopes,
+    "Conv": _take_padding,
+    "Div": _take_reciprocal,
+    "Einsum": _take_product,
+    "LayerNormalization": _take_scale_and_shift,
+    "TopK": _take_choice,
+    "Where": _take_threshold,
+}
+"""What is made of an operator and those around it; to compose another one, add a row."""
 
 
 @Pass

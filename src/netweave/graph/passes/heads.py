@@ -41,6 +41,8 @@ def join_repeats(graph: Graph) -> None:
             if found is None:
                 continue
             axis, places = found
+            if view.source.shape is None or not isinstance(view.source.shape[axis], int):
+                continue  # how many entries there are is open
             index = rewriter.initializer(ir.Tensor(places), f"{node.name}/places")
             inputs = [view.source, index]
             rewriter.fuse(view.nodes, node.outputs[0], "Gather", inputs, {"axis": axis})

@@ -160,7 +160,7 @@ def _expand(rewriter: Rewriter, node: ir.Node) -> None:
     if sizes is not None and sizes.const_value is None:
         kept = [None] * (len(expanded.shape) - len(source.shape)) + list(source.shape)
         settled = [
-            dim if isinstance(dim, int) else 1 if dim == own else None
+            dim if isinstance(dim, int) else 1 if dim.value is not None and dim == own else None
             for dim, own in zip(expanded.shape, kept, strict=True)
         ]
         known = [size for size in settled if size is not None]
@@ -222,6 +222,8 @@ def _slice(rewriter: Rewriter, node: ir.Node) -> None:
     numbers = [value.const_value for value in node.inputs[1:] if value is not None]
     known = [tensor.numpy() for tensor in numbers if tensor is not None]
     if source is None or source.shape is None or source.shape != sliced.shape or len(known) < len(numbers):
+        return
+    if any(not isinstance(dim, int) and dim.value is None for dim in source.shape):
         return
     is_forward = len(known) < 4 or bool((known[3] == 1).all())
     if is_forward and not known[0].any():
