@@ -81,7 +81,7 @@ def test_devices_that_are_not_there_are_refused(job):
 
 
 def test_a_job_with_what_cannot_be_sent_is_refused(job):
-    job = replace(job, initializer={"type": lambda: None})
+    job = replace(job, notes=(lambda: None,))
     with pytest.raises(UsageError, match=r"the Job cannot be sent to other processes .*; give the path"):
         netweave.train(job, devices="cpu:2", seed=4)
 
