@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import netweave
-from benchmarks.failures import damage, kills, leaks, stops
+from benchmarks.failures import damage, kills, leaks, preemptions, stops
 from tests.mxnet import fit_killed
 from tests.training.parallel import command
 
@@ -77,6 +77,33 @@ def do_kills(result: Result, folder: Path, go_on: Callable[[], bool], save: Call
             "in training": sum(kill["in"] == "training" for kill in every),
             "of ranks": [sum(kill["rank"] == rank for kill in every) for rank in range(kills.RANKS)],
             "steps redone at most": max((kill.get("redone", 0) for kill in every), default=0),
+            "runs bit-equal": sum(not run["faults"] for run in runs),
+            "faults": sum(len(run["faults"]) for run in runs),
+        }
+        save()
+
+
+def do_preemptions(result: Result, folder: Path, go_on: Callable[[], bool], save: Callable[[], None]) -> None:
+    """Take the machine away from runs, alone and as three ranks in turn."""
+    runs = result.setdefault("runs", [])
+    expected = {
+        shape: preemptions.whole_run(folder / f"whole {len(shape)}", shape) for shape in preemptions.SHAPES
+    }
+    while go_on():
+        number = len(runs)
+        shape = preemptions.SHAPES[number % len(preemptions.SHAPES)]
+        place = folder / f"run {number}"
+        done, status = preemptions.preempted_run(place, shape, random.Random(number), 10)
+        faults = [fault for one in done for fault in preemptions.faults(one)]
+        if status:
+            faults.append(f"status {status}")
+        elif not command.is_equal(command.arrays(place, preemptions.STEPS), expected[shape]):
+            faults.append("other parameters at the end")
+        runs.append({"of": " ".join(shape), "preemptions": done, "faults": faults})
+        every = [one for run in runs for one in run["preemptions"]]
+        result |= {
+            "preemptions": len(every),
+            "seconds at most": max((one["seconds"] for one in every), default=0),
             "runs bit-equal": sum(not run["faults"] for run in runs),
             "faults": sum(len(run["faults"]) for run in runs),
         }
@@ -165,6 +192,7 @@ def do_leaks(result: Result, folder: Path, go_on: Callable[[], bool], save: Call
 
 SUBJECTS = {
     "kills": do_kills,
+    "preemptions": do_preemptions,
     "fits": do_fits,
     "stops": do_stops,
     "links": do_links,

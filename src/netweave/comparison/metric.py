@@ -18,11 +18,15 @@ from netweave.graph.passes import (
     compose_group_norm,
     flatten_concats,
     fold,
+    fuse_layer_norm,
+    fuse_rms_norm,
     join_branches,
     to_inference,
 )
 from netweave.graph.passes.branches import two_term_sums
+from netweave.graph.passes.heads import join_repeats
 from netweave.graph.passes.idle import drop_idle_nodes
+from netweave.graph.passes.masks import store_masks
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
 from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
@@ -251,11 +255,14 @@ def _settled(graph: Graph) -> Graph:
     if has_scaffolding(graph):
         _open_images(graph)
         see_through.edit(graph)
+        store_masks.edit(graph)
     else:
         fold.edit(graph)
     compose.edit(graph)
     compose_group_norm.edit(graph)
+    chain(fuse_layer_norm, fuse_rms_norm).edit(graph)
     join_rotations.edit(graph)
+    join_repeats.edit(graph)
     flatten_concats.edit(graph)
     two_term_sums.edit(graph)
     drop_idle_nodes.edit(graph)

@@ -14,6 +14,13 @@ from netweave.comparison.metric import HeldValues, Signals
 from netweave.comparison.missing_weights import Completion, find_weights, looks_untrained
 from netweave.graph.passes.attention import attention_forms, fuse_heads
 from netweave.graph.passes.branches import cut_splits, num_splits
+from netweave.graph.passes.heads import (
+    num_neighbours,
+    pair_halves,
+    part_projections,
+    parted_columns,
+    stored_before_rotations,
+)
 from netweave.graph.passes.idle import drop_before_choices, functions_before_choices
 from netweave.graph.passes.rewriting import chain
 from netweave.graph.passes.rounding import (
@@ -23,6 +30,7 @@ from netweave.graph.passes.rounding import (
     unsigned_roundings,
 )
 from netweave.graph.passes.spread import num_before_concats, num_behind_concats, spread_activations
+from netweave.graph.passes.sums import order_sums, sum_orders
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
 if TYPE_CHECKING:
@@ -181,12 +189,13 @@ def _formed(
 ) -> tuple[Side, Side, Callable[[Graph], Graph]]:
     """Return two nets in the form that they are compared in, and that form."""
     side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
-    passes = _forms_to_share(side_a.graph, side_b.graph)
-    if passes:
-        form = _after(form, passes)
-        for side in (side_a, side_b):
-            chain(*passes).edit(side.graph)  # a copy of these sides' own
-        side_a, side_b = (replace(side, signals=Signals.of(side.graph)) for side in (side_a, side_b))
+    for find_passes in (_forms_to_share, _pairs_to_share):
+        passes = find_passes(side_a.graph, side_b.graph)
+        if passes:
+            form = _after(form, passes)
+            for side in (side_a, side_b):
+                chain(*passes).edit(side.graph)  # a copy of these sides' own
+            side_a, side_b = (replace(side, signals=Signals.of(side.graph)) for side in (side_a, side_b))
     if len(side_a.graph.inputs) != len(side_b.graph.inputs):
         form = _reading_all(form)
         side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
@@ -207,7 +216,9 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
 
     Nets that both write it so stay as they are: a form with more nodes tells less of what is wrong.
     """
-    forms = [cut_splits] if num_splits(a) != num_splits(b) else []
+    forms: list[Pass] = [part_projections] if parted_columns(a) != parted_columns(b) else []
+    if num_splits(part_projections(a) if forms else a) != num_splits(part_projections(b) if forms else b):
+        forms.append(cut_splits)
     behind = num_behind_concats(a) - num_behind_concats(b)
     before = num_before_concats(b) - num_before_concats(a)
     if behind * before > 0:  # what one net has behind, the other has in front
@@ -220,6 +231,9 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
         forms.append(unsigned_roundings)
     if functions_before_choices(a) != functions_before_choices(b):
         forms.append(drop_before_choices)
+    orders = sum_orders(a), sum_orders(b)
+    if orders[0] != orders[1] and set(map(len, orders[0])) == set(map(len, orders[1])):
+        forms.append(order_sums)
     return forms + _attention_to_share(a, b)
 
 
@@ -231,10 +245,23 @@ def _attention_to_share(a: Graph, b: Graph) -> list[Pass]:
     nets become the operator do the nets become more alike.
     """
     forms_a, forms_b = attention_forms(a), attention_forms(b)
-    if forms_a == forms_b or len(forms_a) != len(forms_b):
+    if forms_a == forms_b or not forms_a or not forms_b:
         return []
-    numbers = {sum(node.op_type == "Attention" for node in fuse_heads(graph).nodes) for graph in (a, b)}
-    return [fuse_heads] if numbers == {len(forms_a)} else []
+    numbers = [sum(node.op_type == "Attention" for node in fuse_heads(graph).nodes) for graph in (a, b)]
+    return [fuse_heads] if numbers == [len(forms_a), len(forms_b)] else []
+
+
+def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
+    """Return a pass that lets rotations turn halves, if more of one net's weights are then the other's.
+
+    A rotation of neighbours is one of halves where the dense layer before it makes the features in another
+    order, as the weights of Llama have it in Meta's code and in Hugging Face's.
+    """
+    if num_neighbours(a) == num_neighbours(b):
+        return []
+    before = [stored_before_rotations(graph) for graph in (a, b)]
+    behind = [stored_before_rotations(pair_halves(graph)) for graph in (a, b)]
+    return [pair_halves] if (behind[0] & behind[1]).total() > (before[0] & before[1]).total() else []
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:

@@ -162,11 +162,18 @@ CASES = [
     *(
         pytest.param(
             "RotaryEmbedding",
-            [floats(2, 3, 5, 8), floats(5, 4), floats(5, 4)],
-            {"interleaved": interleaved},
-            id=f"RotaryEmbedding-{interleaved}",
+            [floats(2, 3, 5, 8), floats(5, width), floats(5, width)],
+            {"interleaved": interleaved, "rotary_dim": rotary_dim},
+            id=f"RotaryEmbedding-{interleaved}-{rotary_dim}",
         )
         for interleaved in (0, 1)
+        for width, rotary_dim in ((4, 0), (2, 4))
+    ),
+    pytest.param(
+        "RMSNormalization", [floats(2, 3, 5), floats(5)], {"axis": -1, "epsilon": 0.01}, id="RMSNormalization"
+    ),
+    pytest.param(
+        "Attention", [floats(1, 2, 3, 4)] * 3, {"scale": 0.5, "softcap": 0.7}, id="Attention with a soft cap"
     ),
     *loops(),
     *outputs(),

@@ -56,9 +56,8 @@ def arguments(ranks):
         (1, None, signal.SIGUSR1, ("--stop-signal", "USR1")),
         (2, None, signal.SIGTERM, ("--restarts", "3")),
         (2, 1, signal.SIGTERM, ()),
-        (2, None, signal.SIGUSR2, ("--stop-signal", "USR2")),
     ],
-    ids=["alone", "another signal", "several", "one of several", "several, another signal"],
+    ids=["alone", "another signal", "several", "one of several"],
 )
 def test_a_run_whose_machine_is_taken_away_loses_no_update(tmp_path, whole, ranks, of_rank, number, more):
     command.write(tmp_path, steps=STEPS, snapshot=0)

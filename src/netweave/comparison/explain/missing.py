@@ -13,6 +13,7 @@ from netweave.comparison.explain.wording import activation_setting, count_of_fil
 from netweave.comparison.metric import family_of
 from netweave.comparison.names import list_stretch
 from netweave.graph import attributes_of
+from netweave.graph.passes.views import scalar_factor
 from netweave.graph.summary import joined_text
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def missing_finding(
             edits=edits_of([fix]),
             latent=bool(latent),
         )
-    names = list_stretch(where(side.signals, node)[0] for node in nodes)
+    names = list_stretch(where(side.signals, node)[0] for node in nodes) + _block(nodes)
     last = None if moved or not side.is_a else function_of_output(alignment, nodes)
     if last is not None:
         return replace(
@@ -80,6 +81,26 @@ def missing_finding(
         fix="put it where A has it" if moved else remedy,
         latent=bool(latent),
     )
+
+
+_BLOCKS = {
+    "RotaryEmbedding": "a rotary embedding",
+    "RMSNormalization": "an RMS norm",
+    "Attention": "attention",
+}
+
+
+def _block(nodes: Sequence[ir.Node]) -> str:
+    """Return in brackets which block of a transformer some nodes are, which their names seldom say."""
+    scaled = [scalar_factor(node) for node in nodes]
+    if len(nodes) == 1 and nodes[0].op_type in _BLOCKS:
+        return f" ({_BLOCKS[nodes[0].op_type]})"
+    if not nodes or scaled[0] is None:
+        return ""
+    bent = next((use.node for use in nodes[0].outputs[0].uses()), None)
+    if bent is not None and bent.op_type == "Tanh":
+        return f" (a soft cap of {1 / scaled[0][1]:.6g}, by tanh)"
+    return f" (scaled by {scaled[0][1]:.6g})" if len(nodes) == 1 else ""
 
 
 def _written_with_the_layer(

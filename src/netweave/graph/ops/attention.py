@@ -44,6 +44,8 @@ def _attend(
 ) -> np.ndarray:
     """Return the values of each head weighted by the softmax of the scores: (N, H, L, D)."""
     scores = query @ np.swapaxes(key, -1, -2) * np.float32(attributes["scale"])
+    if cap := attributes.get("softcap", 0.0):
+        scores = np.tanh(scores / np.float32(cap)) * np.float32(cap)
     if attributes.get("is_causal", 0):
         allowed = np.tri(*scores.shape[-2:], dtype=np.bool_)
         scores = np.where(allowed, scores, -np.inf)
@@ -58,14 +60,15 @@ def _heads(x: np.ndarray, num_heads: int) -> np.ndarray:
     return x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2)
 
 
-@operator("Attention", shapes=_attention_shapes, defaults={"num_heads": 0, "is_causal": 0})
+@operator("Attention", shapes=_attention_shapes, defaults={"num_heads": 0, "is_causal": 0, "softcap": 0.0})
 def attention(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
     """ONNX Attention-23: ``softmax(scale * query @ key.T + mask) @ value`` for each head.
 
     Inputs: query (N, L, H * D), key (N, S, H * D), value (N, S, H * Dv), and a mask for (N, H, L, S), which
     is added, or of booleans, True where a score counts.
     Attributes: ``num_heads``; 0 where the inputs have an axis for the heads, (N, H, L, D). ``scale``.
-    ``is_causal``: no query sees a later key.
+    ``is_causal``: no query sees a later key. ``softcap``: scores are ``softcap * tanh(scores / softcap)``
+    before the mask; 0 for none.
     """
     query, key, value = inputs[:3]
     mask = inputs[3] if len(inputs) > 3 else None
@@ -93,7 +96,7 @@ def multi_head_attention(inputs: Sequence[np.ndarray], attributes: Attributes) -
 
 def _rotary_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
     x, *tables = shapes
-    features = x[-1] if x else 0
+    features = attributes.get("rotary_dim", 0) or (x[-1] if x else 0)
     if isinstance(features, int) and (features == 0 or features % 2):
         raise ValueError(f"{features} features, expected an even number")
     for name, table in zip(("cosines", "sines"), tables, strict=True):
@@ -103,21 +106,24 @@ def _rotary_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) ->
     return [x]
 
 
-@operator("RotaryEmbedding", shapes=_rotary_shapes, defaults={"interleaved": 0})
+@operator("RotaryEmbedding", shapes=_rotary_shapes, defaults={"interleaved": 0, "rotary_dim": 0})
 def rotary_embedding(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
     """ONNX RotaryEmbedding-23: each pair of features is turned by an angle of its own at each position.
 
     Inputs: values (..., steps, features), and cosines and sines of (..., steps, features / 2), which are
     broadcast over the axes in front.
     Attributes: ``interleaved``: 1 where neighbours are pairs, 0 where feature ``i`` and ``i + features / 2``
-    are.
+    are. ``rotary_dim``: only so many first features are turned; 0 for all.
     """
-    x, cosines, sines = inputs
+    whole, cosines, sines = inputs
+    x, rest = np.split(whole, [attributes.get("rotary_dim", 0) or whole.shape[-1]], axis=-1)
     if attributes.get("interleaved", 0):
         first, second = x[..., ::2], x[..., 1::2]
     else:
         first, second = np.split(x, 2, axis=-1)
     turned = first * cosines - second * sines, first * sines + second * cosines
     if attributes.get("interleaved", 0):
-        return [np.stack(turned, axis=-1).reshape(x.shape).astype(x.dtype)]
-    return [np.concatenate(turned, axis=-1).astype(x.dtype)]
+        joined = np.stack(turned, axis=-1).reshape(x.shape)
+    else:
+        joined = np.concatenate(turned, axis=-1)
+    return [np.concatenate((joined, rest), axis=-1).astype(x.dtype)]

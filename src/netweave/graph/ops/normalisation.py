@@ -63,3 +63,20 @@ def channel_lrn(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequenc
     """
     (x,) = inputs
     return [(x * _base(x, attributes) ** -attributes["beta"]).astype(x.dtype)]
+
+
+def _rms_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
+    return shapes[:1]
+
+
+@operator("RMSNormalization", shapes=_rms_shapes, defaults={"axis": -1, "epsilon": 1e-5})
+def rms_normalization(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """ONNX RMSNormalization-23: divided by the root of the mean square over the last axes.
+
+    Inputs: values, and a scale with the sizes of the last axes.
+    Attributes: ``axis``, negative: the first of the last axes. ``epsilon``: what is added to the mean square.
+    """
+    x, scale = inputs
+    axes = tuple(range(attributes["axis"], 0))
+    mean_square = np.mean(x * x, axis=axes, keepdims=True)
+    return [(x / np.sqrt(mean_square + np.float32(attributes["epsilon"])) * scale).astype(x.dtype)]

@@ -9,7 +9,7 @@ from netweave.graph.passes.compose import compose, compose_group_norm
 from netweave.graph.passes.extraction import Extractor, extract
 from netweave.graph.passes.folding import absorb, absorb_biases, absorb_scales, fold
 from netweave.graph.passes.inference import to_inference
-from netweave.graph.passes.layer_normalization import fuse_gelu, fuse_layer_norm
+from netweave.graph.passes.layer_normalization import fuse_gelu, fuse_layer_norm, fuse_rms_norm
 from netweave.graph.passes.rewriting import Pass, chain, prune
 from netweave.graph.passes.scaffolding import see_through
 from netweave.graph.passes.spread import spread_group_norm
@@ -36,6 +36,7 @@ __all__ = [
     "fuse_attention",
     "fuse_gelu",
     "fuse_layer_norm",
+    "fuse_rms_norm",
     "join_branches",
     "pad_rounded_windows",
     "prune",

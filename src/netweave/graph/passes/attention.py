@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.errors import NetweaveError
 from netweave.graph import DOMAIN, attributes_of, infer_shapes, known_shape
+from netweave.graph.passes.masks import NEVER, Masks, has_causal_form, stored
 from netweave.graph.passes.projections import joined_rows, places_of, projected_output, projection_of
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
-from netweave.graph.passes.scaffolding import see_through
 from netweave.graph.passes.views import OpenSizes, View, number_of, scalar_factor, views_after, views_of
-from netweave.graph.passes.windows import specialise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
 
 
 # N examples, L queries, S keys, H heads, D features of each head.
-
-NEVER = -1e4
-"""What is added to a score that must not count is this or less: e to its power is 0 in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +32,7 @@ class Scores:
         key: Second factor of the scores, its last two axes exchanged.
         value: What the softmax weights.
         factor: What the scores are multiplied by.
+        cap: Soft cap of the scores: they are ``cap * tanh(scores / cap)``; 0 for none.
         mask: What is added to the scores: a value, or numbers.
         nodes: The nodes from the scores' product to the last one.
     """
@@ -45,6 +41,7 @@ class Scores:
     key: ir.Value
     value: ir.Value
     factor: float
+    cap: float
     mask: ir.Value | np.ndarray | None
     nodes: tuple[ir.Node, ...]
 
@@ -85,6 +82,11 @@ def scores_around(softmax: ir.Node) -> Scores | None:
     if masked is not None:
         node, scores, mask = masked
         nodes.insert(0, node)
+    cap = 0.0
+    capped = _capped(scores) if scores is not None else None
+    if capped is not None:
+        cap, scores, between = capped
+        nodes[:0] = between
     product = _scaled_product(scores) if scores is not None else None
     value = last.inputs[1]
     if product is None or value is None or value.const_value is not None:
@@ -93,7 +95,21 @@ def scores_around(softmax: ir.Node) -> Scores | None:
     query, key = inner[0].inputs
     if query is None or key is None or query.const_value is not None or key.const_value is not None:
         return None
-    return Scores(query, key, value, factor, mask, (*inner, *nodes))
+    return Scores(query, key, value, factor, cap, mask, (*inner, *nodes))
+
+
+def _capped(scores: ir.Value) -> tuple[float, ir.Value, list[ir.Node]] | None:
+    """Return the soft cap of scores, the scores before it, and its nodes."""
+    last = scores.producer()
+    outer = scalar_factor(last) if last is not None and has_one_reader(scores) else None
+    bent = outer[0].producer() if outer is not None else None
+    if last is None or outer is None or bent is None or bent.op_type != "Tanh" or bent.inputs[0] is None:
+        return None
+    first = bent.inputs[0].producer()
+    inner = scalar_factor(first) if first is not None else None
+    if first is None or inner is None or not np.isclose(inner[1] * outer[1], 1):
+        return None
+    return outer[1], inner[0], [first, bent, last]
 
 
 def _guard(softmax: ir.Node) -> list[ir.Node]:
@@ -129,7 +145,7 @@ def _masked(scores: ir.Value) -> tuple[ir.Node, ir.Value, ir.Value | np.ndarray]
         return None
     if node.op_type == "Add":
         for scored, mask in (tuple(node.inputs), tuple(reversed(node.inputs))):
-            if scored is not None and mask is not None and _scaled_product(scored) is not None:
+            if scored is not None and mask is not None and _is_scored(scored):
                 return node, scored, mask
     if node.op_type == "Where" and node.inputs[0] is not None and node.inputs[0].const_value is not None:
         allowed = node.inputs[0].const_value.numpy()
@@ -139,6 +155,11 @@ def _masked(scores: ir.Value) -> tuple[ir.Node, ir.Value, ir.Value | np.ndarray]
             if scored is not None and never is not None and never.size == 1 and never.numpy().max() <= NEVER:
                 return node, scored, np.where(counts, np.float32(0), never.numpy().reshape(()))
     return None
+
+
+def _is_scored(value: ir.Value) -> bool:
+    capped = _capped(value)
+    return _scaled_product(value if capped is None else capped[1]) is not None
 
 
 def heads_of(scores: Scores, sizes: OpenSizes) -> Heads | None:
@@ -156,75 +177,6 @@ def heads_of(scores: Scores, sizes: OpenSizes) -> Heads | None:
     if any(len(shape) != 4 for shape in shapes) or len({shape[:2] for shape in shapes}) > 1:
         return None
     return Heads(query, turned, value)
-
-
-MANY = 29
-"""So many steps are taken where their number is open: enough to tell a causal mask from one of a window."""
-
-
-class Masks:
-    """The masks of a graph that are computed from sizes alone, as numbers.
-
-    Args:
-        graph: The graph.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._known: dict[str, ir.Value] | None = None
-
-    def settled(self, scores: Scores) -> Scores:
-        """Return the core of attention with its mask as numbers, if it is one for all."""
-        mask = stored(scores.mask)
-        if mask is None and isinstance(scores.mask, ir.Value):
-            mask = self._of_sizes(scores.mask)
-        if mask is None or (mask.ndim == 4 and (mask != mask[:1]).any()):
-            return scores
-        if not mask.any():
-            return replace(scores, mask=None)
-        mask = mask[:1] if mask.ndim == 4 else mask
-        is_open = isinstance(scores.mask, ir.Value) and scores.mask.const_value is None
-        return scores if is_open and not has_causal_form(mask) else replace(scores, mask=mask)
-
-    def _of_sizes(self, value: ir.Value) -> np.ndarray | None:
-        """Return what a value is for inputs of some sizes, if their numbers do not count."""
-        if self._known is None:
-            self._known = self._folded()
-        known = self._known.get(value.name or "")
-        return None if known is None or known.const_value is None else known.const_value.numpy()
-
-    def _folded(self) -> dict[str, ir.Value]:
-        shapes = {value.name or "": self._sizes(value) for value in self._graph.inputs}
-        try:
-            folded = see_through(specialise(self._graph, shapes))
-        except NetweaveError:
-            return {}
-        values = folded.values()
-        return values | {name: values[to] for name, to in folded.aliases.items() if to in values}
-
-    def _sizes(self, value: ir.Value) -> list[int]:
-        """Return sizes of an input: those that are known, those declared, or others."""
-        declared = self._graph.declared.get(value.name or "") or [None] * len(value.shape or ())
-        return [
-            next((each for each in (size, given) if isinstance(each, int)), 2 if axis == 0 else MANY)
-            for axis, (size, given) in enumerate(zip(value.shape or (), declared, strict=True))
-        ]
-
-
-def stored(mask: ir.Value | np.ndarray | None) -> np.ndarray | None:
-    """Return the numbers of a mask; None where inputs decide them."""
-    if isinstance(mask, ir.Value):
-        return mask.const_value.numpy() if mask.const_value is not None else None
-    return mask
-
-
-def has_causal_form(mask: np.ndarray) -> bool:
-    """Return whether a mask takes out of each row the keys behind the query, and nothing else."""
-    steps = mask.shape[-1] if mask.ndim >= 2 else 0
-    if steps < 2 or mask.shape[-2] != steps or mask.size != steps * steps:
-        return False
-    square, allowed = mask.reshape(steps, steps), np.tri(steps, dtype=np.bool_)
-    return bool((square[allowed] == 0).all() and (square[~allowed] <= NEVER).all())
 
 
 # Exporters write it in pieces, each in its own way: with the scale before the product, behind it or half of
@@ -262,8 +214,9 @@ def attention_fusion(*, projected_only: bool = False, heads_only: bool = False) 
         for node in list(graph.nodes):
             scores = scores_around(node) if node.op_type == "Softmax" and not node.domain else None
             heads = heads_of(scores, sizes) if scores is not None else None
-            if scores is not None and heads is not None:
-                settled = masks.settled(scores)
+            is_capped = scores is not None and scores.cap != 0
+            if scores is not None and heads is not None and (extent.heads_only or not is_capped):
+                settled = _settled(scores, masks)
                 is_changed |= _replace(rewriter, settled, heads, sizes, extent)
         if is_changed:
             prune.edit(graph)
@@ -279,21 +232,35 @@ fuse_heads = attention_fusion(heads_only=True)
 """The pass for nets that are compared, which keep their dense layers."""
 
 
-def attention_forms(graph: Graph) -> list[tuple[tuple[str, ...], float]]:
-    """Return the operators of which each core of attention is made, and the lowest number of its mask."""
+def attention_forms(graph: Graph) -> list[tuple[tuple[str, ...], bytes]]:
+    """Return the operators of which each core of attention is made, and the numbers of its mask.
+
+    A mask that inputs decide has no numbers.
+    """
     cores = [scores_around(node) for node in graph.nodes if node.op_type == "Softmax" and not node.domain]
     masks = Masks(graph)
-    return [
-        (tuple(node.op_type for node in core.nodes), _lowest(masks.settled(core)))
-        for core in cores
-        if core is not None
-    ]
+    forms = []
+    for core in cores:
+        if core is not None:
+            mask = stored(_settled(core, masks).mask)
+            forms.append(
+                (tuple(node.op_type for node in core.nodes), b"" if mask is None else mask.tobytes())
+            )
+    return forms
 
 
-def _lowest(scores: Scores) -> float:
-    """Return the lowest number that a mask adds to a score: 0 without one, or where inputs decide it."""
+def _settled(scores: Scores, masks: Masks) -> Scores:
+    """Return the core of attention with its mask as numbers, if it is one for all."""
     mask = stored(scores.mask)
-    return float(mask.min()) if mask is not None and mask.size else 0.0
+    if mask is None and isinstance(scores.mask, ir.Value):
+        mask = masks.numbers(scores.mask)
+    if mask is None or (mask.ndim == 4 and (mask != mask[:1]).any()):
+        return scores
+    if not mask.any():
+        return replace(scores, mask=None)
+    mask = mask[:1] if mask.ndim == 4 else mask
+    is_open = isinstance(scores.mask, ir.Value) and scores.mask.const_value is None
+    return scores if is_open and not has_causal_form(mask) else replace(scores, mask=mask)
 
 
 # What is put in its place.
@@ -336,7 +303,7 @@ def _replace(rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenSizes,
         masks = [scores.mask] if is_masked else []
     elif scores.mask is not None and is_masked:
         masks = [rewriter.initializer(ir.Tensor(scores.mask), f"{fused.result.name}/mask")]
-    settings = {**fused.settings, "is_causal": 1 if is_causal else None}
+    settings = {**fused.settings, "is_causal": 1 if is_causal else None, "softcap": scores.cap or None}
     inputs = [*fused.inputs, *masks]
     rewriter.fuse(set(fused.nodes), fused.result, fused.op_type, inputs, settings, domain=DOMAIN)
     return True

@@ -1,4 +1,4 @@
-"""Fusion of layer normalization and GELU."""
+"""Fusion of layer normalization, of its form without a mean, and of GELU."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.graph import attributes_of, known_shape
+from netweave.graph import DOMAIN, attributes_of, known_shape
 from netweave.graph.passes.rewriting import Pass, Rewriter, prune
 from netweave.graph.passes.views import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from netweave.graph import Graph
 
@@ -26,10 +26,20 @@ def fuse_layer_norm(graph: Graph) -> None:
     The mean and the variance are over the last axes. Also TensorFlow's order of it, with the scale taken into
     the inverse deviation and the shift into the mean: ``x * f + (b - mean * f)`` with ``f = g / deviation``.
     """
+    _fuse(graph, _deviation)
+
+
+@Pass
+def fuse_rms_norm(graph: Graph) -> None:
+    """Make one RMSNormalization of the nodes that compute ``x / sqrt(mean(x ** 2) + eps) * g``."""
+    _fuse(graph, _root_mean_square)
+
+
+def _fuse(graph: Graph, read: Callable[[ir.Node], _Deviation | None]) -> None:
     rewriter = Rewriter(graph)
     is_changed = False
     for node in list(graph.nodes):
-        deviation = _deviation(node)
+        deviation = read(node)
         if deviation is None:
             continue
         for normalised in _normalised(deviation):
@@ -41,11 +51,11 @@ def fuse_layer_norm(graph: Graph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Deviation:
-    """The deviation of a value over its last axes.
+    """The deviation of a value over its last axes, from its mean or from 0.
 
     Attributes:
         x: The value.
-        mean: Its mean.
+        mean: Its mean; None for 0.
         value: The deviation, or one divided by it.
         is_inverse: Whether it is one divided by it.
         sizes: Sizes of the last axes.
@@ -54,7 +64,7 @@ class _Deviation:
     """
 
     x: ir.Value
-    mean: ir.Value
+    mean: ir.Value | None
     value: ir.Value
     is_inverse: bool
     sizes: tuple[int, ...]
@@ -101,13 +111,42 @@ def _deviation(root: ir.Node) -> _Deviation | None:
             return None
         if sizes is None or sizes != _last_sizes(mean_node):
             return None
-        nodes: tuple[ir.Node, ...] = (mean_node, difference, squared, mean_of_squares, inner, root)
-        made, is_inverse = root.outputs[0], exponent < 0
-        reciprocal = next((use.node for use in made.uses() if use.node.op_type == "Reciprocal"), None)
-        if reciprocal is not None and len(made.uses()) == 1 and not is_inverse:
-            made, is_inverse, nodes = reciprocal.outputs[0], True, (*nodes, reciprocal)
-        return _Deviation(x, mean, made, is_inverse, sizes, epsilon, nodes)
+        value, is_inverse, last = _inverted(root, is_inverse=exponent < 0)
+        nodes = (mean_node, difference, squared, mean_of_squares, inner, *last)
+        return _Deviation(x, mean, value, is_inverse, sizes, epsilon, nodes)
     return None
+
+
+def _root_mean_square(root: ir.Node) -> _Deviation | None:
+    """Return the deviation from 0 that a root computes: ``sqrt(mean(x ** 2) + eps)``."""
+    exponent = _exponent(root)
+    inner = _maker(root.inputs[0], "Add") if exponent is not None else None
+    if inner is None or exponent is None:
+        return None
+    for square, number in (tuple(inner.inputs), tuple(reversed(inner.inputs))):
+        epsilon, mean = number_of(number), _maker(square, "ReduceMean")
+        squared = _maker(mean.inputs[0], "Mul", "Pow") if mean is not None else None
+        x, sizes = (
+            (squared.inputs[0], _last_sizes(mean))
+            if squared is not None and mean is not None
+            else (None, None)
+        )
+        if epsilon is None or mean is None or squared is None or x is None or sizes is None:
+            continue
+        if not _is_square(squared):
+            continue
+        value, is_inverse, last = _inverted(root, is_inverse=exponent < 0)
+        return _Deviation(x, None, value, is_inverse, sizes, epsilon, (squared, mean, inner, *last))
+    return None
+
+
+def _inverted(root: ir.Node, *, is_inverse: bool) -> tuple[ir.Value, bool, tuple[ir.Node, ...]]:
+    """Return a root, or its inverse if that alone is read, whether it is inverse, and its nodes."""
+    made = root.outputs[0]
+    reciprocal = next((use.node for use in made.uses() if use.node.op_type == "Reciprocal"), None)
+    if reciprocal is None or len(made.uses()) > 1 or is_inverse:
+        return made, is_inverse, (root,)
+    return reciprocal.outputs[0], True, (root, reciprocal)
 
 
 def _exponent(node: ir.Node) -> float | None:
@@ -122,10 +161,11 @@ def _square(mean_of_squares: ir.Node | None) -> tuple[ir.Node, ir.Node] | None:
     """Return the node that squares what a mean is taken of, and the difference that it squares."""
     node = _maker(mean_of_squares.inputs[0], "Mul", "Pow") if mean_of_squares is not None else None
     difference = _maker(node.inputs[0], "Sub") if node is not None else None
-    if node is None or difference is None:
-        return None
-    is_square = node.inputs[1] is node.inputs[0] if node.op_type == "Mul" else number_of(node.inputs[1]) == 2
-    return (node, difference) if is_square else None
+    return (node, difference) if node is not None and difference is not None and _is_square(node) else None
+
+
+def _is_square(node: ir.Node) -> bool:
+    return node.inputs[1] is node.inputs[0] if node.op_type == "Mul" else number_of(node.inputs[1]) == 2
 
 
 def _last_sizes(mean: ir.Node) -> tuple[int, ...] | None:
@@ -155,6 +195,10 @@ def _normalised(found: _Deviation) -> Iterator[_Normalised]:
         if node.domain or node.op_type != op_type:
             continue
         other = node.inputs[1 - use.idx]
+        if found.mean is None:
+            if other is found.x:
+                yield _scaled(_Normalised(node.outputs[0], None, None, (node,)), found.sizes, ("Mul",))
+            continue
         difference = _maker(other, "Sub")
         if difference is not None and tuple(difference.inputs) == (found.x, found.mean):
             yield _scaled(_Normalised(node.outputs[0], None, None, (difference, node)), found.sizes)
@@ -164,9 +208,11 @@ def _normalised(found: _Deviation) -> Iterator[_Normalised]:
                 yield shifted
 
 
-def _scaled(normalised: _Normalised, sizes: tuple[int, ...]) -> _Normalised:
+def _scaled(
+    normalised: _Normalised, sizes: tuple[int, ...], op_types: Sequence[str] = ("Mul", "Add")
+) -> _Normalised:
     """Take in the scale and then the shift behind a normalised value."""
-    for op_type in ("Mul", "Add"):
+    for op_type in op_types:
         following = list(normalised.result.uses())
         if len(following) != 1 or normalised.result.is_graph_output():
             break
@@ -213,7 +259,7 @@ def _fits(stored: ir.Value | None, sizes: tuple[int, ...]) -> bool:
 
 
 def _replace(rewriter: Rewriter, found: _Deviation, normalised: _Normalised) -> None:
-    """Put a LayerNormalization in the place of a normalised value's nodes."""
+    """Put a LayerNormalization, or an RMSNormalization, in the place of a normalised value's nodes."""
     name = normalised.result.name
     like = ir.Tensor(np.ones(1, np.float32 if found.x.dtype is None else found.x.dtype.numpy()))
 
@@ -235,7 +281,9 @@ def _replace(rewriter: Rewriter, found: _Deviation, normalised: _Normalised) -> 
         inputs.append(array(normalised.shift, 0.0))
     settings = {"axis": -len(found.sizes), "epsilon": found.epsilon}
     nodes = {*found.nodes, *normalised.nodes}
-    rewriter.fuse(nodes, normalised.result, "LayerNormalization", inputs, settings)
+    is_centred = found.mean is not None
+    op_type, domain = ("LayerNormalization", "") if is_centred else ("RMSNormalization", DOMAIN)
+    rewriter.fuse(nodes, normalised.result, op_type, inputs, settings, domain=domain)
 
 
 def _without_ones(array: np.ndarray, rank: int) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""Rotary position embeddings put together again: ``x * cos + rotate(x) * sin`` as one operator.
+"""Rotary position embeddings put together again, as one operator.
 
-Code writes ``rotate`` by slices, negation and concatenation, and differs in which features are a pair: the
-two halves of a head, or neighbours. Which of them it is shows where the elements come from.
+Code writes ``x * cos + rotate(x) * sin``, joins the two halves that it computed, stacks neighbours or
+multiplies complex numbers, of a whole head or of its first features. What such nodes do is found by giving
+them numbers, and not by knowing the ways of writing it.
 """
 
 from __future__ import annotations
@@ -11,47 +12,70 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
-from netweave.graph import DOMAIN, known_shape
+from netweave.graph import DOMAIN, OPSET
 from netweave.graph.parameters import source_keys, tag_sources
-from netweave.graph.passes.rewriting import Pass, Rewriter, evaluate_node
+from netweave.graph.passes.rewriting import Pass, Rewriter, prune
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from netweave.graph import Graph
+
+    Compute = Callable[[np.ndarray], np.ndarray]
 
 MOVES = frozenset(
     {
-        "Concat", "Flatten", "Gather", "Identity", "Neg", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
-        "Unsqueeze",
+        "Cast", "Concat", "Flatten", "Gather", "Identity", "Neg", "Reshape", "Slice", "Split", "Squeeze",
+        "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
-"""Operators of which rotations are made: they move elements and change their signs."""
+"""Operators that move elements and change their signs."""
 
-MAX_NODES = 16
+SUMS = frozenset({"Add", "Sub"})
+
+MAX_NODES = 24
 MAX_ELEMENTS = 1 << 22
-"""A rotation has few nodes; and to see where elements come from, each is given a number."""
+"""A rotation has few nodes; and to see what they do, they are computed a few times."""
+
+MAX_TRIED = 3
+"""So many values at most are tried for what is rotated."""
+
+TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class _Rotation:
-    """A rotation and what it reads.
+class _Cone:
+    """Nodes that together make one value of an earlier one.
 
     Attributes:
-        x: What is rotated.
-        cosines: Stored factors of it.
-        sines: Stored factors of its pairs' other features.
-        nodes: All nodes in topological order, the sum last.
-        partners: The other feature of each one's pair.
-        signs: The sign that it has.
+        x: The earlier value.
+        nodes: The nodes in topological order.
+        stored: What they read besides.
     """
 
     x: ir.Value
-    cosines: ir.Value
-    sines: ir.Value
     nodes: list[ir.Node]
-    partners: np.ndarray
-    signs: np.ndarray
+    stored: list[ir.Value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A rotation of the first features of each position.
+
+    Attributes:
+        interleaved: 1 where neighbours are pairs, 0 where halves are.
+        rotary_dim: Number of features that are rotated.
+        cosines: For each pair, with the axes of what is rotated; of size 1 where all are alike.
+        sines: Likewise.
+    """
+
+    interleaved: int
+    rotary_dim: int
+    cosines: np.ndarray
+    sines: np.ndarray
 
 
 @Pass
@@ -59,147 +83,140 @@ def join_rotations(graph: Graph) -> None:
     """Make one RotaryEmbedding of the nodes that compute it on stored cosines and sines."""
     rewriter = Rewriter(graph)
     places = {id(node): place for place, node in enumerate(graph.nodes)}
-    for node in list(graph.nodes):
-        rotation = _rotation(node, places) if node.op_type == "Add" and not node.domain else None
-        tables = _tables(rotation) if rotation is not None else None
-        if rotation is None or tables is None:
+    covered: set[ir.Node] = set()
+    for node in reversed(list(graph.nodes)):
+        if node in covered or node.domain or node.op_type not in {"Add", "Concat", "Reshape"}:
             continue
-        interleaved, cosines, sines = tables
-        stored = [
-            _stored(rewriter, cosines, rotation.cosines, f"{node.name}/cos"),
-            _stored(rewriter, sines, rotation.sines, f"{node.name}/sin"),
-        ]
-        settings = {"interleaved": interleaved}
-        rewriter.replace(rotation.nodes, "RotaryEmbedding", [rotation.x, *stored], settings, domain=DOMAIN)
+        for cone in _cones(node, places):
+            turn = _turn(cone)
+            if turn is None:
+                continue
+            covered.update(cone.nodes)
+            width = (cone.x.shape or (0,))[-1]
+            settings = {
+                "interleaved": turn.interleaved,
+                "rotary_dim": turn.rotary_dim if turn.rotary_dim != width else None,
+            }
+            tables = [
+                _stored(rewriter, table, cone.stored, f"{node.name}/{name}")
+                for name, table in (("cos", turn.cosines), ("sin", turn.sines))
+            ]
+            inputs = [cone.x, *tables]
+            rewriter.fuse(cone.nodes, node.outputs[0], "RotaryEmbedding", inputs, settings, domain=DOMAIN)
+            break
+    if covered:
+        prune.edit(graph)
 
 
-def _stored(rewriter: Rewriter, table: np.ndarray, source: ir.Value, name: str) -> ir.Value:
+def _stored(rewriter: Rewriter, table: np.ndarray, sources: list[ir.Value], name: str) -> ir.Value:
     value = rewriter.initializer(ir.Tensor(np.ascontiguousarray(table)), name)
-    tag_sources(value, source_keys(source))
+    tag_sources(value, list(dict.fromkeys(key for source in sources for key in source_keys(source))))
     return value
 
 
-def _tables(rotation: _Rotation) -> tuple[int, np.ndarray, np.ndarray] | None:
-    """Return whether neighbours are pairs, and a cosine and a sine for each pair; None if it turns none."""
-    width, partners = len(rotation.partners), rotation.partners
-    cosines, sines = (_numbers(value) for value in (rotation.cosines, rotation.sines))
-    sines = sines * rotation.signs.astype(sines.dtype)
-    for interleaved, firsts in ((0, np.arange(width // 2)), (1, np.arange(0, width, 2))):
-        seconds = firsts + (1 if interleaved else width // 2)
-        is_paired = np.array_equal(partners[firsts], seconds) and np.array_equal(partners[seconds], firsts)
-        is_turn = np.allclose(cosines[..., firsts], cosines[..., seconds]) and np.allclose(
-            sines[..., firsts], -sines[..., seconds]
-        )
-        if is_paired and is_turn:
-            return interleaved, cosines[..., firsts], sines[..., seconds]
-    return None
-
-
-def _numbers(value: ir.Value) -> np.ndarray:
-    assert value.const_value is not None  # as ``_product`` has it
-    return value.const_value.numpy()
-
-
-def _rotation(add: ir.Node, places: dict[int, int]) -> _Rotation | None:
-    """Read ``x * cos + rotate(x) * sin``."""
-    products = [_product(value) for value in add.inputs]
-    for plain, turned in (products, products[::-1]):
-        if plain is None or turned is None:
-            continue
-        (node, x, cosines), (other, rotated, sines) = plain, turned
-        shape = known_shape(x)
-        width = shape[-1] if shape else None
-        moved = _Origins(x).of(rotated) if width is not None and width % 2 == 0 else None
-        if moved is None or width is None or {_width(cosines), _width(sines)} != {width}:
-            continue
-        partners, signs, moving = moved
-        nodes = [*sorted([*moving, node, other], key=lambda each: places.get(id(each), 0)), add]
-        if _are_alone(nodes) and all(id(each) in places for each in nodes):
-            return _Rotation(x, cosines, sines, nodes, partners, signs)
-    return None
-
-
-def _product(value: ir.Value | None) -> tuple[ir.Node, ir.Value, ir.Value] | None:
-    """Return a product, what of it is computed, and what is stored."""
-    node = value.producer() if value is not None else None
-    if node is None or node.op_type != "Mul" or node.domain:
-        return None
-    first, second = node.inputs
-    for computed, stored in ((first, second), (second, first)):
-        if computed is None or stored is None:
-            continue
-        if stored.const_value is not None and computed.const_value is None:
-            return node, computed, stored
-    return None
-
-
-def _width(stored: ir.Value) -> int | None:
-    shape = known_shape(stored)
-    return shape[-1] if shape else None
-
-
-def _are_alone(nodes: list[ir.Node]) -> bool:
-    """Return whether nothing but these nodes reads what they make, the last one's output aside."""
-    inside = {id(node) for node in nodes}
-    return not any(
-        value.is_graph_output() or any(id(use.node) not in inside for use in value.uses())
-        for node in nodes[:-1]
-        for value in node.outputs
-    )
-
-
-class _Origins:
-    """Origins of the elements that a few nodes move along the last axis.
-
-    Args:
-        x: The value that they move elements of; its batch may be open.
-    """
-
-    def __init__(self, x: ir.Value) -> None:
-        shape = known_shape(x) or ()
-        sizes = [1 if size is None and axis == 0 else size for axis, size in enumerate(shape)]
-        known = [size for size in sizes if size is not None]
-        self._x = x
-        self._numbers: np.ndarray | None = None
-        self._made: dict[ir.Value, np.ndarray] = {}
-        self._nodes: list[ir.Node] = []
-        if len(known) == len(sizes) and 0 < prod(known) <= MAX_ELEMENTS:
-            self._numbers = np.arange(1, prod(known) + 1, dtype=np.float32).reshape(known)
-
-    def of(self, value: ir.Value) -> tuple[np.ndarray, np.ndarray, list[ir.Node]] | None:
-        """Return which feature each is, with which sign, and the nodes; None if they are not just moved."""
-        moved = self._moved(value) if self._numbers is not None else None
-        if moved is None or self._numbers is None or moved.shape != self._numbers.shape or not self._nodes:
-            return None
-        width = moved.shape[-1]
-        rows = moved.reshape(-1, width)
-        partners = np.abs(rows) - 1 - np.arange(len(rows))[:, None] * width
-        signs = np.sign(rows)
-        is_same = (partners == partners[0]).all() and (signs == signs[0]).all()
-        if not is_same or not np.array_equal(np.sort(partners[0]), np.arange(width)):
-            return None
-        return partners[0].astype(np.int64), signs[0], self._nodes
-
-    def _moved(self, value: ir.Value) -> np.ndarray | None:
-        if value is self._x:
-            return self._numbers
-        if value in self._made:
-            return self._made[value]
+def _cones(root: ir.Node, places: dict[int, int]) -> Iterator[_Cone]:
+    """Yield the single values that a node's output is computed of, if it may be a rotation."""
+    shape = root.outputs[0].shape
+    front = {root.outputs[0]}
+    nodes: list[ir.Node] = []
+    stored: dict[ir.Value, None] = {}
+    has_product, tried = False, 0
+    while front and len(nodes) < MAX_NODES and tried < MAX_TRIED:
+        if len(front) == 1 and has_product:
+            (x,) = front
+            if x.shape is not None and shape is not None and list(x.shape) == list(shape):
+                yield _Cone(x, nodes[::-1], list(stored))
+                tried += 1
+        value = max(front, key=lambda each: places.get(id(each.producer()), -1))
         node = value.producer()
-        if node is None or node.domain or node.op_type not in MOVES or len(self._nodes) >= MAX_NODES:
+        if (
+            node is None
+            or id(node) not in places
+            or node.domain
+            or node.op_type not in {*MOVES, *SUMS, "Mul"}
+        ):
+            return
+        read = [each for each in node.inputs if each is not None]
+        computed = [each for each in read if each.const_value is None]
+        is_product = node.op_type == "Mul"
+        if len(computed) != (1 if is_product else 2 if node.op_type in SUMS else len(computed)):
+            return
+        front -= set(node.outputs)
+        front.update(computed)
+        stored |= dict.fromkeys(each for each in read if each.const_value is not None)
+        has_product |= is_product and any(each not in computed and _size(each) > 1 for each in read)
+        nodes.append(node)
+
+
+def _size(value: ir.Value) -> int:
+    return value.const_value.size if value.const_value is not None else 0
+
+
+def _turn(cone: _Cone) -> _Turn | None:
+    """Return the rotation that nodes compute; None if they compute anything else."""
+    dims = [dim if isinstance(dim, int) else None for dim in cone.x.shape or ()]
+    shape = tuple(1 if dim is None and axis == 0 else dim or 0 for axis, dim in enumerate(dims))
+    if len(shape) < 2 or not 0 < prod(shape) <= MAX_ELEMENTS:
+        return None
+    compute = _function(cone)
+    x = np.random.default_rng(0).uniform(0.5, 1.5, shape).astype(np.float32)
+    try:
+        turned = compute(x)
+        if turned.shape != shape:
             return None
-        arrays = []
-        for read in node.inputs:
-            if read is None:
-                continue
-            array = read.const_value.numpy() if read.const_value is not None else self._moved(read)
-            if array is None:
-                return None
-            arrays.append(array)
-        try:
-            outputs = evaluate_node(ir.serde.serialize_node(node), arrays)
-        except Exception:  # noqa: BLE001 (the evaluator has no type of error of its own)
-            return None
-        self._nodes.append(node)
-        self._made |= dict(zip(node.outputs, outputs, strict=False))
-        return self._made.get(value)
+        is_changed = (turned != x).reshape(-1, shape[-1]).any(axis=0)
+        rotary_dim = int(is_changed.nonzero()[0].max(initial=-1)) + 1
+        rotary_dim += rotary_dim % 2
+        return _found(compute, x, turned, rotary_dim) if 0 < rotary_dim <= shape[-1] else None
+    except Exception:  # noqa: BLE001 (the evaluator has no type of error of its own)
+        return None
+
+
+def _found(compute: Compute, x: np.ndarray, turned: np.ndarray, rotary_dim: int) -> _Turn | None:
+    """Return the rotation of some features that gives what was computed, of halves or of neighbours."""
+    for interleaved in (0, 1):
+        places = np.arange(rotary_dim)
+        first, second = (places[::2], places[1::2]) if interleaved else np.split(places, 2)
+        of_first, of_second = np.zeros_like(x), np.zeros_like(x)
+        of_first[..., first], of_second[..., second] = 1, 1
+        made = compute(of_first)
+        cosines, sines = made[..., first], made[..., second]
+        expected = x.copy()
+        expected[..., first] = x[..., first] * cosines - x[..., second] * sines
+        expected[..., second] = x[..., first] * sines + x[..., second] * cosines
+        again = compute(of_second)
+        is_turn = _close(again[..., first], -sines) and _close(again[..., second], cosines)
+        if is_turn and _close(expected, turned) and sines.any():
+            return _Turn(interleaved, rotary_dim, *map(_alike, (cosines, sines)))
+    return None
+
+
+def _close(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.abs(a - b).max() <= TOLERANCE * max(1.0, float(np.abs(b).max())))
+
+
+def _alike(table: np.ndarray) -> np.ndarray:
+    """Return a table with size 1 along the axes in front of the last along which its entries are alike."""
+    for axis in range(table.ndim - 1):
+        one = table.take([0], axis)
+        if (table == one).all():
+            table = one
+    return table
+
+
+def _function(cone: _Cone) -> Compute:
+    """Return what nodes compute, as a function of the value that they read."""
+    from onnx.reference import ReferenceEvaluator  # loaded when first needed: it takes 0.2 s
+
+    graph = onnx.GraphProto(name="rotation")
+    graph.node.extend(ir.serde.serialize_node(node) for node in cone.nodes)
+    graph.input.append(onnx.helper.make_tensor_value_info(cone.x.name or "", onnx.TensorProto.FLOAT, None))
+    result = cone.nodes[-1].outputs[0].name or ""
+    graph.output.append(onnx.helper.make_tensor_value_info(result, onnx.TensorProto.FLOAT, None))
+    for value in cone.stored:
+        assert value.const_value is not None  # as ``_cones`` has it
+        graph.initializer.append(onnx.numpy_helper.from_array(value.const_value.numpy(), value.name))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)])
+    evaluator = ReferenceEvaluator(model)
+    name = cone.x.name or ""
+    return lambda x: np.asarray(next(iter(evaluator.run(None, {name: x}))))

@@ -149,10 +149,24 @@ def _cast(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _expand(rewriter: Rewriter, node: ir.Node) -> None:
-    """Remove an Expand of a value that is as large already, or that its readers broadcast by themselves."""
+    """Remove an Expand of a value that is as large already, or that its readers broadcast by themselves.
+
+    Sizes that are computed become numbers: an axis that keeps an open size is expanded to 1.
+    """
     source, expanded = node.inputs[0], node.outputs[0]
     if source is None or source.shape is None or expanded.shape is None:
         return
+    sizes = node.inputs[1]
+    if sizes is not None and sizes.const_value is None:
+        kept = [None] * (len(expanded.shape) - len(source.shape)) + list(source.shape)
+        settled = [
+            dim if isinstance(dim, int) else 1 if dim == own else None
+            for dim, own in zip(expanded.shape, kept, strict=True)
+        ]
+        known = [size for size in settled if size is not None]
+        if len(known) == len(settled):
+            tensor = ir.Tensor(np.array(known, np.int64))
+            node.replace_input_with(1, rewriter.initializer(tensor, f"{expanded.name}/sizes"))
     readers = [use.node for use in expanded.uses()]
     is_broadcast = len(source.shape) == len(expanded.shape) and not expanded.is_graph_output()
     if source.shape == expanded.shape or (
@@ -200,6 +214,18 @@ def _resize(rewriter: Rewriter, node: ir.Node) -> None:
         tensor = ir.Tensor(np.array(image, np.int64))
         node.replace_input_with(3, rewriter.initializer(tensor, f"{node.outputs[0].name}/sizes"))
         node.attributes["axes"] = ir.AttrInt64s("axes", range(2, len(resized)))
+
+
+def _slice(rewriter: Rewriter, node: ir.Node) -> None:
+    """A slice of everything, as ``x[:, :, None]`` leaves one."""
+    source, sliced = node.inputs[0], node.outputs[0]
+    numbers = [value.const_value for value in node.inputs[1:] if value is not None]
+    known = [tensor.numpy() for tensor in numbers if tensor is not None]
+    if source is None or source.shape is None or source.shape != sliced.shape or len(known) < len(numbers):
+        return
+    is_forward = len(known) < 4 or bool((known[3] == 1).all())
+    if is_forward and not known[0].any():
+        rewriter.bypass(node, source)
 
 
 def _times_one(rewriter: Rewriter, node: ir.Node) -> None:
@@ -260,5 +286,6 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "RNN": _recurrent,
     "Reshape": _reshape,
     "Resize": _resize,
+    "Slice": _slice,
     "Where": _where,
 }

@@ -135,18 +135,19 @@ class View:
         return np.asarray(self.elements // self.sizes[-1])
 
 
-def views_of(value: ir.Value, sizes: OpenSizes, *, scales: bool = False) -> list[View]:
+def views_of(value: ir.Value, sizes: OpenSizes, *, scales: bool = False, repeats: bool = False) -> list[View]:
     """Return what a value is of itself, of what it is a view of, and so on back, the nearest first.
 
     Args:
         value: The value.
         sizes: The graph's open sizes.
         scales: Whether products and quotients of a value and a number are gone over as well.
+        repeats: Whether nodes are gone over that give an element several times.
     """
     chain: list[tuple[ir.Node, ir.Value]] = []
     views = [_followed(value, chain, sizes)]
     source = value
-    while (before := _viewed(source, scales=scales)) is not None:
+    while (before := _viewed(source, scales=scales, repeats=repeats)) is not None:
         node = source.producer()
         assert node is not None
         chain.insert(0, (node, source))
@@ -174,10 +175,20 @@ def views_after(value: ir.Value, sizes: OpenSizes) -> list[tuple[ir.Value, View]
 
 def is_view(node: ir.Node) -> bool:
     """Return whether a node moves elements of its first input and nothing else."""
-    if node.domain or node.op_type not in _RULES:
+    if node.domain or node.op_type not in _RULES or _is_longer(node):
         return False
     is_settled = all(value is None or value.const_value is not None for value in node.inputs[1:])
     return is_settled or node.op_type == "Reshape"  # whose output has known sizes, computed or not
+
+
+def _is_longer(node: ir.Node) -> bool:
+    """Return whether a Gather gives more than its first input holds."""
+    places, source = node.inputs[1:2], node.inputs[0]
+    if node.op_type != "Gather" or not places or places[0] is None or places[0].const_value is None:
+        return False
+    axis = attributes_of(node).get("axis", 0)
+    size = source.shape[axis] if source is not None and source.shape is not None else None
+    return isinstance(size, int) and places[0].const_value.size > size
 
 
 def scalar_factor(node: ir.Node) -> tuple[ir.Value, float] | None:
@@ -204,11 +215,11 @@ def _const(value: ir.Value | None) -> np.ndarray | None:
     return np.atleast_1d(value.const_value.numpy())
 
 
-def _viewed(value: ir.Value, *, scales: bool) -> ir.Value | None:
+def _viewed(value: ir.Value, *, scales: bool, repeats: bool) -> ir.Value | None:
     node = value.producer()
     if node is None:
         return None
-    if is_view(node):
+    if is_view(node) or (repeats and is_repeat(node)):
         return node.inputs[0]
     scaled = scalar_factor(node) if scales else None
     return scaled[0] if scaled else None
@@ -230,7 +241,8 @@ def _followed(source: ir.Value, chain: Sequence[tuple[ir.Node, ir.Value]], sizes
 
 def _done(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
     """Return the numbers of the elements after a node; None if sizes are missing or do not fit."""
-    return _RULES[node.op_type](node, value, elements, sizes)
+    rule = _RULES.get(node.op_type) or _REPEATS[node.op_type]
+    return rule(node, value, elements, sizes)
 
 
 def _reshape(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
@@ -265,9 +277,11 @@ def _slice(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSize
 
 def _gather(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
     axis, places = attributes_of(node).get("axis", 0), node.inputs[1]
-    if places is None or places.const_value is None or places.const_value.size > elements.shape[axis]:
-        return None
-    return elements.take(places.const_value.numpy(), axis)
+    return (
+        None
+        if places is None or places.const_value is None
+        else elements.take(places.const_value.numpy(), axis)
+    )
 
 
 _RULES: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndarray | None]] = {
@@ -282,6 +296,67 @@ _RULES: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndarra
     "Unsqueeze": _reshape,
 }
 """What each operator that only moves elements does to their numbers."""
+
+
+def is_repeat(node: ir.Node) -> bool:
+    """Return whether a node gives the elements of its first input several times, and nothing else."""
+    if node.domain or node.op_type not in _REPEATS:
+        return False
+    if node.op_type == "Concat":
+        return len(node.inputs) > 1 and all(_is_same(value, node.inputs[0]) for value in node.inputs)
+    return all(value is None or value.const_value is not None for value in node.inputs[1:])
+
+
+def _is_same(a: ir.Value | None, b: ir.Value | None) -> bool:
+    """Return whether two values are one, or made of one by two nodes that do the same."""
+    if a is b:
+        return True
+    makers = [None if value is None else value.producer() for value in (a, b)]
+    first, second = makers
+    if first is None or second is None or (first.domain, first.op_type) != (second.domain, second.op_type):
+        return False
+    stored = [[_numbers(value) for value in node.inputs[1:]] for node in (first, second)]
+    is_alike = stored[0] == stored[1] and attributes_of(first) == attributes_of(second)
+    return is_alike and is_view(first) and first.inputs[0] is second.inputs[0] and len(first.outputs) == 1
+
+
+def _numbers(value: ir.Value | None) -> list[float] | None:
+    array = _const(value)
+    return None if array is None else array.tolist()
+
+
+def _expand(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    wanted = _const(node.inputs[1])
+    if wanted is None:
+        return None
+    shape = np.broadcast_shapes(tuple(int(size) for size in wanted), elements.shape)
+    return np.broadcast_to(elements, shape)
+
+
+def _tile(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    counts = _const(node.inputs[1])
+    return None if counts is None else np.tile(elements, [int(count) for count in counts])
+
+
+def _concat(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray:
+    return np.concatenate([elements] * len(node.inputs), axis=attributes_of(node)["axis"])
+
+
+def _gather_rows(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
+    """PyTorch's exporter writes ``x[:, places]`` as a GatherND along the first axis, between transposes."""
+    places = _const(node.inputs[1])
+    is_plain = places is not None and places.shape[-1] == 1 and not attributes_of(node).get("batch_dims", 0)
+    return elements.take(places[..., 0], 0) if places is not None and is_plain else None
+
+
+_REPEATS: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndarray | None]] = {
+    "Concat": _concat,
+    "Expand": _expand,
+    "Gather": _gather,
+    "GatherND": _gather_rows,
+    "Tile": _tile,
+}
+"""What each operator that gives elements several times does to their numbers."""
 
 
 # A size that is the same in both does not depend on the guess; one that differs is open. No reader needs

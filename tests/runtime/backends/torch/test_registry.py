@@ -241,8 +241,18 @@ CASES += [
     Case("CTCLoss", (real(6, 2, 5), np.array([[0.0, 2, 2], [3, -1, -1]])), {"blank_label": "last"}),
     Case("CTCOutput", (real(12, 5), np.array([1.0, 2, 2, 3, 0, 0])), {"input_length": 6, "label_length": 3}),
     *(
-        Case("RotaryEmbedding", (real(2, 3, 5, 8), real(5, 4), real(5, 4)), {"interleaved": interleaved})
-        for interleaved in (0, 1)
+        Case(
+            "RotaryEmbedding", (real(2, 3, 5, 8), real(5, w), real(5, w)), {"interleaved": i, "rotary_dim": r}
+        )
+        for i in (0, 1)
+        for w, r in ((4, 0), (2, 4))
+    ),
+    Case("RMSNormalization", (real(2, 3, 5), real(5)), {"axis": -1, "epsilon": 0.01}),
+    Case("RMSNormalization", (real(2, 3, 5), real(3, 5)), {"axis": -2, "epsilon": 0.01}),
+    Case("Attention", (*(real(1, 2, 3, 2) for _ in range(3)), real(3, 3)), {"scale": 0.5, "softcap": 0.75}),
+    Case("Attention", tuple(real(2, 3, 4) for _ in range(3)), {"num_heads": 2, "scale": 1.0, "softcap": 2.0}),
+    Case(
+        "Attention", tuple(real(1, 2, 3, 2) for _ in range(3)), {"scale": 0.5, "is_causal": 1, "softcap": 1.0}
     ),
     Case("Attention", (real(2, 3, 4), real(2, 3, 4), real(2, 3, 4)), {"num_heads": 2, "scale": 0.5}),
     Case("Attention", tuple(real(1, 2, 3, 2) for _ in range(3)), {"scale": 0.5, "is_causal": 1}),

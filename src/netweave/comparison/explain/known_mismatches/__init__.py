@@ -5,6 +5,12 @@ add it to ``KNOWN_MISMATCHES``. A proposal says what differs and how to change B
 inputs and reported only if B's nodes then do what A's do. Where nothing differs, nothing must be proposed.
 """
 
+from netweave.comparison.explain.known_mismatches.attention import (
+    mask_mismatches,
+    norm_mismatches,
+    repeat_mismatches,
+    rotary_mismatches,
+)
 from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches, function_mismatches
 from netweave.comparison.explain.known_mismatches.constants import bias_mismatches, constant_mismatches
 from netweave.comparison.explain.known_mismatches.folded import folded_mismatches
@@ -12,11 +18,7 @@ from netweave.comparison.explain.known_mismatches.groups import group_mismatches
 from netweave.comparison.explain.known_mismatches.mismatch import Case, KnownMismatch, Proposal
 from netweave.comparison.explain.known_mismatches.operators import input_order_mismatches, operator_mismatches
 from netweave.comparison.explain.known_mismatches.order import scaling_behind_mismatches
-from netweave.comparison.explain.known_mismatches.recurrent import (
-    gate_mismatches,
-    rotary_mismatches,
-    softmax_mismatches,
-)
+from netweave.comparison.explain.known_mismatches.recurrent import gate_mismatches, softmax_mismatches
 from netweave.comparison.explain.known_mismatches.views import view_mismatches
 from netweave.comparison.explain.known_mismatches.windows import pool_padding_mismatches, resize_mismatches
 
@@ -24,6 +26,9 @@ KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     attribute_mismatches,
     pool_padding_mismatches,
     resize_mismatches,
+    mask_mismatches,
+    norm_mismatches,
+    repeat_mismatches,
     rotary_mismatches,
     softmax_mismatches,
     group_mismatches,

@@ -60,6 +60,7 @@ SPECIAL = {
     ("Concat", "axis"): "concat-axis",
     ("Attention", "is_causal"): "causal-mask",
     ("Attention", "scale"): "attention-scale",
+    ("Attention", "softcap"): "attention-softcap",
 }
 
 NUM_AXES_OF_WINDOW = {"LRN": 1, "ChannelLRN": 2}

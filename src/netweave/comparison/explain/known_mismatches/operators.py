@@ -45,7 +45,10 @@ def input_order_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose other orders of the inputs of nodes for which the order matters."""
     for node_a, node_b in case.pairs():
         count = num_signals(node_b)
-        if node_b.op_type not in {"Concat", "Sub", "Div", "Pow", "MatMul"} or not 2 <= count <= MAX_ORDERED:
+        if (
+            node_b.op_type not in {"Attention", "Concat", "Sub", "Div", "Pow", "MatMul"}
+            or not 2 <= count <= MAX_ORDERED
+        ):
             continue
         if node_a.op_type != node_b.op_type or count != len(node_b.inputs):
             continue

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from netweave.comparison.align.chains import only_reader
 from netweave.comparison.align.weights import filters_of
+from netweave.comparison.explain.known_mismatches.attention import repeat_proposal
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.known_mismatches.operators import operator_name
 from netweave.comparison.explain.known_mismatches.views import num_shuffled, shuffle_proposal, views_before
@@ -35,7 +36,7 @@ def reordered(case: Case, reader: ir.Node) -> Proposal | None:
     """
     node, signal = reader, ""
     moved = _moved(case, node)
-    while len(moved) == 1 and moved[0] in case.b.producer:
+    while moved and moved[0] in case.b.producer:
         signal = moved[0]
         node = case.b.producer[signal]
         moved = _moved(case, node)
@@ -44,6 +45,9 @@ def reordered(case: Case, reader: ir.Node) -> Proposal | None:
     made_a = case.a.producer.get(case.known[signal].a)
     if made_a is None:
         return None
+    repeated = repeat_proposal(made_a, node)
+    if repeated is not None:
+        return replace(repeated, change=unchanged)
     views_a, views_b = views_before(made_a), views_before(node)
     if num_shuffled(views_a) != num_shuffled(views_b):
         return replace(shuffle_proposal(case, (made_a, node), views_a, views_b), change=unchanged)

@@ -24,12 +24,17 @@ MIXING = frozenset({"Transpose"})
 def view_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose A's views in front of what a node reads, where B's mix the values otherwise."""
     for node_a, node_b in case.pairs():
-        if node_b.op_type in DENSE:  # the order that an image is flattened in is one of their columns
-            continue
+        if node_b.op_type in DENSE and not _reads_sequence(node_b):
+            continue  # the order that an image is flattened in is one of their columns
         views_a, views_b = views_before(node_a), views_before(node_b)
         if not _differ(views_a, views_b) or not _is_fed_as_it_is(case, node_b):
             continue
         yield shuffle_proposal(case, (node_a, node_b), views_a, views_b)
+
+
+def _reads_sequence(node: ir.Node) -> bool:
+    shape = known_shape(node.inputs[0])
+    return shape is not None and len(shape) > 2
 
 
 def shuffle_proposal(

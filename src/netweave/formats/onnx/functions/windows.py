@@ -147,17 +147,36 @@ def multi_head_attention(node: FunctionNode) -> Sequence[Tensor]:
     return [op("MatMul", _attended(node, query, key, value), arrays[6]) + arrays[7]]
 
 
+@body("RMSNormalization")
+def rms_normalization(node: FunctionNode) -> Sequence[Tensor]:
+    """Divided by the root of the mean square."""
+    x, scale = node.inputs
+    axes = list(range(node.settings["axis"], 0))
+    mean_square = op("ReduceMean", x * x, axes, keepdims=1)
+    return [x / op("Sqrt", mean_square + node.settings["epsilon"]) * scale]
+
+
 @body("RotaryEmbedding")
 def rotary_embedding(node: FunctionNode) -> Sequence[Tensor]:
     """Pairs are neighbours, which are parted by an axis of their own, or halves."""
     x, cosines, sines = node.inputs
+    end, width = np.iinfo(np.int64).max, node.settings["rotary_dim"]
+    if width:
+        whole, x = x, op("Slice", x, [0], [width], [-1])
+        return [
+            op("Concat", _turned(node, x, cosines, sines), op("Slice", whole, [width], [end], [-1]), axis=-1)
+        ]
+    return [_turned(node, x, cosines, sines)]
+
+
+def _turned(node: FunctionNode, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    end = np.iinfo(np.int64).max
     if not node.settings["interleaved"]:
         first, second = x.split(2, axis=-1)
-        return [op("Concat", first * cosines - second * sines, first * sines + second * cosines, axis=-1)]
-    end = np.iinfo(np.int64).max
+        return op("Concat", first * cosines - second * sines, first * sines + second * cosines, axis=-1)
     first, second = (op("Slice", x, [begin], [end], [-1], [2]) for begin in (0, 1))
     turned = first * cosines - second * sines, first * sines + second * cosines
-    return [op("Reshape", op("Concat", *(each.at(-1) for each in turned), axis=-1), x.sizes())]
+    return op("Reshape", op("Concat", *(each.at(-1) for each in turned), axis=-1), x.sizes())
 
 
 def _attended(
@@ -170,6 +189,8 @@ def _attended(
             for x in (query, key, value)
         )
     scores = op("MatMul", query, op("Transpose", key, perm=[0, 1, 3, 2])) * node.settings["scale"]
+    if cap := node.settings.get("softcap", 0.0):
+        scores = op("Tanh", scores / cap) * cap
     if node.settings["is_causal"]:
         sizes = op("Concat", query.size(2), key.size(2), axis=0)
         scores = scores + op("Trilu", op("Expand", constant(LOWEST), sizes), 1, upper=1)

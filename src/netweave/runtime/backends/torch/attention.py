@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torch import Tensor  # noqa: TC002 (the table reads the annotations)
+import torch
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the copy in written source says F)
 
 from netweave.runtime.backends.torch.table import lowering
@@ -34,11 +35,38 @@ def attention_operator(
     scale: float,
     num_heads: int = 0,
     is_causal: int = 0,
+    softcap: float = 0.0,
 ) -> Tensor:
     """Attend by heads that stand in the last axis, or have one of their own."""
+    if softcap:
+        query, key, value = (
+            x.unflatten(-1, (num_heads, -1)).transpose(1, 2) if num_heads else x for x in (query, key, value)
+        )
+        made = _capped(query, key, value, mask, scale=scale, is_causal=bool(is_causal), softcap=softcap)
+        return made.transpose(1, 2).flatten(2) if num_heads else made
     if num_heads:
         return attention(query, key, value, mask, num_heads=num_heads, scale=scale, is_causal=bool(is_causal))
     return F.scaled_dot_product_attention(query, key, value, mask, is_causal=bool(is_causal), scale=scale)
+
+
+def _capped(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    scale: float,
+    is_causal: bool,
+    softcap: float,
+) -> Tensor:
+    """Attend with scores that a soft cap bends."""
+    scores = softcap * (query @ key.transpose(-1, -2) * (scale / softcap)).tanh()
+    if is_causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(-1) @ value
 
 
 @lowering("MultiHeadAttention", since=1, domain="netweave")

@@ -58,6 +58,7 @@ def layer_normalization(
 
 
 @lowering("RMSNormalization", since=23)
+@lowering("RMSNormalization", since=1, domain="netweave")
 def rms_normalization(
     x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:

@@ -341,8 +341,13 @@ def unique(
 
 
 @lowering("RotaryEmbedding", since=1, domain="netweave")
-def rotary_embedding(x: Tensor, cosines: Tensor, sines: Tensor, *, interleaved: int = 0) -> Tensor:
-    """Turn pairs of features: neighbours, or the two halves."""
+def rotary_embedding(
+    x: Tensor, cosines: Tensor, sines: Tensor, *, interleaved: int = 0, rotary_dim: int = 0
+) -> Tensor:
+    """Turn pairs of the first features: neighbours, or the two halves."""
+    width = rotary_dim or x.shape[-1]
+    x, rest = x[..., :width], x[..., width:]
     first, second = (x[..., ::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
     turned = first * cosines - second * sines, first * sines + second * cosines
-    return torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
+    joined = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
+    return torch.cat((joined, rest), -1) if rest.shape[-1] else joined

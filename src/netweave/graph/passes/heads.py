@@ -1,0 +1,289 @@
+"""Heads of attention in one form: repeated heads, rotated pairs, and dense layers that hold several."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.graph import DOMAIN, attributes_of
+from netweave.graph.parameters import source_keys, tag_sources
+from netweave.graph.passes.projections import Dense, dense_before
+from netweave.graph.passes.rewriting import Pass, Rewriter, prune
+from netweave.graph.passes.views import OpenSizes, View, is_repeat, views_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netweave.graph import Graph
+
+
+# N examples, L steps, H heads, D features of each head, C columns of a dense layer.
+
+
+@Pass
+def join_repeats(graph: Graph) -> None:
+    """Make one Gather of nodes that give each entry along one axis several times, in whatever order."""
+    rewriter, sizes = Rewriter(graph), OpenSizes()
+    covered: set[ir.Node] = set()
+    for node in reversed(list(graph.nodes)):
+        if (
+            node in covered
+            or node.domain
+            or not (is_repeat(node) or node.op_type in {"Reshape", "Transpose"})
+        ):
+            continue
+        for view in views_of(node.outputs[0], sizes, repeats=True):
+            found = _repeated(view) if any(map(is_repeat, view.nodes)) else None
+            if found is None:
+                continue
+            axis, places = found
+            index = rewriter.initializer(ir.Tensor(places), f"{node.name}/places")
+            inputs = [view.source, index]
+            rewriter.fuse(view.nodes, node.outputs[0], "Gather", inputs, {"axis": axis})
+            covered.update(view.nodes)
+            break
+    if covered:
+        prune.edit(graph)
+
+
+def _repeated(view: View) -> tuple[int, np.ndarray] | None:
+    """Return the axis along which a view takes entries of its source, more than it has, and which."""
+    shape = view.elements.shape
+    if len(shape) != len(view.sizes):
+        return None
+    longer = [axis for axis, (size, own) in enumerate(zip(shape, view.sizes, strict=True)) if size != own]
+    if len(longer) != 1 or shape[longer[0]] < view.sizes[longer[0]]:
+        return None
+    (axis,) = longer
+    whole = np.arange(int(np.prod(view.sizes))).reshape(view.sizes)
+    line = view.elements[tuple(slice(None) if at == axis else 0 for at in range(len(shape)))]
+    places = np.unravel_index(line, view.sizes)[axis].astype(np.int64)
+    return (axis, places) if np.array_equal(whole.take(places, axis), view.elements) else None
+
+
+# Queries, keys and values, or a gate and what it multiplies, are columns of one dense layer or of several.
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """A value whose features are some columns of a dense layer over a sequence (N, L, C).
+
+    Attributes:
+        value: The value.
+        dense: The layer.
+        columns: The columns, in the order of the axes that they lie along.
+        axes: These axes.
+        view: The value as a view of the layer's output.
+    """
+
+    value: ir.Value
+    dense: Dense
+    columns: np.ndarray
+    axes: tuple[int, ...]
+    view: View
+
+
+def parted_columns(graph: Graph) -> list[tuple[int, bytes]]:
+    """Return the dense layers of which parts are read, in order: their width, and the columns of a part."""
+    return [(part.dense.num_outputs, part.columns.tobytes()) for part in _parts(graph)]
+
+
+@Pass
+def part_projections(graph: Graph) -> None:
+    """Give each part of a dense layer's output that is read a dense layer of its own."""
+    rewriter = Rewriter(graph)
+    parts = list(_parts(graph))
+    for part in parts:
+        _make_own(rewriter, part)
+    if parts:
+        prune.edit(graph)
+
+
+def _parts(graph: Graph) -> Iterator[_Columns]:
+    sizes = OpenSizes()
+    for node in graph.nodes:
+        if node.domain or node.op_type not in {"Split", "Slice", "Gather"}:
+            continue
+        for value in node.outputs:
+            if value.uses() and (part := _part_of(value, sizes)) is not None:
+                yield part
+
+
+def _part_of(value: ir.Value, sizes: OpenSizes) -> _Columns | None:
+    for view in views_of(value, sizes):
+        dense = dense_before(view.source) if view.nodes and len(view.sizes) == 3 else None
+        if dense is None or view.elements.size == np.prod(view.sizes):
+            continue
+        rows, columns = view.rows, view.columns
+        axes = tuple(axis for axis in range(rows.ndim) if (columns != columns.take([0], axis)).any())
+        others = tuple(axis for axis in range(rows.ndim) if axis not in axes)
+        own = columns[tuple(slice(None) if axis in axes else 0 for axis in range(rows.ndim))]
+        at = rows[tuple(slice(None) if axis in others else 0 for axis in range(rows.ndim))]
+        is_grid = np.array_equal(np.expand_dims(own, others) + 0 * columns, columns) and np.array_equal(
+            np.expand_dims(at, axes) + 0 * rows, rows
+        )
+        shape = tuple(size for size in at.shape if size > 1)
+        in_order = np.array_equal(at.reshape(-1), np.arange(at.size)) and at.ndim >= 2
+        if is_grid and in_order and shape == tuple(size for size in view.sizes[:2] if size > 1):
+            return _Columns(value, dense, own, axes, view)
+    return None
+
+
+def _make_own(rewriter: Rewriter, part: _Columns) -> None:
+    """Put a dense layer of some columns in the place of a value."""
+    value, dense, columns = part.value, part.dense, part.columns
+    before = value.producer()
+    assert before is not None
+    weight, bias = dense.arrays(rewriter, columns=columns.reshape(-1), name=f"{value.name}")
+    for node in dense.nodes:
+        for read in node.inputs:
+            if read is not None and read.const_value is not None:
+                tag_sources(weight if read.const_value is dense.weight else bias, source_keys(read))
+    made = rewriter.insert(before, "MatMul", [dense.x, weight]).outputs[0]
+    if dense.bias is not None:
+        made = rewriter.insert(before, "Add", [made, bias]).outputs[0]
+    rank = part.view.elements.ndim
+    if columns.ndim > 1 or rank > 3:
+        others = [axis for axis in range(rank) if axis not in part.axes]
+        kept = [0, 0, *[1] * (len(others) - 2), *columns.shape]
+        counts = rewriter.initializer(ir.Tensor(np.array(kept, np.int64)), f"{value.name}/sizes")
+        made = rewriter.insert(before, "Reshape", [made, counts]).outputs[0]
+        order = [*others, *part.axes]
+        made = rewriter.insert(before, "Transpose", [made], {"perm": np.argsort(order).tolist()}).outputs[0]
+    rewriter.take_over(value, made)
+
+
+# Weights of a port may hold the two features of a rotated pair side by side.
+
+
+@dataclass(frozen=True, slots=True)
+class _Turned:
+    """A rotation of neighbours, and what brings its features into order.
+
+    Attributes:
+        node: The rotation.
+        arrays: Stored arrays before it and the order of their columns in which halves are pairs.
+    """
+
+    node: ir.Node
+    arrays: tuple[tuple[ir.Node, int, np.ndarray], ...]
+
+
+def num_neighbours(graph: Graph) -> int:
+    """Return how many rotations of a graph turn neighbours."""
+    return len(_neighbours(graph))
+
+
+@Pass
+def pair_halves(graph: Graph) -> None:
+    """Let rotations turn halves, and the dense layers before them make the features in that order."""
+    rewriter, sizes = Rewriter(graph), OpenSizes()
+    turned = [_turned(node, sizes) for node in _neighbours(graph)]
+    found = [each for each in turned if each is not None]
+    if len(found) < len(turned):
+        return
+    for each in found:
+        for node, index, order in each.arrays:
+            old = node.inputs[index]
+            assert old is not None
+            assert old.const_value is not None  # as ``_turned`` has it
+            array = np.ascontiguousarray(old.const_value.numpy()[..., order])
+            new = rewriter.initializer(ir.Tensor(array), old.name or "")
+            tag_sources(new, source_keys(old))
+            node.replace_input_with(index, new)
+        each.node.attributes["interleaved"] = ir.AttrInt64("interleaved", 0)
+    prune.edit(graph)
+
+
+def stored_before_rotations(graph: Graph) -> Counter[bytes]:
+    """Return the numbers that the dense layers before rotations store, and how often."""
+    sizes = OpenSizes()
+    numbers: Counter[bytes] = Counter()
+    for node in graph.nodes:
+        turned = _turned(node, sizes) if _is_rotation(node) else None
+        for maker, index, _ in turned.arrays if turned is not None else ():
+            value = maker.inputs[index]
+            if value is not None and value.const_value is not None:
+                numbers[value.const_value.numpy().tobytes()] += 1
+    return numbers
+
+
+def _is_rotation(node: ir.Node) -> bool:
+    return (node.domain, node.op_type) == (DOMAIN, "RotaryEmbedding")
+
+
+def _neighbours(graph: Graph) -> list[ir.Node]:
+    return [node for node in graph.nodes if _is_rotation(node) and attributes_of(node).get("interleaved", 0)]
+
+
+def _turned(node: ir.Node, sizes: OpenSizes) -> _Turned | None:
+    """Return what a rotation of queries or keys reads, if only scores depend on the order of its features."""
+    x = node.inputs[0]
+    if x is None or x.shape is None or not isinstance(x.shape[-1], int) or not _is_scored(node.outputs[0]):
+        return None
+    width = x.shape[-1]
+    dim = attributes_of(node).get("rotary_dim", 0) or width
+    order = np.arange(width)
+    order[:dim] = np.arange(dim).reshape(-1, 2).T.reshape(-1)
+    arrays: list[tuple[ir.Node, int, np.ndarray]] = []
+    norm = _norm_before(x, sizes)
+    if norm is not None:
+        arrays += [(norm, index, order) for index in range(1, len(norm.inputs))]
+        x = norm.inputs[0]
+    dense_and_view = _heads_before(x, sizes) if x is not None else None
+    if dense_and_view is None:
+        return None
+    dense, num_heads = dense_and_view
+    columns = (np.arange(num_heads)[:, None] * width + order).reshape(-1)
+    for maker in dense.nodes:
+        for index, value in enumerate(maker.inputs):
+            if value is not None and value.const_value is not None:
+                if maker.op_type == "Gemm" or value.const_value.shape.numpy()[-1] != len(columns):
+                    return None
+                arrays.append((maker, index, columns))
+    return _Turned(node, tuple(arrays))
+
+
+def _norm_before(x: ir.Value, sizes: OpenSizes) -> ir.Node | None:
+    """Return the normalisation of each head that makes a value, the order of its other axes aside."""
+    for view in views_of(x, sizes):
+        node, width = view.source.producer(), view.elements.shape[-1]
+        is_kept = view.sizes[-1] == width and (view.columns == np.arange(width)).all()
+        if node is not None and is_kept and node.op_type in {"RMSNormalization", "LayerNormalization"}:
+            return node
+    return None
+
+
+def _heads_before(x: ir.Value, sizes: OpenSizes) -> tuple[Dense, int] | None:
+    """Return the dense layer that makes all heads of a value, one after another, and their number."""
+    for view in views_of(x, sizes):
+        dense = dense_before(view.source)
+        if dense is None or view.elements.ndim != 4 or view.elements.size != np.prod(view.sizes):
+            continue
+        width = view.elements.shape[-1]
+        within = view.columns.reshape(-1, width) - np.arange(width)
+        is_in_order = (within == within[:, :1]).all() and not (within % width).any()
+        return (dense, view.sizes[-1] // width) if is_in_order else None
+    return None
+
+
+def _is_scored(value: ir.Value) -> bool:
+    """Return whether a value is read as queries or keys of attention alone."""
+    uses = list(value.uses())
+    return (
+        bool(uses)
+        and not value.is_graph_output()
+        and all(
+            (use.node.op_type == "Attention" and use.idx < 2)
+            or (
+                use.node.op_type == "Gather"
+                and attributes_of(use.node).get("axis", 0) == 1
+                and _is_scored(use.node.outputs[0])
+            )
+            for use in uses
+        )
+    )

@@ -1,0 +1,91 @@
+"""Sums of several terms in one order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+
+def sum_orders(graph: Graph) -> list[tuple[int, ...]]:
+    """Return of each sum of three or more terms where each term stands in the order of the net."""
+    depths = _depths(graph)
+    orders = []
+    for _, terms in _sums(graph):
+        ranked = sorted(depths.get(term, 0) for term in terms)
+        orders.append(tuple(ranked.index(depths.get(term, 0)) for term in terms))
+    return orders
+
+
+@Pass
+def order_sums(graph: Graph) -> None:
+    """Add the terms of each sum of three or more in the order of the net, the nearest to the inputs first."""
+    rewriter, depths = Rewriter(graph), _depths(graph)
+    is_changed = False
+    for root in [node for node, _ in _sums(graph)]:
+        terms = list(_terms(root))  # after those before it have changed
+        ranked = sorted(terms, key=lambda term: depths.get(term, 0))
+        if len({depths.get(term, 0) for term in terms}) < len(terms) or ranked == terms:
+            continue
+        old = root.outputs[0]
+        total = ranked[0]
+        for term in ranked[1:]:
+            total = rewriter.insert(root, "Add", [total, term]).outputs[0]
+            total.type, total.shape = old.type, old.shape
+        rewriter.take_over(old, total)
+        is_changed = True
+    if is_changed:
+        prune.edit(graph)
+
+
+def _sums(graph: Graph) -> Iterator[tuple[ir.Node, list[ir.Value]]]:
+    """Yield the last Add of each sum of three or more terms of one shape, and the terms as they are added."""
+    for node in graph.nodes:
+        if not _is_sum(node) or any(
+            _is_part(value, use.node) for value in node.outputs for use in value.uses()
+        ):
+            continue
+        terms = list(_terms(node))
+        if len(terms) > 2:
+            yield node, terms
+
+
+def _terms(node: ir.Node) -> Iterator[ir.Value]:
+    for value in node.inputs:
+        maker = value.producer() if value is not None else None
+        if maker is not None and value is not None and _is_part(value, node):
+            yield from _terms(maker)
+        elif value is not None:
+            yield value
+
+
+def _is_part(value: ir.Value, reader: ir.Node) -> bool:
+    """Return whether a value is a sum that alone another one reads."""
+    maker = value.producer()
+    return maker is not None and _is_sum(maker) and _is_sum(reader) and has_one_reader(value)
+
+
+def _is_sum(node: ir.Node) -> bool:
+    """Return whether a node adds two computed values of one shape."""
+    if (node.domain, node.op_type) != ("", "Add"):
+        return False
+    first, second = node.inputs
+    if first is None or second is None or first.const_value is not None or second.const_value is not None:
+        return False
+    return first.shape is not None and first.shape == second.shape
+
+
+def _depths(graph: Graph) -> dict[ir.Value, int]:
+    """Return how many nodes lie on the longest way from an input to each value."""
+    depths: dict[ir.Value, int] = {}
+    for node in graph.nodes:
+        depth = 1 + max((depths.get(value, 0) for value in node.inputs if value is not None), default=0)
+        depths.update(dict.fromkeys(node.outputs, depth))
+    return depths

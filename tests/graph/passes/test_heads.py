@@ -1,0 +1,156 @@
+"""Heads of attention in one form; PyTorch says what the nets compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import netweave  # noqa: E402
+from netweave.comparison.metric import comparable  # noqa: E402
+from netweave.graph import attributes_of  # noqa: E402
+from netweave.graph.passes.heads import (  # noqa: E402
+    num_neighbours,
+    pair_halves,
+    part_projections,
+    parted_columns,
+    stored_before_rotations,
+)
+from netweave.graph.passes.sums import order_sums, sum_orders  # noqa: E402
+from netweave.runtime.backends import prepare  # noqa: E402
+
+STEPS, WIDTH, HEADS = 5, 8, 2
+REPEATS = {
+    "interleave": lambda x: x.repeat_interleave(2, dim=1),
+    "expand": lambda x: x[:, :, None].expand(-1, -1, 2, -1, -1).reshape(x.shape[0], 4, STEPS, WIDTH),
+    "stack": lambda x: torch.stack([x] * 2, dim=2).flatten(1, 2),
+    "index": lambda x: x[:, torch.arange(4) // 2],
+    "tile": lambda x: x.repeat(1, 2, 1, 1),
+}
+
+
+class Net(torch.nn.Module):
+    def __init__(self, function, *modules):
+        super().__init__()
+        self.function, self.parts = function, torch.nn.ModuleList(modules)
+
+    def forward(self, x):
+        return self.function(x, *self.parts)
+
+
+def form(function, *modules, shape=(1, 2, STEPS, WIDTH)):
+    torch.manual_seed(0)
+    for module in modules:
+        module.reset_parameters()
+    return comparable(netweave.load(Net(function, *modules).eval(), input_shapes={"x": shape}))
+
+
+def check(graph, function, *modules, shape):
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((3, *shape[1:]), dtype=np.float32))
+    (found,) = prepare(graph).run({graph.inputs[0].name: x.numpy()}).values()
+    with torch.no_grad():
+        np.testing.assert_allclose(found, function(x, *modules).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", REPEATS)
+def test_repeated_heads_are_one_gather(how):
+    repeat = REPEATS[how]
+    graph = form(lambda x: repeat(x))
+    (node,) = graph.nodes
+    assert node.op_type == "Gather"
+    places = [0, 1, 0, 1] if how == "tile" else [0, 0, 1, 1]
+    assert node.inputs[1].const_value.numpy().tolist() == places
+    check(graph, repeat, shape=(1, 2, STEPS, WIDTH))
+
+
+def per_block(x, dense):
+    q, k = dense(x).split(WIDTH * HEADS, dim=-1)
+    return q.view(*q.shape[:2], HEADS, WIDTH).transpose(1, 2) - k.view(*k.shape[:2], HEADS, WIDTH).transpose(
+        1, 2
+    )
+
+
+def per_head(x, dense):
+    q, k = dense(x).view(*x.shape[:2], HEADS, 2 * WIDTH).transpose(1, 2).chunk(2, dim=-1)
+    return q - k
+
+
+@pytest.mark.parametrize("function", [per_block, per_head])
+@pytest.mark.parametrize("bias", [False, True])
+def test_parts_of_a_dense_layer_get_layers_of_their_own(function, bias):
+    dense = torch.nn.Linear(6, 2 * WIDTH * HEADS, bias=bias)
+    graph = form(function, dense, shape=(1, STEPS, 6))
+    widths = [width for width, _ in parted_columns(graph)]
+    assert widths == [2 * WIDTH * HEADS] * 2
+    parted = part_projections(graph)
+    assert [node.op_type for node in parted.nodes].count("MatMul") == 2
+    assert not parted_columns(parted)
+    check(parted, function, dense, shape=(1, STEPS, 6))
+
+
+def attended(x, query, key, interleaved):
+    def rotate(y):
+        angles = torch.outer(torch.arange(STEPS).float(), 0.5 ** torch.arange(WIDTH // 2))
+        if interleaved:
+            first, second = y[..., ::2], y[..., 1::2]
+        else:
+            first, second = y.chunk(2, dim=-1)
+        turned = first * angles.cos() - second * angles.sin(), first * angles.sin() + second * angles.cos()
+        return torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
+
+    q, k = (dense(x).view(*x.shape[:2], HEADS, WIDTH).transpose(1, 2) for dense in (query, key))
+    return torch.nn.functional.scaled_dot_product_attention(rotate(q), rotate(k), k, is_causal=True)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotations_of_neighbours_whose_keys_are_read_elsewhere_stay(interleaved):
+    denses = [torch.nn.Linear(6, WIDTH * HEADS) for _ in range(2)]
+    graph = form(lambda x, q, k: attended(x, q, k, interleaved), *denses, shape=(1, STEPS, 6))
+    assert num_neighbours(graph) == 2 * interleaved
+    assert num_neighbours(pair_halves(graph)) == 2 * interleaved
+    assert not stored_before_rotations(graph)  # no attention is one operator here
+
+
+def test_sums_of_three_are_added_in_the_order_of_the_net():
+    def other(x, first, second):
+        return second(x).relu() + first(x) + x
+
+    denses = [torch.nn.Linear(6, 6) for _ in range(2)]
+    graph = form(other, *denses, shape=(1, STEPS, 6))
+    assert sum_orders(graph) == [(2, 1, 0)]
+    ordered = order_sums(graph)
+    assert sum_orders(ordered) == [(0, 1, 2)]
+    check(ordered, other, *denses, shape=(1, STEPS, 6))
+
+
+def test_two_sums_of_three_in_a_row():
+    def other(x, first, second):
+        x = second(x).relu() + first(x) + x
+        return second(x).relu() + first(x) + x
+
+    denses = [torch.nn.Linear(6, 6) for _ in range(2)]
+    ordered = order_sums(form(other, *denses, shape=(1, STEPS, 6)))
+    assert sum_orders(ordered) == [(0, 1, 2), (0, 1, 2)]
+    check(ordered, other, *denses, shape=(1, STEPS, 6))
+
+
+def rms(x, eps=1e-3):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        rms,
+        lambda x: x / (x * x).mean(-1, keepdim=True).add(1e-3).sqrt(),
+        lambda x: x * (x * x).mean(-1, keepdim=True).add(1e-3).pow(-0.5),
+        lambda x: (torch.arange(WIDTH).float() + 1) * rms(x),
+    ],
+)
+def test_the_root_mean_square_is_one_operator(function):
+    graph = form(function)
+    (node,) = graph.nodes
+    assert node.op_type == "RMSNormalization"
+    assert attributes_of(node)["epsilon"] == pytest.approx(1e-3)
+    check(graph, function, shape=(1, 2, STEPS, WIDTH))
