@@ -96,7 +96,7 @@ def learn_small_net(pictures: Sequence[np.ndarray], *, epochs: int = 5) -> tuple
         epochs: Times over the patches.
     """
     images, labels = patches(pictures)
-    mx.random.seed(0)
+    mx.random.seed(5)
     module = mx.mod.Module(small_net(4 * len(pictures)))
     records = mx.io.NDArrayIter(images, labels, 32, shuffle=True)
     module.fit(
