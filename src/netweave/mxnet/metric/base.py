@@ -1,8 +1,7 @@
 """``mx.metric``: numbers that are followed over the batches of an epoch.
 
-They add up over batches, in NumPy; the metrics of ``netweave.symbol`` are of one batch and are computed with
-the net. A metric is the quotient of a sum and a count; both are kept twice, since the last ``reset_local``
-(which ``Speedometer`` calls) and since the last ``reset`` (for the epoch).
+They add up over batches, in NumPy. A metric is the quotient of a sum and a count; both are kept twice, since
+the last ``reset_local`` (which ``Speedometer`` calls) and since the last ``reset`` (for the epoch).
 """
 
 from __future__ import annotations

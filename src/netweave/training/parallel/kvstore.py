@@ -249,23 +249,9 @@ class KVStore:
         """Return the stored tensor itself, which tasks change that name ``variable(key)``."""
         return self._stored[key]
 
-    def share(self, value: Any, what: str) -> Any:
-        """Return the value that the first worker has: JSON values, small ones."""
-        return value if self._world is None else self._world.share(value, what)
-
     def gather(self, value: Any, what: str) -> list[Any]:
         """Return the value of each worker: JSON values, small ones."""
         return [value] if self._world is None else self._world.gather(value, what)
-
-    def require_equal(self, value: Any, what: str, remedy: str) -> None:
-        """Refuse to go on unless all workers have the same value; see ``World.require_equal``."""
-        if self._world is not None:
-            self._world.require_equal(value, what, remedy)
-
-    @property
-    def is_compressed(self) -> bool:
-        """True if values are pushed as codes."""
-        return self._threshold is not None
 
     @property
     def residuals(self) -> dict[tuple[Key, int], Tensor]:
