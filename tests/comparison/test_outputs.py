@@ -119,7 +119,7 @@ def test_a_net_that_goes_on_behind_an_output_differs_there():
     found = netweave.compare(goes_on(["sigmoid"], names=("prob",)), goes_on(["double"]))
     assert found.verdict is Verdict.DIFFERENT
     assert [finding.mismatch for finding in found.findings] == ["missing-layer"]
-    assert "B has double here, A has nothing after sigmoid" in found.sentence
+    assert "B has double (scaled by 2) here, A has nothing after sigmoid" in found.sentence
 
 
 @pytest.mark.one_order(
