@@ -18,6 +18,16 @@ PAIRS = {
         "a = Sigmoid(x) e = Erf(x) m = Mul(a, e) y = ArgMax<axis=1>(m)",
         "a = Sigmoid(x) c = Clip(x, lo, hi) e = Erf(c) m = Mul(a, e) y = ArgMax<axis=1>(m)",
     ),
+    "numbers that a sigmoid makes equal": (
+        ROW,
+        "s = Softmax(x) y = Hardmax(s)",
+        "s = Softmax(x) t = Sigmoid(s) y = Hardmax(t)",
+    ),
+    "numbers that a tangent makes equal": (
+        ROW,
+        "s = Sigmoid(x) y = Hardmax(s)",
+        "s = Sigmoid(x) t = Tanh(s) y = Hardmax(t)",
+    ),
     "a saturation before a choice": (ROW, "y = Hardmax(x)", "e = Elu<alpha=0.07>(x) y = Hardmax(e)"),
     "a value on the threshold": (BOOLS, "y = Greater(x, c)", "y = GreaterOrEqual(x, c)"),
     "a sign where all is flat": (ROW, "m = Mul(x, k) y = Gelu(m)", "m = Mul(x, k) r = Relu(m) y = Gelu(r)"),

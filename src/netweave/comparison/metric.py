@@ -18,6 +18,7 @@ from netweave.graph.passes import (
     compose_group_norm,
     flatten_concats,
     fold,
+    fuse_gelu,
     fuse_layer_norm,
     fuse_rms_norm,
     join_branches,
@@ -260,7 +261,7 @@ def _settled(graph: Graph) -> Graph:
         fold.edit(graph)
     compose.edit(graph)
     compose_group_norm.edit(graph)
-    chain(fuse_layer_norm, fuse_rms_norm).edit(graph)
+    chain(fuse_layer_norm, fuse_rms_norm, fuse_gelu).edit(graph)
     join_rotations.edit(graph)
     join_repeats.edit(graph)
     flatten_concats.edit(graph)

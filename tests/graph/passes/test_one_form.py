@@ -9,7 +9,8 @@ from tests.comparison.onnx_text import read_text
 
 STORED = (
     "<float s = {0.05}, float t = {0.04}, uint8 z = {128}, float half = {0.5}, "
-    "int64[1] one = {1}, int64[1] two = {2}, float first = {1}, float[9] ones = {1,1,1,1,1,1,1,1,1}, "
+    "float root = {1.4142135}, int64[1] one = {1}, int64[1] two = {2}, float first = {1}, "
+    "float[9] ones = {1,1,1,1,1,1,1,1,1}, "
     "float[9] scale = {2,3,1,4,5,1,2,6,1}, float[9] shift = {1,0,3,1,2,0,1,4,1}>"
 )
 
@@ -38,6 +39,9 @@ NETS = {
     "normalised in parts": "n = LayerNormalization(x, ones) m = Mul(n, scale) y = Add(m, shift)",
     "normalised, then scaled": "n = LayerNormalization(x, ones) y = Mul(scale, n)",
     "normalised by other scales": "n = LayerNormalization(x, ones) m = Mul(n, shift) y = Add(m, scale)",
+    "gelu, half first": "h = Mul(x, half) d = Div(x, root) e = Erf(d) f = Add(e, first) y = Mul(h, f)",
+    "gelu, half last": "d = Div(x, root) e = Erf(d) f = Add(e, first) m = Mul(x, f) y = Mul(m, half)",
+    "gelu, without its half": "d = Div(x, root) e = Erf(d) f = Add(e, first) y = Mul(x, f)",
     "reciprocal": "a = Abs(x) b = Add(a, half) y = Reciprocal(b)",
     "quotient": "a = Abs(x) b = Add(a, half) y = Div(first, b)",
     "other quotient": "a = Abs(x) b = Add(a, half) y = Div(half, b)",
@@ -58,6 +62,7 @@ NETS = {
 
 IDENTICAL = [
     ("normalised", "normalised in parts"),
+    ("gelu, half first", "gelu, half last"),
     ("reciprocal", "quotient"),
     ("reciprocal", "cast twice"),
     ("once", "twice"),
@@ -71,6 +76,7 @@ IDENTICAL = [
 UNLIKE = [
     ("normalised", "normalised, then scaled"),
     ("normalised", "normalised by other scales"),
+    ("gelu, half first", "gelu, without its half"),
     ("reciprocal", "other quotient"),
     ("choice", "choice of the smallest by TopK"),
     ("choice", "choice of two by TopK"),

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.execution.input_domains import Variation
 from netweave.comparison.explain.exercise import (
-    DRAWS,
+    Draw,
     aimed_inputs,
+    draws_for,
     is_same,
     needs_aim,
     operators_in_words,
@@ -47,7 +48,7 @@ FEW = 64
 """Elements of an input that reach both sides of a threshold; of a smaller one more are drawn."""
 
 MAX_ROUNDS = 8
-"""So often layers are tested on each of ``DRAWS`` at most."""
+"""So often layers are tested in each manner of drawing at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +237,9 @@ class _DrawnInputTester:
         read = alignment.a.signals.reads_from_outside(draft.nodes_a)
         sizes = [prod(shape) for name in read if (shape := alignment.a.tensors.shape_of(name)) is not None]
         num_rounds = min(MAX_ROUNDS, -(-FEW // max(1, min(sizes, default=FEW))))
-        for seed, (scale, sign) in enumerate(DRAWS * num_rounds):
+        for seed, draw in enumerate(draws_for(draft) * num_rounds):
             try:
-                tensors = _on_drawn(alignment, draft, seed=seed, scale=scale, sign=sign)
+                tensors = _on_drawn(alignment, draft, draw, seed=seed)
             except NetweaveError:
                 return [], False
             tests += IsolatedTester(alignment.with_tensors_of_a(tensors)).run([draft])
@@ -257,9 +258,7 @@ def _differ(draft: Draft) -> bool:
     )
 
 
-def _on_drawn(
-    alignment: Alignment, draft: Draft, *, seed: int, scale: float, sign: int
-) -> dict[str, np.ndarray]:
+def _on_drawn(alignment: Alignment, draft: Draft, draw: Draw, *, seed: int) -> dict[str, np.ndarray]:
     """Run A's nodes of a group on inputs aimed at what it decides by; return what they read and make."""
     a = alignment.a
     names = [name_a for name_a, _ in draft.outputs]
@@ -267,7 +266,7 @@ def _on_drawn(
     read = a.signals.reads_from_outside(draft.nodes_a)
     shapes = {name: shape for name in read if (shape := a.tensors.shape_of(name)) is not None}
     fed = builder.add(draft.nodes_a, names, shapes, prefix="")
-    feeds = aimed_inputs(alignment, draft, fed, seed=seed, scale=scale, sign=sign)
+    feeds = aimed_inputs(alignment, draft, fed, draw, seed=seed)
     computed = prepare(builder.finish()).run(feeds)
     return {**feeds, **{name: computed[name] for name in names}}
 

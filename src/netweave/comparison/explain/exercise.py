@@ -7,6 +7,7 @@ aimed at what it decides by.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,11 +29,34 @@ if TYPE_CHECKING:
     from netweave.comparison.align.value_matching import Draft
     from netweave.comparison.prepare import Side
 
-SCALES = (1.0, 64.0, 1000.0, 0.001)
-"""Of the inputs that layers are tested on: the usual one, that of pixels, a thousand times more and less."""
 
-DRAWS = (*((scale, 0) for scale in SCALES), *((scale, sign) for scale in (1.0, 1000.0) for sign in (1, -1)))
-"""Scale and sign (0 for both) of the inputs of such tests: a largest element is rarely negative."""
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A manner of drawing the inputs that a group is tested on alone.
+
+    Attributes:
+        scale: Factor on the usual size of floating-point numbers.
+        sign: Sign of all of them; 0 for both.
+        are_near: Whether they differ from one another in their last bits alone.
+    """
+
+    scale: float = 1.0
+    sign: int = 0
+    are_near: bool = False
+
+
+DRAWS = (
+    *(Draw(scale) for scale in (1.0, 64.0, 1000.0, 0.001)),  # the usual scale, that of pixels, and others
+    *(
+        Draw(scale, sign) for scale in (1.0, 1000.0) for sign in (1, -1)
+    ),  # a largest element is rarely negative
+)
+
+DRAWS_OF_CHOICES = (Draw(1e-9), Draw(are_near=True))
+"""Those on which functions make unlike numbers equal, as a choice among them shows."""
+
+CHOOSING = frozenset({"ArgMax", "ArgMin", "Hardmax", "TopK"})
+"""Operators that choose the largest or smallest of some numbers, of equal ones the first."""
 
 SHOWN_BY_NOISE = frozenset(
     {
@@ -119,6 +143,12 @@ def _reads_both_signs(side: Side, node: ir.Node) -> bool:
     return bool((x < 0).any() and (x > 0).any())
 
 
+def draws_for(draft: Draft) -> tuple[Draw, ...]:
+    """Return how inputs are drawn that can tell the layers of a group apart."""
+    chooses = any(node.op_type in CHOOSING for node in (*draft.nodes_a, *draft.nodes_b))
+    return (*DRAWS, *DRAWS_OF_CHOICES) if chooses else DRAWS
+
+
 def operators_in_words(draft: Draft) -> str:
     """Return what the layers of a group compute in both nets."""
     a, b = (", then ".join(node.op_type for node in nodes) for nodes in (draft.nodes_a, draft.nodes_b))
@@ -126,7 +156,7 @@ def operators_in_words(draft: Draft) -> str:
 
 
 def aimed_inputs(
-    alignment: Alignment, draft: Draft, names: Sequence[str], *, seed: int, scale: float, sign: int = 0
+    alignment: Alignment, draft: Draft, names: Sequence[str], draw: Draw, *, seed: int
 ) -> dict[str, np.ndarray]:
     """Return inputs of A's layers of a group, drawn from what the layers of both nets decide by.
 
@@ -134,9 +164,8 @@ def aimed_inputs(
         alignment: Both nets, run.
         draft: The group.
         names: Signals that A's layers read.
+        draw: In what manner.
         seed: What they are drawn by.
-        scale: Factor on the usual size of floating-point numbers.
-        sign: Sign of all floating-point numbers; 0 for both.
     """
     generator = np.random.default_rng(seed)
     domains = _domains(alignment, draft)
@@ -148,15 +177,25 @@ def aimed_inputs(
         domain, thresholds = domains.get(name, (Domain(kind="size"), ()))
         # what sets a size stays as it is: the layer might not run with another
         keeps = domain.kind == "size" or x.dtype.kind not in "fiub"
-        drawn[name] = x if keeps else draw_array(domain, x.dtype, x.shape, generator, scale=scale)
-        if not keeps and sign and x.dtype.kind == "f":
-            drawn[name] = sign * np.abs(drawn[name])
+        drawn[name] = x if keeps else draw_array(domain, x.dtype, x.shape, generator, scale=draw.scale)
+        if not keeps and draw.sign and x.dtype.kind == "f":
+            drawn[name] = draw.sign * np.abs(drawn[name])
         if not keeps and x.dtype.kind == "f":
             _put_exactly(drawn[name], thresholds, generator)
         if not keeps and x.dtype.kind != "b":
             low, high = range_of(alignment.a.graph.find([name])[name])
             drawn[name] = _within(drawn[name], low, high, generator).astype(x.dtype)
+        if not keeps and draw.are_near and x.dtype.kind == "f":
+            drawn[name] = _near(drawn[name], generator)
     return drawn
+
+
+def _near(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return numbers that are, in each row, one of the given ones but for the last two bits."""
+    first = x[..., :1] if x.ndim else x
+    steps = generator.integers(0, 4, x.shape) * np.finfo(x.dtype).eps / 2
+    near: np.ndarray = (first * (1 - steps)).astype(x.dtype)
+    return near
 
 
 def _put_exactly(x: np.ndarray, numbers: Sequence[float], generator: np.random.Generator) -> None:
