@@ -98,6 +98,14 @@ def test_what_changes_nothing_is_no_difference(a, b, tmp_path):
     assert compare(graph(a, tmp_path), graph(b, tmp_path)).verdict is Verdict.IDENTICAL
 
 
+def test_places_beyond_an_open_size_are_no_error(tmp_path):
+    """As a gather of the eighth sample, whose repeated elements are looked at with few samples."""
+    stored = "<int64[2] far = {7,7}, int64[4] twice = {1,1,1,2}>"
+    text = f"g (float[N,3,9,9] x) => (float y) {stored} {{ v = Gather<axis=0>(x, far) y = Tile(v, twice) }}"
+    net = read_text(text, tmp_path, "net")
+    assert compare(net, net).verdict is Verdict.IDENTICAL
+
+
 @pytest.mark.parametrize(("a", "b"), [*UNLIKE, *(pair[::-1] for pair in UNLIKE)])
 def test_what_changes_something_is_told(a, b, tmp_path):
     assert compare(graph(a, tmp_path), graph(b, tmp_path)).verdict is not Verdict.IDENTICAL

@@ -242,7 +242,10 @@ def _followed(source: ir.Value, chain: Sequence[tuple[ir.Node, ir.Value]], sizes
 def _done(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
     """Return the numbers of the elements after a node; None if sizes are missing or do not fit."""
     rule = _RULES.get(node.op_type) or _REPEATS[node.op_type]
-    return rule(node, value, elements, sizes)
+    try:
+        return rule(node, value, elements, sizes)
+    except (IndexError, ValueError):  # beyond the number that stands for an open size
+        return None
 
 
 def _reshape(node: ir.Node, value: ir.Value, elements: np.ndarray, sizes: OpenSizes) -> np.ndarray | None:
