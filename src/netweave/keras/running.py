@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitConfig:
-    """How a fit changes parameters, and the order of its records.
+    """Updates of the parameters in a fit, and the order of its records.
 
     Attributes:
         training: The net with its losses.

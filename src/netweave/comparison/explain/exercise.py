@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A manner of drawing the inputs that a group is tested on alone.
+    """Settings for drawing the inputs of an isolated test.
 
     Attributes:
         scale: Factor on the usual size of floating-point numbers.
@@ -46,14 +46,14 @@ class Draw:
 
 
 DRAWS = (
-    *(Draw(scale) for scale in (1.0, 64.0, 1000.0, 0.001)),  # the usual scale, that of pixels, and others
-    *(
-        Draw(scale, sign) for scale in (1.0, 1000.0) for sign in (1, -1)
-    ),  # a largest element is rarely negative
+    # the usual scale, that of pixels, and others
+    *(Draw(scale) for scale in (1.0, 64.0, 1000.0, 0.001)),
+    # a largest element is rarely negative
+    *(Draw(scale, sign) for scale in (1.0, 1000.0) for sign in (1, -1)),
 )
 
 DRAWS_OF_CHOICES = (Draw(1e-9), Draw(are_near=True))
-"""Those on which functions make unlike numbers equal, as a choice among them shows."""
+"""Further draws for layers before a choice: numbers that many functions round to equal ones."""
 
 CHOOSING = frozenset({"ArgMax", "ArgMin", "Hardmax", "TopK"})
 """Operators that choose the largest or smallest of some numbers, of equal ones the first."""
@@ -191,7 +191,7 @@ def aimed_inputs(
 
 
 def _near(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return numbers that are, in each row, one of the given ones but for the last two bits."""
+    """Return an array in each row of which all numbers are the first one but for its last two bits."""
     first = x[..., :1] if x.ndim else x
     steps = generator.integers(0, 4, x.shape) * np.finfo(x.dtype).eps / 2
     near: np.ndarray = (first * (1 - steps)).astype(x.dtype)

@@ -92,7 +92,7 @@ def copy_line(text_a: str, text_b: str, line: int) -> str:
 # one. The text keeps its form.
 
 Place = tuple[int, int]
-"""Begin and end of a value in a text."""
+"""Start and end of a value in a text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], object]] = {
     "TopK": _take_choice,
     "Where": _take_threshold,
 }
-"""What is made of an operator and those around it; to compose another one, add a row."""
+"""Functions that compose an operator with those around it; to compose another one, add a row."""
 
 
 @Pass

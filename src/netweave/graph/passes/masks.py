@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 NEVER = -1e4
-"""What is added to a score that must not count is this or less: e to its power is 0 in float32."""
+"""Largest number that takes a score out when added to it: e to its power is 0 in float32."""
 
 MANY = 29
 """So many steps are taken where their number is open: enough to tell a causal mask from one of a window."""

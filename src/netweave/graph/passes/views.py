@@ -359,7 +359,7 @@ _REPEATS: dict[str, Callable[[ir.Node, ir.Value, np.ndarray, OpenSizes], np.ndar
     "GatherND": _gather_rows,
     "Tile": _tile,
 }
-"""What each operator that gives elements several times does to their numbers."""
+"""Effect of each operator that repeats elements on their numbers."""
 
 
 # A size that is the same in both does not depend on the guess; one that differs is open. No reader needs

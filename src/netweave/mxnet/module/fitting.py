@@ -53,7 +53,7 @@ def call(callbacks: Any, *args: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitSettings:
-    """What a fit is told; see ``BaseModule.fit``."""
+    """Arguments of a fit; see ``BaseModule.fit``."""
 
     train_data: Any
     eval_data: Any

@@ -105,7 +105,7 @@ class OptimizedModule(BaseModule):
 
     @property
     def kvstore(self) -> Any:
-        """What sums gradients over devices and workers; None for one device alone."""
+        """Store that sums gradients over devices and workers; None for one device alone."""
         return self._kvstore
 
     def borrow_optimizer(self, shared_module: OptimizedModule) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAIRS = ("feature i with feature i + d/2, the other half of the head", "neighbours, feature 2i with 2i + 1")
 
 TOLERANCE = 1e-3
-"""Of the base of rotary frequencies, which is read off a table of float32."""
+"""Relative tolerance of the base of rotary frequencies, which is read off a table of float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Rotary:
 
     @property
     def sizes(self) -> np.ndarray:
-        """What the length of each pair is multiplied by."""
+        """Factor on the length of each pair."""
         return np.asarray(np.hypot(self.cosines, self.sines))
 
     @property
