@@ -50,6 +50,15 @@ if TYPE_CHECKING:
     from netweave.graph.passes.rewriting import Pass
 
 
+UNALIKE: tuple[tuple[Callable[[Graph], object], Pass], ...] = (
+    (num_global_pools, pool_whole_images),
+    (num_idle_roundings, drop_idle_roundings),
+    (num_signed_roundings, unsigned_roundings),
+    (functions_before_choices, drop_before_choices),
+)
+"""What may be written in two ways: a measure by which two nets are unalike, and the pass that is then run."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
     """One net of a pair: as it was read, as it is compared, what it computed, and what it is paired with.
@@ -223,14 +232,7 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
     before = num_before_concats(b) - num_before_concats(a)
     if behind * before > 0:  # what one net has behind, the other has in front
         forms.append(spread_activations)
-    if num_global_pools(a) != num_global_pools(b):
-        forms.append(pool_whole_images)
-    if num_idle_roundings(a) != num_idle_roundings(b):
-        forms.append(drop_idle_roundings)
-    if num_signed_roundings(a) != num_signed_roundings(b):
-        forms.append(unsigned_roundings)
-    if functions_before_choices(a) != functions_before_choices(b):
-        forms.append(drop_before_choices)
+    forms += [form for measure, form in UNALIKE if measure(a) != measure(b)]
     orders = sum_orders(a), sum_orders(b)
     if orders[0] != orders[1] and set(map(len, orders[0])) == set(map(len, orders[1])):
         forms.append(order_sums)

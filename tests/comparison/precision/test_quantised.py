@@ -232,3 +232,38 @@ def test_values_that_are_no_numbers_widen_no_range(tmp_path: Path) -> None:
         onnx.save(onnx.parser.parse_model(frame + body), tmp_path / f"{name}.onnx")
     comparison = netweave.compare(tmp_path / "floats.onnx", tmp_path / "rounded.onnx")
     assert "the range from -0.0128 to 0.0127 cuts values" in comparison.sentence
+
+
+ROUNDED = "q = QuantizeLinear(e, s, z) d = DequantizeLinear(q, s, z) "
+
+TWICE = "p = MaxPool<kernel_shape=[2,2]>(d) r = QuantizeLinear(p, s, z) t = DequantizeLinear(r, s, z) "
+
+WIDER = "r = QuantizeLinear(d, w, z) y = DequantizeLinear(r, w, z) "
+
+SHARED = {
+    "a range that few values fill, once more behind a pooling": (
+        ROUNDED + "p = MaxPool<kernel_shape=[2,2]>(d) y = Tanh(p)",
+        ROUNDED + TWICE + "y = Tanh(t)",
+    ),
+    "a range that cuts nearly everything": (
+        ROUNDED.replace("s,", "c,") + "y = Identity(d)",
+        ROUNDED.replace("s,", "c,") + WIDER,
+    ),
+}
+"""Nodes of two quantised nets with one range that does not suit their values."""
+
+
+@pytest.mark.parametrize(("a", "b"), SHARED.values(), ids=SHARED)
+def test_a_range_that_both_nets_have_is_no_difference(tmp_path: Path, a: str, b: str) -> None:
+    """Whatever it loses, both nets lose; a second rounding cuts nothing that the first has cut."""
+    for name, body in (("a", a), ("b", b)):
+        model = onnx.parser.parse_model(
+            '<ir_version: 9, opset_import: ["" : 19]> g (float[N,3,8,8] x) => (float[N,3,H,W] y) '
+            "<float s = {0.5}, float c = {0.002}, float w = {0.003}, int8 z = {3}> { e = Mul(x, x) "
+            + body
+            + " }"
+        )
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    comparison = netweave.compare(tmp_path / "a.onnx", tmp_path / "b.onnx")
+    assert comparison.verdict is not Verdict.DIFFERENT
+    assert not comparison.findings

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from netweave.comparison.precision.reference import StoredFault
     from netweave.comparison.result.comparison import Comparison, Group, TensorValues
     from netweave.graph import Graph
-    from netweave.graph.passes.rounding import RoundingPoint
+    from netweave.graph.passes.rounding import Quantiser, RoundingPoint
 
 ALIKE = 1.2
 """A net whose stored arrays lose so many times what the other's do is the coarser one; else B is judged."""
@@ -235,6 +235,8 @@ class _RoundedPair:
             inputs = measuring.fitted_inputs(inputs, reference, points)
             reference = measuring.run_at(self.real, inputs, names)
         range_findings = range_faults(points, reference, is_drawn=is_drawn)
+        for point in self._shared_ranges(plain, points):
+            range_findings.pop(str(point.there.name), None)
         judged = self._judged(range_findings)
         proper = self._proper_arrays() | measuring.point_arrays(
             self.rounded.graph, _fitting_ranges(points, range_findings, reference)
@@ -298,12 +300,30 @@ class _RoundedPair:
                 made[number] = str(own[-1].outputs[0].name)
         return made
 
-    def _group_of(self, plain: Comparison, node: ir.Node | None) -> int | None:
+    def _shared_ranges(self, plain: Comparison, points: Sequence[RoundingPoint]) -> list[RoundingPoint]:
+        """Return the places that the other net rounds in the same way: whatever a range loses, both lose."""
+        of_b = not self.of_b
+        others: dict[int, list[Quantiser]] = {}
+        for point in rounding_points(self.explicit[of_b].graph):
+            number = self._group_of(plain, point.value.producer(), of_b=of_b)
+            if number is not None and point.quantiser is not None:
+                others.setdefault(number, []).append(point.quantiser)
+        return [
+            point
+            for point in points
+            if (number := self._group_of(plain, point.value.producer())) is not None
+            and point.quantiser is not None
+            and any(point.quantiser.has_scales_of(other) for other in others.get(number, ()))
+        ]
+
+    def _group_of(self, plain: Comparison, node: ir.Node | None, *, of_b: bool | None = None) -> int | None:
+        """Return the number of the group that a node of the judged net belongs to, or of A or B as told."""
         if node is None:
             return None
-        keys = {layer.key for layer in self.rounded.graph.layers_of(node)}
+        of_b = self.of_b if of_b is None else of_b
+        keys = {layer.key for layer in self.explicit[of_b].graph.layers_of(node)}
         for number, group in enumerate(plain.groups):
-            names, layers = _own(group, of_b=self.of_b)
+            names, layers = _own(group, of_b=of_b)
             if str(node.name) in names or keys.intersection(layers):
                 return number
         return None

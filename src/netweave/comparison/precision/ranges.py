@@ -33,10 +33,12 @@ ONE_STEP = 1.02
 
 
 def has_given_range(point: RoundingPoint) -> bool:
-    """Return whether the range at a place is no larger than its rule gives.
+    """Return whether the range at a place is no larger than its rule gives, or an earlier rounding has it.
 
     A classifier that is not sure of anything fills little of the range from 0 to 1, which is no fault.
     """
+    if point.quantiser is not None and _is_range_of(point.value, point.quantiser):
+        return True
     maker = _computed_by(point.value, through=MOVING | ROUNDING)
     if maker is None or point.quantiser is None:
         return False
@@ -129,11 +131,17 @@ def range_faults(
     """
     faults: dict[str, StoredFault] = {}
     fits = []
+    ranges: dict[ir.Node | None, tuple[float, float]] = {
+        back: p.quantiser.range for p in points if p.quantiser is not None for back in p.backs
+    }
     for point in points:
         name = str(point.value.name)
         tensors = [run[name] for run in runs if name in run]
         if len(tensors) < len(runs):
             continue
+        earlier = ranges.get(_computed_by(point.value))
+        if earlier is not None:  # what is cut off there is not cut off a second time
+            tensors = [np.clip(tensor, *earlier) for tensor in tensors]
         fault = _overflow(point, tensors) if point.dtype in FLOATS else _misread(point)
         if fault is not None:
             faults[str(point.there.name)] = fault
@@ -191,7 +199,7 @@ def _misread(point: RoundingPoint) -> StoredFault | None:
     made, read = point.quantiser, point.read_as
     if made is None or read is None:
         return None
-    if np.array_equal(made.scale, read.scale) and np.array_equal(made.zero_point, read.zero_point):
+    if made.has_scales_of(read):
         return None
     if not np.array_equal(made.scale, read.scale):
         factor = float(read.scale.reshape(-1)[0] / made.scale.reshape(-1)[0])
@@ -267,7 +275,7 @@ def _owner(fit: Fit, fits: Sequence[Fit]) -> str:
         own = other.quantiser
         if other is fit:
             continue
-        if np.array_equal(own.scale, mine.scale) and np.array_equal(own.zero_point, mine.zero_point):
+        if own.has_scales_of(mine):
             return str(other.point.value.name)
         if _fits(high, other.high) and _fits(own.range[1], fit.high):
             candidates.append(str(other.point.value.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader
 from netweave.graph.passes.value_ranges import range_of
@@ -12,25 +13,75 @@ from netweave.graph.passes.value_ranges import range_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import onnx_ir as ir
-
     from netweave.graph import Graph
+
+
+IDEMPOTENT = frozenset({"Abs", "Ceil", "Floor", "Relu", "Round", "Sign"})
+"""Functions that change nothing where they are applied a second time."""
 
 
 @Pass
 def drop_idle_nodes(graph: Graph) -> None:
-    """Drop each Cast to the type that is there, and each Clip of whole numbers that none of them reaches.
+    """Drop casts, clips and second applications of a function that change no number.
 
-    Readers put the latter before a lookup.
+    Of two Casts the first goes if it loses nothing, a Cast to the type that is there, and a Clip of whole
+    numbers that none of them reaches: readers put one before a lookup.
     """
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
         source = node.inputs[0] if node.inputs else None
         if node.domain or source is None or source.dtype is None:
             continue
-        is_same = node.op_type == "Cast" and node.attributes.get_int("to", 0) == int(source.dtype)
-        if is_same or (node.op_type == "Clip" and source.dtype.is_integer() and _is_within(node, source)):
+        if node.op_type == "Cast":
+            source = _read_before_casts(node, source, rewriter)
+        if _is_idle(node, source):
             rewriter.bypass(node, source)
+
+
+def _is_idle(node: ir.Node, source: ir.Value) -> bool:
+    if node.op_type == "Cast":
+        return node.attributes.get_int("to", 0) == int(source.dtype or 0)
+    if node.op_type == "Clip":
+        return source.dtype is not None and source.dtype.is_integer() and _is_within(node, source)
+    maker = source.producer()
+    is_repeated = maker is not None and not maker.domain and maker.op_type == node.op_type
+    return is_repeated and node.op_type in IDEMPOTENT
+
+
+def _read_before_casts(node: ir.Node, value: ir.Value, rewriter: Rewriter) -> ir.Value:
+    """Let a Cast read what other Casts read that only it needs, or that stay for others; return that."""
+    dtype = ir.DataType(node.attributes.get_int("to", 0))
+    while (source := _before_lossless_cast(value, dtype)) is not None:
+        cast = value.producer()
+        if cast is not None and has_one_reader(value):
+            rewriter.bypass(cast, source)
+        else:
+            node.replace_input_with(0, source)
+        value = source
+    return value
+
+
+def _before_lossless_cast(value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
+    """Return what a Cast read that made a value, if a Cast to a type would make the same of that."""
+    cast = value.producer()
+    source = cast.inputs[0] if cast is not None and not cast.domain and cast.op_type == "Cast" else None
+    if source is None or source.dtype is None or value.dtype is None or not _holds_all(value.dtype, source):
+        return None
+    # whole numbers beyond a type wrap around; others end at its bounds, or anywhere
+    wraps = source.dtype.is_integer() and dtype.is_integer() and not _holds_all(dtype, source)
+    return None if wraps else source
+
+
+def _holds_all(dtype: ir.DataType, value: ir.Value) -> bool:
+    """Return whether a type holds each number that a tensor can hold."""
+    if value.dtype is None or ir.DataType.STRING in {dtype, value.dtype}:
+        return False
+    if not value.dtype.is_integer():
+        return bool(np.can_cast(value.dtype.numpy(), dtype.numpy()))
+    low, high = range_of(value)
+    if dtype.is_floating_point():
+        return max(-low, high) <= 2.0 ** (dtype.mantissa_bitwidth + 1)
+    return dtype.is_integer() and bool(dtype.min <= low and high <= dtype.max)
 
 
 def _is_within(clip: ir.Node, source: ir.Value) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import onnx_ir as ir
 
 Range = tuple[float, float]
@@ -34,14 +36,25 @@ LIMITED: dict[str, Range] = {
 }
 """Operators whose values stay within a range."""
 
+INCREASING: dict[str, Callable[[float], float]] = {
+    "Exp": np.exp,
+    "Relu": lambda x: max(x, 0.0),
+    "Softplus": lambda x: float(np.logaddexp(x, 0.0)),
+    "Sqrt": lambda x: float(np.sqrt(max(x, 0.0))),
+}
+"""Those of them that no number bounds above, but what they read may."""
+
+LAST_BITS = 1 + 1e-6
+"""How far a runtime's function may be beyond the exact value."""
+
 KEEPING = frozenset(
     {
-        "AveragePool", "Cast", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather",
+        "AveragePool", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather",
         "GlobalAveragePool", "GlobalMaxPool", "Identity", "MaxPool", "ReduceMax", "ReduceMean", "ReduceMin",
         "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
-"""Operators whose values lie between those that they read first (all that it reads, for Concat)."""
+"""Operators whose values lie between those that they read first."""
 
 MAX_DEPTH = 24
 """Nodes that are followed back; behind more, a value may be anything."""
@@ -61,10 +74,11 @@ def range_of(value: ir.Value, depth: int = MAX_DEPTH) -> Range:
     limits = _type_limits(value)
     if node is None or node.domain or (value is not node.outputs[0] and node.op_type != "Split"):
         return limits
-    if node.op_type in LIMITED:
-        return LIMITED[node.op_type]
-    if not depth:
-        return limits
+    low, high = LIMITED.get(node.op_type, limits)
+    if node.op_type in INCREASING and depth and node.inputs[0] is not None:
+        high = INCREASING[node.op_type](range_of(node.inputs[0], depth - 1)[1]) * LAST_BITS
+    if node.op_type in LIMITED or not depth:
+        return low, high
     low, high = _computed(node, [OPEN if v is None else range_of(v, depth - 1) for v in node.inputs])
     # what a whole number cannot hold wraps around
     return (low, high) if limits[0] <= low and high <= limits[1] else limits
@@ -80,29 +94,69 @@ def _type_limits(value: ir.Value) -> Range:
 
 
 def _computed(node: ir.Node, read: list[Range]) -> Range:
-    op = node.op_type
-    if op in KEEPING:
-        parts = read if op == "Concat" else read[:1]
-        zero = [(0.0, 0.0)] if op == "AveragePool" else []  # padding may count
-        return min(low for low, _ in [*parts, *zero]), max(high for _, high in [*parts, *zero])
-    if op == "Pad":
-        value = read[2] if len(read) > 2 and node.inputs[2] is not None else (0.0, 0.0)
-        return min(read[0][0], value[0]), max(read[0][1], value[1])
-    if op == "Clip":
-        low = read[1] if len(read) > 1 and node.inputs[1] is not None else (-np.inf, -np.inf)
-        high = read[2] if len(read) > 2 and node.inputs[2] is not None else (np.inf, np.inf)
-        least, largest = (min(max(x, a), b) for x, a, b in zip(read[0], low, high, strict=True))
-        return least, largest
-    if op == "Max":
-        return max(low for low, _ in read), max(high for _, high in read)
-    if op == "Min":
-        return min(low for low, _ in read), min(high for _, high in read)
-    if op in {"Add", "Sum"}:
-        return sum(low for low, _ in read), sum(high for _, high in read)
-    if op == "Mul" and all(low >= 0 for low, _ in read):
-        return float(np.prod([low for low, _ in read])), _product([high for _, high in read])
-    return OPEN
+    rule = _kept if node.op_type in KEEPING else RULES.get(node.op_type)
+    return OPEN if rule is None else rule(node, read)
 
 
-def _product(highs: list[float]) -> float:
-    return 0.0 if 0.0 in highs else float(np.prod(highs))
+def _kept(node: ir.Node, read: list[Range]) -> Range:
+    low, high = read[0]
+    # padding may count
+    return (min(low, 0.0), max(high, 0.0)) if node.op_type == "AveragePool" else (low, high)
+
+
+def _cast(node: ir.Node, read: list[Range]) -> Range:
+    low, high = read[0]
+    dtype = node.outputs[0].dtype
+    is_cut = dtype is not None and dtype.is_integer()
+    return (float(np.trunc(low)), float(np.trunc(high))) if is_cut else (low, high)
+
+
+def _united(_: ir.Node, read: list[Range]) -> Range:
+    return min(low for low, _ in read), max(high for _, high in read)
+
+
+def _padded(node: ir.Node, read: list[Range]) -> Range:
+    value = read[2] if len(read) > 2 and node.inputs[2] is not None else (0.0, 0.0)
+    return _united(node, [read[0], value])
+
+
+def _clipped(node: ir.Node, read: list[Range]) -> Range:
+    low = read[1] if len(read) > 1 and node.inputs[1] is not None else (-np.inf, -np.inf)
+    high = read[2] if len(read) > 2 and node.inputs[2] is not None else (np.inf, np.inf)
+    least, largest = (min(max(x, a), b) for x, a, b in zip(read[0], low, high, strict=True))
+    return least, largest
+
+
+def _remainder(node: ir.Node, read: list[Range]) -> Range:
+    (low, _), (least, divisor) = read
+    if least <= 0:
+        return OPEN
+    has_sign_of_dividend = node.attributes.get_int("fmod", 0) and low < 0
+    return (-divisor if has_sign_of_dividend else 0.0), divisor
+
+
+def _multiplied(_: ir.Node, read: list[Range]) -> Range:
+    if any(low < 0 for low, _ in read):
+        return OPEN
+    highs = [high for _, high in read]
+    return float(np.prod([low for low, _ in read])), 0.0 if 0.0 in highs else float(np.prod(highs))
+
+
+def _added(_: ir.Node, read: list[Range]) -> Range:
+    return sum(low for low, _ in read), sum(high for _, high in read)
+
+
+RULES: dict[str, Callable[[ir.Node, list[Range]], Range]] = {
+    "Add": _added,
+    "Cast": _cast,
+    "Clip": _clipped,
+    "Concat": _united,
+    "Max": lambda _, read: (max(low for low, _ in read), max(high for _, high in read)),
+    "Min": lambda _, read: (min(low for low, _ in read), min(high for _, high in read)),
+    "Mod": _remainder,
+    "Mul": _multiplied,
+    "OneHot": lambda _, read: read[2],
+    "Pad": _padded,
+    "Sum": _added,
+}
+"""The range of what an operator computes from the ranges of what it reads."""

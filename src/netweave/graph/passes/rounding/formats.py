@@ -76,6 +76,15 @@ class Quantiser:
         zero, scale = self.zero_point.astype(np.float64), self.scale.astype(np.float64)
         return float(((low - zero) * scale).min()), float(((high - zero) * scale).max())
 
+    def has_scales_of(self, other: Quantiser) -> bool:
+        """Return whether scales and zero points are those of another one; scales up to their last digits."""
+        has_zeros = np.array_equal(self.zero_point, other.zero_point)
+        return (
+            has_zeros
+            and self.scale.shape == other.scale.shape
+            and np.allclose(self.scale, other.scale, 1e-5, 0)
+        )
+
     def spread(self, parameter: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Shape scales or zero points so that they broadcast against a tensor."""
         if parameter.size == 1:

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 
+ONE_TO_ONE = MOVING - {"Concat", "Split"}
+"""Operators that move the values of one tensor into one other."""
+
+
 @Pass
 def drop_idle_roundings(graph: Graph) -> None:
-    """Drop each pair of QuantizeLinear and DequantizeLinear that is repeated behind nodes that move values.
+    """Let each pair of QuantizeLinear and DequantizeLinear stand behind nodes that move values, and but once.
 
     ONNX Runtime's optimiser quantises before a MaxPool as well as behind it. The largest of rounded values is
     the largest value rounded, and to round a second time by the same scale changes nothing.
@@ -30,6 +34,33 @@ def drop_idle_roundings(graph: Graph) -> None:
             rewriter.bypass(back, source)
             if not there.outputs[0].uses():
                 graph.model.graph.remove(there, safe=True)
+    for node in list(graph.nodes):
+        pair = _pair_before(node.outputs[0])
+        while pair is not None and (moving := _moving_reader(pair[1])) is not None:
+            _move_before(moving, *pair, rewriter)
+
+
+def _move_before(moving: ir.Node, there: ir.Node, back: ir.Node, rewriter: Rewriter) -> None:
+    """Let a node move what is rounded behind it instead of what was rounded before it."""
+    moved, rounded = moving.outputs[0], back.outputs[0]
+    moving.replace_input_with(0, there.inputs[0])
+    rewriter.take_over(moved, rounded)
+    there.replace_input_with(0, moved)
+    there.outputs[0].shape = moved.shape
+    inner = rewriter.graph.model.graph
+    inner.remove(moving)
+    inner.insert_before(there, moving)
+
+
+def _moving_reader(back: ir.Node) -> ir.Node | None:
+    """Return the node that alone reads rounded values and moves them by stored settings."""
+    value = back.outputs[0]
+    reader = next((node for node, _ in value.uses()), None) if has_one_reader(value) else None
+    if reader is None or reader.domain or reader.op_type not in ONE_TO_ONE or reader.inputs[0] is not value:
+        return None
+    settings = [setting for setting in reader.inputs[1:] if setting is not None]
+    is_stored = all(setting.const_value is not None for setting in settings)
+    return reader if is_stored and not any(made.uses() for made in reader.outputs[1:]) else None
 
 
 def num_idle_roundings(graph: Graph) -> int:
@@ -44,17 +75,22 @@ def _idle_roundings(graph: Graph) -> Iterator[tuple[ir.Node, ir.Node]]:
         value = node.inputs[0]
         while value is not None and has_one_reader(value):
             maker = value.producer()
-            if maker is None or maker.domain or maker.op_type not in MOVING - {"Concat", "Split"}:
+            if maker is None or maker.domain or maker.op_type not in ONE_TO_ONE:
                 break
             value = maker.inputs[0]
-        back = value.producer() if value is not None and has_one_reader(value) else None
-        if back is None or back.op_type != "DequantizeLinear" or value is None:
-            continue
-        there = back.inputs[0].producer() if back.inputs[0] is not None else None
-        if there is None or there.op_type != "QuantizeLinear":
-            continue
-        if _is_same_scale(node, there) and _is_same_scale(node, back):
-            yield there, back
+        pair = _pair_before(value) if value is not None and has_one_reader(value) else None
+        if pair is not None and _is_same_scale(node, pair[0]):
+            yield pair
+
+
+def _pair_before(value: ir.Value) -> tuple[ir.Node, ir.Node] | None:
+    """Return the QuantizeLinear and DequantizeLinear that rounded a value, if both have one scale."""
+    back = value.producer()
+    source = back.inputs[0] if back is not None and back.op_type == "DequantizeLinear" else None
+    there = source.producer() if source is not None else None
+    if back is None or there is None or there.op_type != "QuantizeLinear" or not _is_same_scale(there, back):
+        return None
+    return there, back
 
 
 def _is_same_scale(node: ir.Node, other: ir.Node) -> bool:
