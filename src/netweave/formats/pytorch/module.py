@@ -91,9 +91,9 @@ def _is_flat(outputs: TreeSpec | None) -> bool:
     """Return whether a module returns a tensor, or two or more in a tuple or list that holds nothing else."""
     if outputs is None:
         return False
-    parts = outputs.children()
-    is_listed = outputs.type in {tuple, list} and len(parts) > 1
-    return outputs.is_leaf() or (is_listed and all(part.is_leaf() for part in parts))
+    made = outputs.unflatten(range(outputs.num_leaves))  # a number for each tensor
+    is_listed = type(made) in {tuple, list} and len(made) > 1
+    return isinstance(made, int) or (is_listed and all(isinstance(part, int) for part in made))
 
 
 def write(program: torch.export.ExportedProgram, path: Path) -> None:
