@@ -255,7 +255,7 @@ class Cases:
     def _again(self) -> str:
         if self._words[0] == "pack" and self._command.state(self._out) == "whole":
             return ""  # it replaces nothing
-        resumes = self._words[0] == "train" and any(self._out.glob("*.checkpoint*"))
+        resumes = self._words[0] == "train" and any(self._out.glob("net_iter_*.checkpoint"))
         done = self._run(["--resume"] if resumes else [])
         if done.fault() or done.status == 2:
             return f"the next run: {done.fault() or done.error[-200:]}"
