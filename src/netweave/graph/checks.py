@@ -224,10 +224,13 @@ def _transpose(node: ir.Node, shapes: Sequence[Sizes | None]) -> None:
         raise ValueError(f"{list(perm)} is not a permutation of the axes of {_input(node)}")
 
 
-_BROADCASTING = (
-    "Add Sub Mul Div Pow Mod Max Min Sum Mean Where And Or Xor "
-    "Equal Less LessOrEqual Greater GreaterOrEqual BitwiseAnd BitwiseOr BitwiseXor"
-)
+BROADCASTING = frozenset(
+    {
+        "Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
+        "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor",
+    }
+)  # fmt: skip
+"""Operators whose inputs are broadcast against each other."""
 
 
 def _split(node: ir.Node, shapes: Sequence[Sizes | None]) -> None:
@@ -242,7 +245,7 @@ def _split(node: ir.Node, shapes: Sequence[Sizes | None]) -> None:
 
 
 _CHECKS: dict[str, Check] = {
-    **dict.fromkeys(_BROADCASTING.split(), _broadcast),
+    **dict.fromkeys(BROADCASTING, _broadcast),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "ArgMax", "ArgMin"), _axis),
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
     **dict.fromkeys(("BatchNormalization", "InstanceNormalization"), _channel_vectors),

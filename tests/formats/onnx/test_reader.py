@@ -153,6 +153,8 @@ BOUND = {
         {"x": [1, 3, 8]},
         {"w": normal(1, 6, 8), "r": normal(1, 6, 2), "h": normal(1, 1, 2)},
     ),
+    "two rows on the axis of the batch": ([node("Add", "x r", "y")], {"x": [1, 3]}, {"r": normal(2, 3)}),
+    "an outer product": ([node("Mul", "x z", "y")], {"x": [1, 3, 1], "z": [1, 4]}, {}),
     "no batch at all": ([node("Reshape", "x s", "y")], {"x": [1, 3, 8]}, {"s": np.int64([3, 8])}),
     "the first of the batch": ([node("Gather", "x i", "y", axis=0)], {"x": [1, 3]}, {"i": np.int64(0)}),
 }

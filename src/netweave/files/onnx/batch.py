@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from netweave.files.onnx.symbols import renamed
 from netweave.graph import BATCH, known_shape
+from netweave.graph.checks import BROADCASTING
 from netweave.graph.costs import num_elements
 from netweave.graph.shapes import symbol_for
 
@@ -175,6 +176,14 @@ def _same_batch(node: ir.Node, size: int) -> bool:
     return BATCH not in firsts or len(firsts) == 1
 
 
+def _meets_no_other_axis(node: ir.Node, size: int) -> bool:
+    """Operators that broadcast: the batch stands on one axis of all inputs, where no other size is fixed."""
+    shapes = [list(map(str, value.shape))[::-1] for value in node.inputs if value is not None and value.shape]
+    axes = {shape.index(BATCH) for shape in shapes if BATCH in shape}
+    sizes = {shape[axis] for axis in axes for shape in shapes if axis < len(shape)}
+    return len(axes) < 2 and not any(each.isdigit() and each != "1" for each in sizes)
+
+
 def _open_states(node: ir.Node, size: int) -> bool:
     """Recurrent operators: first states that are given have the batch too."""
     layout = node.attributes["layout"].as_int() if "layout" in node.attributes else 0
@@ -188,6 +197,7 @@ def _open_states(node: ir.Node, size: int) -> bool:
 _FREE: dict[str, Callable[[Editor, int], None]] = {"Reshape": _free_reshape, "Resize": _free_resize}
 
 _CHECKS: dict[str, Callable[[ir.Node, int], bool]] = {
+    **dict.fromkeys(BROADCASTING, _meets_no_other_axis),
     "Reshape": _keeps_elements,
     "Concat": _same_batch,
     "GRU": _open_states,
