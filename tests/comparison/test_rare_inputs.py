@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import netweave
+from netweave.comparison import Verdict
 from tests.comparison.onnx_text import read_text
 
 ROW = "g (float[N,8] x) => (float[N,8] y) <float k = {40}, float c = {0.3}> { BODY }"
+STEEP = ROW.replace("40", "400")
 BOOLS = "g (float[N,8] x) => (bool[N,8] y) <float c = {0.3}> { BODY }"
 
 PLACES = "g (float[N,8] x) => (int64[N,1] y) <float lo = {-3}, float hi = {3}> { BODY }"
@@ -42,3 +44,11 @@ def test_what_few_inputs_show_is_no_equality(pair, tmp_path):
         for name, body in zip("ab", bodies, strict=True)
     )
     assert not netweave.compare(a, b).is_strictly_equal
+
+
+def test_a_layer_that_another_one_hides_is_tried_on_small_numbers(tmp_path):
+    a, b = (
+        read_text(STEEP.replace("BODY", body), tmp_path, name, opset=20)
+        for name, body in (("a", "m = Mul(x, k) y = Gelu(m)"), ("b", "m = Mul(x, k) r = Relu(m) y = Gelu(r)"))
+    )
+    assert netweave.compare(a, b).verdict is Verdict.DIFFERENT

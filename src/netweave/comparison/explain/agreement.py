@@ -95,9 +95,10 @@ def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, toler
     tester = _DrawnInputTester(judge, variation, decides=is_blind or judge.completion.weights_copied)
     differing: list[Group] = []
     untested: list[Group] = []
-    # a layer that only one net has, and that did nothing to these inputs
+    # a layer that only one net has, and that did nothing to these inputs, or nothing that others do not hide
     is_out_of_reach = any(
-        group.status is Status.LATENT and not draft.is_pair and needs_aim(judge.alignment, draft)
+        group.status in {Status.ONLY_A, Status.ONLY_B}
+        or (group.status is Status.LATENT and not draft.is_pair and needs_aim(judge.alignment, draft))
         for draft, group in zip(judge.drafts, groups, strict=True)
     )
     candidates = tester.candidates(groups)
