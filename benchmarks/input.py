@@ -1,6 +1,6 @@
 """Decoded images per second: JPEG of 500 x 375, random window of 224, mirror, mean.
 
-    python -m benchmarks.input [--threads N] [--seconds S] [--mxnet PYTHON] [--json FILE]
+    python -m benchmarks input [--threads N] [--seconds S] [--mxnet PYTHON] [--json FILE]
 
 The images are drawn (smooth noise, about 60 kB each) and packed as MXNet's records and as Caffe's data base.
 Beside Netweave's loader, and in turns with it, MXNet's ImageRecordIter reads the same records, and PyTorch's
@@ -10,9 +10,6 @@ the 10th and 90th percentile over ten turns.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -24,6 +21,7 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
+from benchmarks.record import option
 from netweave.job import DataSource
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.data import Loader, Order, open_source
@@ -31,7 +29,10 @@ from netweave.training.data.pack import pack
 from netweave.training.data.sources.images import ImageFolder
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
+
+    from benchmarks.record import Record
 
 IMAGES = 128
 BATCH = 32
@@ -124,14 +125,15 @@ def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
     return rates
 
 
-def main() -> None:
+OPTIONS = (
+    option("--threads", default=2),
+    option("--seconds", default=10.0),
+    option("--mxnet", metavar="PYTHON"),
+)
+
+
+def main(options: argparse.Namespace, record: Record) -> None:
     """Measure and show."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--mxnet", metavar="PYTHON")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         images = Path(folder) / "images"
         draw(images)
@@ -141,10 +143,4 @@ def main() -> None:
             low, median, high = np.percentile(rates, (10, 50, 90)).round().tolist()
             figures[name] = {"p10": low, "median": median, "p90": high}
             print(f"{name:18s} {median:7.0f} images/s  ({low:.0f} to {high:.0f})")
-    if options.json:
-        about = {"threads": options.threads, "bytes": num_bytes, "machine": platform.machine()}
-        options.json.write_text(json.dumps({**about, "unit": "images/s", "figures": figures}, indent=2))
-
-
-if __name__ == "__main__":
-    main()
+    record.save({"threads": options.threads, "bytes": num_bytes, "unit": "images/s", "figures": figures})

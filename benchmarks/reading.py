@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.reading OTHER [--corpus DIR] [--rounds N] [--every N] [--json FILE]
+    python -m benchmarks reading OTHER [--corpus DIR] [--rounds N] [--every N] [--json FILE]
 
 ``OTHER`` is another checkout of Netweave. Each runs in a process of its own and is given the same task in
 turn, in an order drawn anew: to read a file of the corpus, or to compare a net with itself. A file that one
@@ -15,15 +15,20 @@ Shown is the time of this checkout over the other's: over all files together, an
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.record import option
+
+if TYPE_CHECKING:
+    import argparse
+
+    from benchmarks.record import Record
 
 HERE = Path(__file__).parents[1]
 
@@ -101,20 +106,21 @@ def measure(workers: list[Worker], task: str, files: list[Path], rounds: int) ->
     return {file: [min(each[1:]) for each in both] for file, both in times.items()}
 
 
-def main() -> None:
+OPTIONS = (
+    option("other", type=Path),
+    option("--corpus", type=Path, default=os.environ.get("NETWEAVE_CORPUS")),
+    option("--rounds", default=5),
+    option("--every", default=1, help="of so many files one is read"),
+)
+
+
+def main(options: argparse.Namespace, record: Record) -> None:
     """Measure and show."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("other", type=Path)
-    parser.add_argument("--corpus", type=Path, default=os.environ.get("NETWEAVE_CORPUS"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--every", type=int, default=1, help="of so many files one is read")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    workers = [Worker(HERE), Worker(given.other)]
-    files = sorted(p for p in given.corpus.rglob("*") if p.name.endswith(SUFFIXES))[:: given.every]
+    workers = [Worker(HERE), Worker(options.other)]
+    files = sorted(p for p in options.corpus.rglob("*") if p.name.endswith(SUFFIXES))[:: options.every]
     result: dict[str, Any] = {}
     for task in ("read", "compare"):
-        rows = measure(workers, task, files, given.rounds)
+        rows = measure(workers, task, files, options.rounds)
         files = sorted(rows, key=lambda file: rows[file][0])[:COMPARED]
         if not rows:
             continue
@@ -125,9 +131,4 @@ def main() -> None:
         )
         print(f"median {middle:.3f}", flush=True)
         result[task] = {"files": len(rows), "ratio": own / other, "median": middle, "seconds": [own, other]}
-    if given.json:
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    record.save(result)

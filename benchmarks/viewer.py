@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.viewer [--blocks 360] [--removed 5] [--alone 1250] [--runs 5] [--folder FOLDER]
+    python -m benchmarks viewer [--blocks 360] [--removed 5] [--alone 1250] [--runs 5] [--folder FOLDER]
 
 A pair of large residual nets is compared and its page opened several times: the time from the begin of the
 navigation until the nets are drawn, the longest task of the page's main thread, and the frames while the
@@ -15,7 +15,6 @@ and the longest task 22 ms, and 43 ms with 20,027 boxes unfolded.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -29,11 +28,16 @@ from typing import TYPE_CHECKING, Any
 from playwright.sync_api import sync_playwright
 
 import netweave
+from benchmarks.record import option
 from benchmarks.scale.generate import write_pair
 from netweave.api import save_page
 
 if TYPE_CHECKING:
+    import argparse
+
     from playwright.sync_api import Browser, Page
+
+    from benchmarks.record import Record
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 CATEGORIES = ["toplevel", "devtools.timeline", "blink.user_timing"]
@@ -159,26 +163,24 @@ def write_pages(folder: Path, *, blocks: int, removed: int, alone: int) -> list[
     return [pair, one]
 
 
-def main() -> None:
+OPTIONS = (
+    option("--blocks", default=360),
+    option("--removed", default=5),
+    option("--alone", default=1250, help="Blocks of the single net; 0 for none."),
+    option("--runs", default=5),
+    option("--folder", type=Path, help="Where the pages are kept."),
+)
+
+
+def main(options: argparse.Namespace, record: Record) -> None:
     """Write the pages, open them and print the times."""
-    parser = argparse.ArgumentParser(description="Time the page of a large comparison.")
-    parser.add_argument("--blocks", type=int, default=360)
-    parser.add_argument("--removed", type=int, default=5)
-    parser.add_argument("--alone", type=int, default=1250, help="Blocks of the single net; 0 for none.")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--folder", type=Path, help="Where the pages are kept.")
-    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
-        folder = asked.folder or Path(name)
+        folder = options.folder or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        pages = write_pages(folder, blocks=asked.blocks, removed=asked.removed, alone=asked.alone)
+        pages = write_pages(folder, blocks=options.blocks, removed=options.removed, alone=options.alone)
         chromium = shutil.which("chromium")
         print(f"headless chromium, {os.cpu_count()} cores, no GPU, 1280 by 720")
         for file in pages:
             browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
-            report(file.name, [open_page(browser, file, unfold=True) for _ in range(asked.runs)])
+            report(file.name, [open_page(browser, file, unfold=True) for _ in range(options.runs)])
             browser.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """The workbench under load: 50 users upload two nets each, have them compared, and look at pages meanwhile.
 
-    python -m benchmarks.workbench [--users 50] [--within 2] [--slow 20] [--kill 5]
+    python -m benchmarks workbench [--users 50] [--within 2] [--slow 20] [--kill 5]
 
 The server, its workers and the users share one machine. Every user is a thread that does what a browser
 does: opens page 1, uploads four files, follows both nets, compares, follows the comparison as the page does,
@@ -16,7 +16,6 @@ With ``--within 0``, all in one instant, uploads take 0.44 s.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import itertools
 import json
@@ -31,11 +30,15 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.record import option
 from netweave.web.samples import samples
 from tests.web.running import CSRF_TOKEN, Workbench
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
+
+    from benchmarks.record import Record
 
 POLL_SECONDS = (0.3, 0.3, 0.5, 0.7, 1.0, 1.5)
 """As the front end asks (``frontend/src/web/follow.ts``)."""
@@ -224,28 +227,30 @@ def _wait_for(users: Sequence[User]) -> None:
         user.join()
 
 
-def main() -> None:
+OPTIONS = (
+    option("--users", default=50),
+    option("--within", default=2.0, help="Seconds in which all of them come."),
+    option("--slow", default=0, help="Users besides whose line is slow."),
+    option("--kill", type=float, help="Seconds between two kills."),
+)
+
+
+def main(options: argparse.Namespace, record: Record) -> None:
     """Run it and print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--users", type=int, default=50)
-    parser.add_argument("--within", type=float, default=2.0, help="Seconds in which all of them come.")
-    parser.add_argument("--slow", type=int, default=0, help="Users besides whose line is slow.")
-    parser.add_argument("--kill", type=float, help="Seconds between two kills.")
-    chosen = parser.parse_args()
     times: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         bench = Workbench(Path(folder), workers=2, settings="newcomers_per_minute = 10000")
         with bench:
             users = [
-                User(bench.port, times, within=chosen.within, stubborn=bool(chosen.kill))
-                for _ in range(chosen.users)
+                User(bench.port, times, within=options.within, stubborn=bool(options.kill))
+                for _ in range(options.users)
             ]
-            slow = [SlowUser(bench.port, times, within=0, stubborn=False) for _ in range(chosen.slow)]
+            slow = [SlowUser(bench.port, times, within=0, stubborn=False) for _ in range(options.slow)]
             _let_loose(slow)
             time.sleep(SLOW_HEAD_START_SECONDS if slow else 0)
             stop = threading.Event()
-            if chosen.kill:
-                killing = threading.Thread(target=kill_now_and_then, args=(bench, chosen.kill, stop))
+            if options.kill:
+                killing = threading.Thread(target=kill_now_and_then, args=(bench, options.kill, stop))
                 killing.start()
             start = time.perf_counter()
             _let_loose(users)
@@ -255,9 +260,5 @@ def main() -> None:
             _wait_for(slow)
             passed = report(users, slow, times, seconds)
             results = len(list((bench.data / "files" / "results").rglob("*-result.json.gz")))
-            print(f"stored results: {results} of {chosen.users} comparisons")
-    raise SystemExit(0 if passed or chosen.kill else 1)
-
-
-if __name__ == "__main__":
-    main()
+            print(f"stored results: {results} of {options.users} comparisons")
+    raise SystemExit(0 if passed or options.kill else 1)

@@ -1,6 +1,6 @@
 """Milliseconds of a run: prepared nets against raw runtimes, interleaved.
 
-    python -m benchmarks.inference.run [--net NAME] [--batch N] [--precision f32|bf16] [--only NAME,NAME]
+    python -m benchmarks inference [--net NAME] [--batch N] [--precision f32|bf16] [--only NAME,NAME]
         [--rounds N] [--threads N] [--mxnet PYTHON] [--folder FOLDER] [--json FILE]
 
 Every candidate is a process of its own, which runs its net only when it is its turn; in each round all have
@@ -21,8 +21,6 @@ percentile of the rounds, and Netweave's time by that of the best other candidat
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import sys
@@ -34,13 +32,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.training.run import processor
+from benchmarks.record import option
 from benchmarks.worker import Worker
 from netweave import api
 from netweave.api.zoo import NETS as ZOO
 from netweave.graph.stored import with_arrays
 
 if TYPE_CHECKING:
+    import argparse
+
+    from benchmarks.record import Record
     from netweave.graph import Parameter
 
 HERE = Path(__file__).parent
@@ -166,21 +167,21 @@ def show(title: str, found: dict[str, Any]) -> None:
         )
 
 
-def main() -> None:
+OPTIONS = (
+    option("--net", choices=ZOO, action="append"),
+    option("--batch", type=int, action="append"),
+    option("--precision", choices=OTHERS, default="f32"),
+    option("--only"),
+    option("--rounds", default=9),
+    option("--threads", type=int, default=len(os.sched_getaffinity(0))),
+    option("--mxnet", metavar="PYTHON"),
+    option("--folder", type=Path),
+)
+
+
+def main(options: argparse.Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--net", choices=ZOO, action="append")
-    parser.add_argument("--batch", type=int, action="append")
-    parser.add_argument("--precision", choices=OTHERS, default="f32")
-    parser.add_argument("--only")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--mxnet", metavar="PYTHON")
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    results["machine"] = {"processor": processor(), "threads": options.threads}
+    record.results["threads"] = options.threads
     with tempfile.TemporaryDirectory() as temporary:
         for name in options.net or NETS:
             folder = (options.folder or Path(temporary)) / name
@@ -188,11 +189,6 @@ def main() -> None:
             for batch in options.batch or BATCHES:
                 found = measure(name, batch, options, folder)
                 show(f"{ZOO[name].title}, batch {batch}, {options.precision}", found)
-                rows = results.setdefault(options.precision, {}).setdefault(name, {})
+                rows = record.results.setdefault(options.precision, {}).setdefault(name, {})
                 rows[str(batch)] = found
-                if options.json:
-                    options.json.write_text(json.dumps(results, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+                record.save()

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.scale.workbench [--blocks 1250] [--removed 5] [--out benchmarks/scale/workbench.json]
+    python -m benchmarks scale.workbench [--blocks 1250] [--removed 5] [--json FILE]
 
 The server and its workers run as ``netweave serve`` starts them. Both nets are dropped on page 1 and read;
 then *Compare* is clicked. Measured are the seconds from the click until the page shows the verdict with the
@@ -11,40 +11,45 @@ first difference, until the job is done, and until both nets are drawn.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect, sync_playwright
 
+from benchmarks.record import option
 from benchmarks.scale.generate import write_pair
 from tests.web.browser.visiting import VIEWER, drop
 from tests.web.running import Workbench
+
+if TYPE_CHECKING:
+    import argparse
+
+    from benchmarks.record import Record
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 WAIT_MS = 300_000
 
 
-def main() -> None:
+OPTIONS = (
+    option("--blocks", default=1250),
+    option("--removed", default=5),
+)
+
+
+def main(options: argparse.Namespace, record: Record) -> None:
     """Run it, print the figures and store them."""
-    parser = argparse.ArgumentParser(description="Time a large comparison in the workbench.")
-    parser.add_argument("--blocks", type=int, default=1250)
-    parser.add_argument("--removed", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="where the figures go, as JSON")
-    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        files = write_pair(Path(name) / "nets", blocks=asked.blocks, removed=asked.removed)
+        files = write_pair(Path(name) / "nets", blocks=options.blocks, removed=options.removed)
         with Workbench(Path(name) / "data", workers=2, settings="max_seconds = 900") as bench:
             figures = measured(bench, files)
-    figures |= {"load": [round(load, 1) for load in os.getloadavg()], "cores": os.cpu_count()}
+    figures |= {"load": [round(load, 1) for load in os.getloadavg()]}
     print(json.dumps(figures, indent=1))
-    if asked.out:
-        asked.out.write_text(json.dumps(figures, indent=1) + "\n")
+    record.save(figures)
 
 
 def measured(bench: Workbench, files: tuple[Path, Path]) -> dict[str, Any]:
@@ -70,7 +75,3 @@ def measured(bench: Workbench, files: tuple[Path, Path]) -> dict[str, Any]:
         browser.close()
     seconds = {"verdict": verdict, "done": done, "drawn": shown}
     return {"seconds": {name: round(value, 1) for name, value in seconds.items()}, "sentence": sentence}
-
-
-if __name__ == "__main__":
-    main()

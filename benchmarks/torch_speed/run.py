@@ -1,6 +1,6 @@
 """Speed of real nets on Netweave's torch backend, against PyTorch eager code of the same nets.
 
-    NETWEAVE_CORPUS=... python -m benchmarks.torch_speed.run [--rounds N] [--threads N] [--json FILE]
+    NETWEAVE_CORPUS=... python -m benchmarks torch_speed [--rounds N] [--threads N] [--json FILE]
 
 Both sides have the same weights, drawn by seed, and their outputs are compared before the clock starts. In
 each round every candidate runs once, in an order drawn anew; shown are the median, the 10th and the 90th
@@ -14,10 +14,7 @@ percentile of the time of the process's own threads, so that other programs on t
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import random
 import time
 from dataclasses import dataclass
@@ -28,15 +25,18 @@ import numpy as np
 import torch
 
 import netweave
+from benchmarks.record import option
 from benchmarks.torch_speed import eager
 from netweave.graph.passes import absorb, to_inference
 from netweave.runtime.backends.torch import TorchNet
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from torch import Tensor, nn
 
+    from benchmarks.record import Record
     from netweave.graph import Graph
 
 TOLERANCE = 1e-4
@@ -169,14 +169,15 @@ def measure(net: Net, corpus: Path, rounds: int) -> dict[str, dict[str, list[flo
     }
 
 
-def main() -> None:
+OPTIONS = (
+    option("--rounds", default=15),
+    option("--threads", default=1),
+    option("--net", choices=NETS, action="append"),
+)
+
+
+def main(options: argparse.Namespace, record: Record) -> None:
     """Measure and print; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--net", choices=NETS, action="append")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
     torch.set_num_threads(options.threads)
     corpus = Path(os.environ["NETWEAVE_CORPUS"])
     results = {}
@@ -187,10 +188,4 @@ def main() -> None:
             for candidate, (median, low, high) in rows.items():
                 share = median / rows["eager"][0]
                 print(f"  {kind:21} {candidate:22} {median:8.1f}  ({low:.1f} to {high:.1f})  {share:.2f}")
-    if options.json:
-        machine = {"cpu": platform.processor() or platform.machine(), "torch": torch.__version__}
-        options.json.write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    record.save(results)

@@ -1,6 +1,6 @@
 """Milliseconds of a training step: Netweave against PyTorch, MXNet and TensorFlow, interleaved.
 
-    NETWEAVE_CORPUS=... python -m benchmarks.training.run --mxnet PYTHON --tensorflow PYTHON
+    NETWEAVE_CORPUS=... python -m benchmarks training --mxnet PYTHON --tensorflow PYTHON
         [--net NAME] [--only NAME,NAME] [--before FOLDER] [--images] [--rounds N] [--steps N]
         [--threads N] [--json FILE] [--picture FILE]
 
@@ -26,25 +26,29 @@ Netweave and MXNet from records, by PyTorch's DataLoader with Pillow from files.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import random
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.input import draw
+from benchmarks.record import option
 from benchmarks.training import picture
 from benchmarks.training.nets import NETS, SIZE, layers
 from benchmarks.worker import Worker
 from netweave.training.data.pack import pack
 from netweave.training.data.sources.images import ImageFolder
+
+if TYPE_CHECKING:
+    import argparse
+
+    from benchmarks.record import Record
 
 HERE = Path(__file__).parent
 PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile", "autocast": "autocast"}
@@ -109,18 +113,6 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         }
 
 
-def processor() -> str:
-    """Return the name of the processor, with what it has for bfloat16, as Linux says it."""
-    path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return platform.machine()
-    rows = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
-    fields = {name.strip(): value.strip() for name, value in rows.items()}
-    extensions = [flag for flag in fields.get("flags", "").split() if flag in {"avx512_bf16", "amx_bf16"}]
-    family = f"family {fields.get('cpu family', '?')} model {fields.get('model', '?')}"
-    return f"{fields.get('model name', platform.machine())}, {family}, {' '.join(extensions) or 'no bf16'}"
-
-
 def spread(seconds: list[float]) -> list[float]:
     """Return median, 10th and 90th percentile in milliseconds."""
     return [round(float(value) * 1e3, 2) for value in np.percentile(seconds, [50, 10, 90])]
@@ -143,37 +135,28 @@ def show(name: str, rows: dict[str, Any], threads: int) -> None:
         )
 
 
-def main() -> None:
+OPTIONS = (
+    option("--net", choices=NETS, action="append"),
+    option("--only"),
+    option("--before", type=Path, metavar="FOLDER"),
+    option("--rounds", default=7),
+    option("--steps", default=3),
+    option("--threads", default=2),
+    option("--images", default=False),
+    option("--bf16", default=False, help="where the processor has AVX512-BF16 or AMX"),
+    option("--mxnet", metavar="PYTHON"),
+    option("--tensorflow", metavar="PYTHON"),
+    option("--picture", type=Path),
+)
+
+
+def main(options: argparse.Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--net", choices=NETS, action="append")
-    parser.add_argument("--only")
-    parser.add_argument("--before", type=Path, metavar="FOLDER")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--images", action="store_true")
-    parser.add_argument("--bf16", action="store_true", help="where the processor has AVX512-BF16 or AMX")
-    parser.add_argument("--mxnet", metavar="PYTHON")
-    parser.add_argument("--tensorflow", metavar="PYTHON")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path)
-    options = parser.parse_args()
-    results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    results["machine"] = {
-        "cores": os.cpu_count(),
-        "processor": processor(),
-        "threads": options.threads,
-    }
+    record.results["threads"] = options.threads
     for name in options.net or NETS:
         rows = measure(name, options)
         show(name, rows, options.threads)
-        results.setdefault("nets", {}).setdefault(name, []).append(rows)
-        if options.json:
-            options.json.write_text(json.dumps(results, indent=1) + "\n")
+        record.results.setdefault("nets", {}).setdefault(name, []).append(rows)
+        record.save()
     if options.picture:
-        picture.draw(results, options.picture)
-
-
-if __name__ == "__main__":
-    main()
+        picture.draw(record.results, options.picture)
