@@ -16,7 +16,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 LIMIT_S = 400
 MAX_ERROR = 400
-MARK = "<!-- table -->\n"
 """Between two of these stands the table of the README."""
 
 
@@ -97,28 +95,3 @@ def row(source: dict[str, str], folder: Path) -> dict[str, str]:
     error = (ran.stderr.strip().splitlines() or ["no message"])[-1].removeprefix("netweave: ")
     error = re.sub(r"/\S*/(site-packages|netweave-\w+/child)/", "", error)  # folders of this machine
     return told | {"verdict": "refused", "error": error[:MAX_ERROR]}
-
-
-def write_readme(sources: list[dict[str, str]], rows: dict[str, Any]) -> None:
-    """Put the table into the README."""
-    path = FOLDER / "README.md"
-    before, _, rest = path.read_text().partition(MARK)
-    _, _, after = rest.partition(MARK)
-    loading = sum(found["verdict"] == "loads" for found in rows.values())
-    runs = Counter(found.get("run", "") or "an earlier run" for found in rows.values())
-    told = "one run" if len(runs) == 1 else ", ".join(f"{count} of {run}" for run, count in runs.items())
-    lines = [f"**{loading} of {len(rows)} load.** Rows: {told}.", ""]
-    lines += ["| | repository, net | |", "|---|---|---|"]
-    for source in sources:
-        found = rows.get(source["architecture"])
-        if found is not None:
-            net = source["net"].split("(")[0]
-            verdict = "loads" if found["verdict"] == "loads" else f"refused: `{shown(found['error'])}`"
-            lines.append(f"| {source['architecture']} | {source['repository']}, `{net}` | {verdict} |")
-    table = "\n".join(lines)
-    path.write_text(f"{before}{MARK}{table}\n{MARK}{after}")
-
-
-def shown(error: str) -> str:
-    """Return an error as a cell of a table."""
-    return error.replace("|", r"\|").replace("`", "'")
