@@ -55,7 +55,7 @@ class ParameterStore:
 
     Attributes:
         channels_last: Whether filters, and with them the images of a net, have their channels last in
-            memory. Sizes and results are the same; on a CPU it is faster (``benchmarks/torch_speed``).
+            memory. Sizes and results are the same; on a CPU it is faster (``benchmarks/training``).
     """
 
     def __init__(self, *, channels_last: bool = True) -> None:
