@@ -12,7 +12,10 @@ from netweave.runtime.engine.threaded import num_cores
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BACKENDS = ("onnxruntime", "openvino", "opencv", "torch")
+TORCH = "torch"
+"""The backend that trains, too; its package and the extra that installs it have the same name."""
+
+BACKENDS = ("onnxruntime", "openvino", "opencv", TORCH)
 """Names of the backends; each is a module or package of ``netweave.runtime.backends``."""
 
 AUTO = "auto"

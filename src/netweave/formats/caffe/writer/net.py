@@ -12,7 +12,7 @@ from netweave.errors import UnsupportedError
 from netweave.files import OutputFiles
 from netweave.files.node_writer import NotWritableNodes
 from netweave.files.output_files import replacing_files, require_weights
-from netweave.files.prototext_writer import format_text
+from netweave.files.prototext import format_text
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.writer.operators import TABLE
 from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode
