@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from numbers import Real
 from pathlib import Path
@@ -22,8 +22,6 @@ from netweave.graph.passes.rewriting import likely_size, open_shapes
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import onnx_ir as ir
 
 

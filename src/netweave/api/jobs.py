@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +24,6 @@ from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from netweave.job import Job
     from netweave.training.checkpoint_file import Origin
     from netweave.training.events import Watch

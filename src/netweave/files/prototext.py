@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,8 +19,6 @@ from netweave.errors import ReadError
 from netweave.files.protobuf import MAX_MESSAGES, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
-
     from netweave.files.protobuf import Field, Schema
 
 MAX_CHARS = 8 << 20

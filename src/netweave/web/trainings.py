@@ -16,6 +16,7 @@ import site
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,8 +30,6 @@ from netweave.web.nets import RefusedError
 from netweave.web.safety.names import safe_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.web.options import Options
 
 RECORD = "training.json"

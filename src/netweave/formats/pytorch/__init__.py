@@ -7,14 +7,13 @@ are read without PyTorch (``read_state``).
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats.pytorch.file_types import kind_of_source
 from netweave.formats.pytorch.state import read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.files import Source
     from netweave.graph import Graph
 
