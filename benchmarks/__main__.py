@@ -13,13 +13,13 @@ import difflib
 import importlib
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import ModuleType
 
 HERE = Path(__file__).parent

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave import api
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
@@ -33,9 +33,6 @@ from netweave.training.trainer import Trainer
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
     from netweave.job import Job
 
 NET = """layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 8 dim: 16 } } }
@@ -110,7 +107,7 @@ def by_hand(job: Job, arrays: dict[str, np.ndarray], found: dict[str, list[float
 OPTIONS = (option("--repeats", default=15),)
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure and show."""
     torch.set_num_threads(1)
     draw = np.random.default_rng(0)

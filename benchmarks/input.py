@@ -14,25 +14,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave.job import DataSource
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.data import Loader, Order, open_source
 from netweave.training.data.pack import pack
 from netweave.training.data.sources.images import ImageFolder
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from benchmarks.record import Record
 
 IMAGES = 128
 BATCH = 32
@@ -105,7 +99,7 @@ def theirs(command: list[str], stack: ExitStack) -> Callable[[float], float]:
     return run
 
 
-def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, list[float]]:
+def measure(options: Namespace, folder: Path, stack: ExitStack) -> dict[str, list[float]]:
     """Return images per second by candidate, turn by turn."""
     images, arguments = folder / "images", [str(options.threads), str(BATCH)]
     found: dict[str, Callable[[float], float]] = {}
@@ -132,7 +126,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure and show."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         images = Path(folder) / "images"

@@ -21,14 +21,9 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.record import option
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
+from benchmarks.record import Namespace, Record, option
 
 HERE = Path(__file__).parents[1]
 
@@ -114,7 +109,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure and show."""
     workers = [Worker(HERE), Worker(options.other)]
     files = sorted(p for p in options.corpus.rglob("*") if p.name.endswith(SUFFIXES))[:: options.every]

@@ -12,13 +12,14 @@ import platform
 import shlex
 import subprocess
 import sys
+from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+__all__ = ["Namespace", "Option", "Record", "commit", "option", "read_results"]
 
 ROOT = Path(__file__).parents[1]
 

@@ -28,16 +28,13 @@ from typing import TYPE_CHECKING, Any
 from playwright.sync_api import sync_playwright
 
 import netweave
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from benchmarks.scale.generate import write_pair
 from netweave.api import save_page
 
 if TYPE_CHECKING:
-    import argparse
-
     from playwright.sync_api import Browser, Page
 
-    from benchmarks.record import Record
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 CATEGORIES = ["toplevel", "devtools.timeline", "blink.user_timing"]
@@ -172,7 +169,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Write the pages, open them and print the times."""
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         folder = options.folder or Path(name)

@@ -27,18 +27,16 @@ import sys
 import threading
 import tomllib
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Sequence
     from types import CodeType, FrameType
 
-    from benchmarks.record import Record
 
 ROOT = Path(__file__).parents[1]
 
@@ -184,7 +182,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Watch one command of ``netweave``."""
     import netweave
     from netweave import cli

@@ -27,18 +27,12 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave.web.samples import samples
 from tests.web.running import CSRF_TOKEN, Workbench
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from benchmarks.record import Record
 
 POLL_SECONDS = (0.3, 0.3, 0.5, 0.7, 1.0, 1.5)
 """As the front end asks (``frontend/src/web/follow.ts``)."""
@@ -235,7 +229,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Run it and print the figures."""
     times: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:

@@ -24,17 +24,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.comparing.nets import NETS
 from benchmarks.comparing.writer import NetWriter
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from benchmarks.scale.generate import pair_names, write_pair
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
 
 ROOT = Path(__file__).parents[2]
 
@@ -187,7 +182,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure all nets; print and write what they took."""
     checkouts = ({"before": options.before.resolve()} if options.before else {}) | {"now": ROOT}
     measured: list[dict[str, Any]] = []

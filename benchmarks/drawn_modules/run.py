@@ -17,8 +17,9 @@ import subprocess
 import tempfile
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import onnxruntime
@@ -26,14 +27,8 @@ import torch
 
 import netweave
 from benchmarks.drawn_modules.draw import Drawn, draw
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave.errors import NetweaveError, UnsupportedError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
-
-    from benchmarks.record import Record
 
 HERE = Path(__file__).parent
 
@@ -231,7 +226,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Run what is not done yet, and print the counts."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")

@@ -16,21 +16,18 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import netweave
 from benchmarks.faults import caffe_faults, chainer_faults, darknet_faults, keras_source, mxnet_faults
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave.comparison.fixes import mend
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
     from benchmarks.faults.model import Fault, Net, Subject
-    from benchmarks.record import Record
     from netweave.api import Comparison
     from netweave.comparison import Finding
     from netweave.comparison.fixes import Mended
@@ -47,7 +44,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Run what the command line asks for."""
     by_format: dict[str, Counter[str]] = {}
     for subject in subjects(options.corpus, options.folder, options.only):

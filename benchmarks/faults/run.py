@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,14 +34,10 @@ from benchmarks.faults.comparing import compare_all
 from benchmarks.faults.halves import half_of
 from benchmarks.faults.kept import Kept
 from benchmarks.faults.score import Score
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from benchmarks.faults.model import Net, Subject, Wanted
-    from benchmarks.record import Record
 
 ROOT = Path(__file__).parents[2]
 Made = TypeVar("Made")
@@ -58,7 +55,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Run what the command line asks for."""
     start = time.perf_counter()
     kept = Kept.of(options.folder / "scores", Path(netweave.__file__).parent)

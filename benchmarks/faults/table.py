@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 FORMATS = ("caffe", "mxnet", "onnx", "pytorch", "keras", "tensorflow", "darknet", "chainer")
 COUNTS = (

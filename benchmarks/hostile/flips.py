@@ -13,15 +13,16 @@ import os
 import random
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 import netweave
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave import api
 from netweave.errors import NetweaveError
 from netweave.files import checksums
@@ -34,12 +35,6 @@ from netweave.training.data import open_source
 from netweave.training.data.pack import pack
 from tests.hostile.nets import PROTOTXT
 from tests.hostile.stores import stores
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from benchmarks.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Flip bits, and write the result."""
     counts = flip_all(options.flips, options.seed)
     totals = sum(counts.values(), Counter())

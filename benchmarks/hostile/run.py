@@ -20,13 +20,10 @@ from benchmarks.hostile.fork import Process, end_batch, run_batch, start_batch, 
 from benchmarks.hostile.minimise import minimise
 from benchmarks.hostile.readers import readers
 from benchmarks.hostile.worker import Outcome, make_case
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 
 if TYPE_CHECKING:
-    import argparse
-
     from benchmarks.hostile.readers import Seed
-    from benchmarks.record import Record
 
 FAILURES = Path(tempfile.gettempdir()) / "netweave-hostile"
 MEMORY = Path("/dev/shm")
@@ -54,7 +51,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Do what the command line says."""
     options.reader = options.reader or [""]
     if MEMORY.is_dir():
@@ -73,7 +70,7 @@ def main(options: argparse.Namespace, record: Record) -> None:
     print(result.table())
 
 
-def _fuzz(result: results.Results, options: argparse.Namespace, record: Record) -> None:
+def _fuzz(result: results.Results, options: Namespace, record: Record) -> None:
     """Read cases of all readers in turn, in several processes."""
     names = [name for name in readers() if any(name.startswith(part) for part in options.reader)]
     seeds = {name: readers()[name].make_seeds() for name in names}

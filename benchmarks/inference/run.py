@@ -32,16 +32,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from benchmarks.worker import Worker
 from netweave import api
 from netweave.api.zoo import NETS as ZOO
 from netweave.graph.stored import with_arrays
 
 if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
     from netweave.graph import Parameter
 
 HERE = Path(__file__).parent
@@ -84,7 +81,7 @@ def drawn(parameter: Parameter) -> np.ndarray:
     return (generator.standard_normal(parameter.shape) * scale).astype(np.float32)
 
 
-def commands(name: str, folder: Path, batch: int, options: argparse.Namespace) -> dict[str, list[str]]:
+def commands(name: str, folder: Path, batch: int, options: Namespace) -> dict[str, list[str]]:
     """Return how each candidate is started."""
     image, found = "x".join(map(str, ZOO[name].image)), {}
     for kind in ("netweave", *OTHERS[options.precision]):
@@ -100,7 +97,7 @@ def commands(name: str, folder: Path, batch: int, options: argparse.Namespace) -
     return found
 
 
-def measure(name: str, batch: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measure(name: str, batch: int, options: Namespace, folder: Path) -> dict[str, Any]:
     """Return the figures of one net and batch, by candidate."""
     write(name, folder, for_mxnet=bool(options.mxnet))
     with ExitStack() as stack:
@@ -179,7 +176,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
     record.results["threads"] = options.threads
     with tempfile.TemporaryDirectory() as temporary:

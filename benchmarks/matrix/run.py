@@ -20,27 +20,22 @@ import contextlib
 import json
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from benchmarks.matrix import ours, pairs, theirs
 from benchmarks.matrix.cells import ROOT, Cell, Kept
 from benchmarks.matrix.nets import COLUMNS, NETS, Column
-from benchmarks.record import commit, option
+from benchmarks.record import Namespace, Record, commit, option
 from netweave.formats import FORMATS
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
 
-    from benchmarks.record import Record
-
-
-def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+def cells_of_theirs(asked: Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield the half of the matrix that the frameworks themselves made."""
     for net, format_ in asked.cells:
         head = {"net": net, "format": format_, "kind": "theirs", "origin": ""}
@@ -54,7 +49,7 @@ def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
             yield kept(head, [*their.read, Path(theirs.__file__)], partial(theirs.check, their))
 
 
-def cells_of_ours(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+def cells_of_ours(asked: Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield the half of the matrix that Netweave writes."""
     for net, format_ in asked.cells:
         column = COLUMNS[format_]
@@ -67,7 +62,7 @@ def cells_of_ours(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
                 yield kept(head, read, work)
 
 
-def cells_of_pairs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+def cells_of_pairs(asked: Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield pairs of one net by two frameworks."""
     for net in asked.net:
         made = {format_: their for format_ in COLUMNS if (their := asked.found(net, format_)) is not None}
@@ -119,7 +114,7 @@ OPTIONS = (
 )
 
 
-def prepare(options: argparse.Namespace) -> None:
+def prepare(options: Namespace) -> None:
     """Add to the options what follows from them."""
     options.cells = [(net, format_) for net in options.net for format_ in options.format]
     options.pythons = {name: getattr(options, name) for name in ("oracles", "tensorflow", "torch")}
@@ -138,14 +133,14 @@ def prepare(options: argparse.Namespace) -> None:
     options.found = partial(found, options)
 
 
-def found(asked: argparse.Namespace, net: str, format_: str) -> theirs.Their | None:
+def found(asked: Namespace, net: str, format_: str) -> theirs.Their | None:
     """Return a framework's own net; None if there is none, or it could not be made, as its own cell says."""
     with contextlib.suppress(ValueError):
         return asked.made(net, format_)
     return None
 
 
-def merged(asked: argparse.Namespace, cells: list[Cell], record: Record) -> dict[str, Any]:
+def merged(asked: Namespace, cells: list[Cell], record: Record) -> dict[str, Any]:
     """Return outcomes over those of the same cells, with others as they were, without folders."""
     fresh = [asdict(cell) | {"commit": commit()} for cell in cells]
     before = record.results.get("cells", [])
@@ -159,7 +154,7 @@ def merged(asked: argparse.Namespace, cells: list[Cell], record: Record) -> dict
     return found
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Do what was asked for, and print it."""
     prepare(options)
     console = Console(soft_wrap=True)

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from benchmarks.training.eager import MODULES
 from netweave import api
 from netweave.api.zoo import NETS
@@ -32,10 +33,6 @@ from netweave.runtime.memory_plan import cheapest, prepare, timeline
 from netweave.training.process import keep_memory
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
-
-    from benchmarks.record import Record
     from netweave.graph import Graph
     from netweave.runtime.memory_plan import Recomputation
 
@@ -200,7 +197,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
     torch.set_num_threads(options.threads)
     for row in measured(options):
@@ -209,7 +206,7 @@ def main(options: argparse.Namespace, record: Record) -> None:
         record.save()
 
 
-def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measured(options: Namespace) -> Iterator[dict[str, Any]]:
     """Yield the rows that are asked for."""
     if options.speed:
         keep_memory()

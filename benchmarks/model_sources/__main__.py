@@ -17,14 +17,9 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.record import option
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
+from benchmarks.record import Namespace, Record, option
 
 FOLDER = Path(__file__).parent
 LIMIT_S = 400
@@ -39,7 +34,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Load all and write the result and the README's table."""
     sources: list[dict[str, str]] = json.loads((FOLDER / "sources.json").read_text())
     rows: dict[str, Any] = record.results.get("sources", {})

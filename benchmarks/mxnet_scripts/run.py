@@ -10,16 +10,10 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.mxnet_scripts import symbols
 from benchmarks.mxnet_scripts.runner import Runner
-from benchmarks.record import option, read_results
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
+from benchmarks.record import Namespace, Record, option, read_results
 
 GOOD = {"ends", "runs"}
 Row = dict[str, object]
@@ -41,7 +35,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Run what the command line names."""
     with tempfile.TemporaryDirectory() as scratch:
         pythons = {"mxnet": options.mxnet, "netweave": options.netweave}
@@ -66,7 +60,7 @@ def _symbols(runner: Runner, report: Report) -> None:
             report.add_symbol(known)
 
 
-def _scripts(runner: Runner, report: Report, args: argparse.Namespace) -> None:
+def _scripts(runner: Runner, report: Report, args: Namespace) -> None:
     """Walk through all scripts in an order drawn by the seed, until MXNet has run as many as are wanted.
 
     That is the same as drawing from those that MXNet runs, without running all.
@@ -99,7 +93,7 @@ class Report:
         record: What writes them.
     """
 
-    def __init__(self, args: argparse.Namespace, record: Record) -> None:
+    def __init__(self, args: Namespace, record: Record) -> None:
         self._args, self._record = args, record
         self._rows: list[Row] = []
         self._symbols: list[Row] = []

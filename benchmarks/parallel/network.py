@@ -19,17 +19,11 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.record import option
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    from benchmarks.record import Record
+from benchmarks.record import Namespace, Record, option
 
 PREFIX = "nwbench"
 
@@ -171,7 +165,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Make a network and wait, or remove what is left of others; see the head of the file."""
     require_root()
     if options.remove:

@@ -8,11 +8,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from benchmarks.parallel.network import Node
 
 

@@ -25,21 +25,16 @@ from __future__ import annotations
 import contextlib
 import random
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.parallel.critical_path import pieces, step_s
 from benchmarks.parallel.network import network
 from benchmarks.parallel.ranks import Ranks, started
-from benchmarks.record import option
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from benchmarks.record import Record
+from benchmarks.record import Namespace, Record, option
 
 BLOCKING, ALONE = "torch:flat", "netweave:alone"
 BUCKETS_MB = (1, 2, 5, 10, 25)
@@ -172,7 +167,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
     given = {key: getattr(options, key) for key in ("rounds", "steps") if getattr(options, key)}
     case = Case(**{**asdict(CASES[options.case]), **given})

@@ -19,22 +19,17 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 
 from benchmarks.parallel.ranks import started
 from benchmarks.parallel.timeline import shares
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave.training.parallel.launcher import Launcher
 
 mpl.use("Agg")
 from matplotlib import pyplot
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
 
 NET, BATCH, ROUNDS, STEPS, TRACED_STEPS = "ResNet-18", 48, 3, 4, 4
 LENET_UPDATES, AVERAGED, WANTED_LOSS = 200, 20, 0.2
@@ -158,7 +153,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure, print, write and draw; see the head of the file."""
     found: dict[str, Any] = {"cores": os.cpu_count(), "images/s": {}, "samples to loss": {}}
     for count in range(1, options.most + 1):

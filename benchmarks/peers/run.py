@@ -18,17 +18,12 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import netweave
 from benchmarks.peers.pairs import write_pairs
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave.errors import NetweaveError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
 
 ROOT = Path(__file__).parents[2]
 NETWEAVE = "Netweave"
@@ -101,7 +96,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Write the pairs, ask everybody, and print and write the counts."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

@@ -17,18 +17,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.ports.pairs import Pair, load_pairs
 from benchmarks.ports.prepare import PrepareError, prepare
 from benchmarks.ports.score import score
-from benchmarks.record import option
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
-
+from benchmarks.record import Namespace, Record, option
 
 OPTIONS = (
     option("checkouts", type=Path, help="where the repositories are"),
@@ -41,7 +35,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Compare all pairs, or some, and write down what was found."""
     pythons = {"tensorflow": options.tensorflow, "mxnet": options.mxnet}
     for pair in load_pairs():
@@ -57,7 +51,7 @@ def main(options: argparse.Namespace, record: Record) -> None:
         print(pair.name, row["verdict"], counts, row.get("error", ""), flush=True)
 
 
-def compared(pair: Pair, arguments: argparse.Namespace, pythons: dict[str, str | None]) -> dict[str, Any]:
+def compared(pair: Pair, arguments: Namespace, pythons: dict[str, str | None]) -> dict[str, Any]:
     """Return the row of one pair: the verdict, the counts, and the steps to equal."""
     build = (arguments.folder / pair.name / "build").resolve()
     build.mkdir(parents=True, exist_ok=True)
@@ -86,7 +80,7 @@ def compared(pair: Pair, arguments: argparse.Namespace, pythons: dict[str, str |
     return row_of(pair, steps)
 
 
-def settings_of(pair: Pair, arguments: argparse.Namespace, build: Path) -> dict[str, Any]:
+def settings_of(pair: Pair, arguments: Namespace, build: Path) -> dict[str, Any]:
     """Return what the process that compares is told; the port is a fresh copy, which fixes may change."""
     original, port = (net.folder(arguments.checkouts).resolve() for net in (pair.original, pair.port))
     copy = build.parent / "port"

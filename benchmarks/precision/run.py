@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,13 +24,7 @@ from benchmarks.precision.nets import calibrated, edited, float_net, images
 from benchmarks.precision.planted import PER_CHANNEL, PER_TENSOR, PLANTED
 from benchmarks.precision.rows import Row, compared
 from benchmarks.precision.tflite import tflite_rows
-from benchmarks.record import option
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
-
-    from benchmarks.record import Record
+from benchmarks.record import Namespace, Record, option
 
 TORCHVISION = ("resnet18", "mobilenet_v2", "squeezenet1_1")
 
@@ -43,7 +38,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Compare all pairs, or those of some nets, and write what was said; rows of other nets stay."""
     logging.disable(logging.WARNING)
     rows: list[dict[str, Any]] = []

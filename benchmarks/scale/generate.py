@@ -11,21 +11,16 @@ noise), and every block adds little to what goes around it, so that values keep 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.record import option
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Collection, Sequence
-
-    from benchmarks.record import Record
+from benchmarks.record import Namespace, Record, option
 
 CHANNELS = (8, 16, 32, 64)
 """Channels of each stage; each stage but the first halves height and width."""
@@ -288,7 +283,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Write the pair that the command line asks for."""
     for path in write_pair(options.folder, blocks=options.blocks, removed=options.removed, seed=options.seed):
         print(f"{path}: {len(onnx.load(path).graph.node):,} nodes, {path.stat().st_size / 1e6:.1f} MB")

@@ -22,17 +22,12 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from benchmarks.scale.generate import pair_names, write_pair
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
 
 ROOT = Path(__file__).parents[2]
 
@@ -138,7 +133,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Compare all pairs several times; print and write what it took."""
     with tempfile.TemporaryDirectory() as temporary:
         pairs = make_pairs(options.folder or Path(temporary))

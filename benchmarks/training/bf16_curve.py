@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -19,16 +19,11 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import netweave
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from netweave.training import Evaluated, Event, Updated
 
 mpl.use("Agg")
 from matplotlib import pyplot
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
 
 PRECISIONS = ("f32", "bf16")
 SIDE, BATCH, NUM_TEST, SMOOTHED = 16, 64, 360, 10
@@ -153,7 +148,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Train, print and draw; see the head of the file."""
     runs = [
         train(precision, seed, options.steps)

@@ -33,29 +33,24 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from benchmarks.input import draw
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from benchmarks.training import picture
 from benchmarks.training.nets import NETS, SIZE, layers
 from benchmarks.worker import Worker
 from netweave.training.data.pack import pack
 from netweave.training.data.sources.images import ImageFolder
 
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
-
 HERE = Path(__file__).parent
 PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile", "autocast": "autocast"}
 BF16 = ("bf16", "autocast", "mixed")
 
 
-def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, list[str]]:
+def commands(name: str, options: Namespace, table: Path) -> dict[str, list[str]]:
     """Return how each candidate is started."""
     net, threads = NETS[name], str(options.threads)
     sizes, images = [str(net.batch), str(SIZE), threads], [str(table.parent)] if options.images else []
@@ -81,7 +76,7 @@ def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, l
     return {key: row for key, row in found.items() if not options.only or key in options.only.split(",")}
 
 
-def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(name: str, options: Namespace) -> dict[str, Any]:
     """Return the figures of one net, by candidate."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         table = Path(folder, "layers.json")
@@ -150,7 +145,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
     record.results["threads"] = options.threads
     for name in options.net or NETS:

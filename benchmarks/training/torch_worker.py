@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch.utils.data import DataLoader
@@ -17,9 +17,6 @@ from torch.utils.data import DataLoader
 from benchmarks.input_dataloader import Folder
 from benchmarks.training import eager, protocol
 from netweave.training.process import keep_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def loaded(folder: Path, batch: int, threads: int) -> Iterator[torch.Tensor]:

@@ -12,19 +12,13 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
 import netweave
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from examples.yolo import demo, make_data
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
 
 METRICS = ("mAP@0.5", "mAP@0.5 (11 points)", "mAP@[.5:.95]")
 
@@ -121,7 +115,7 @@ def one_seed(seed: int, folder: Path) -> dict[str, object]:
 OPTIONS = (option("--seeds", default="1"),)
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Run all options, and write what was found."""
     runs = []
     for seed in options:

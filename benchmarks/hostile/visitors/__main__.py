@@ -31,17 +31,12 @@ import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.hostile.visitors.kills import Killer
-from benchmarks.record import option
+from benchmarks.record import Namespace, Record, option
 from benchmarks.workbench import TARGET_SECONDS, User
 from tests.web.running import CSRF_TOKEN, Workbench
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.record import Record
 
 SETTINGS = """max_memory_mb = 1024
 max_total_mb = 10
@@ -248,7 +243,7 @@ def aftermath(bench: Workbench, scratch: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def run(options: argparse.Namespace) -> dict[str, object]:
+def run(options: Namespace) -> dict[str, object]:
     """Run all phases and return what became of them."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder) / "tmp"
@@ -312,7 +307,7 @@ OPTIONS = (
 )
 
 
-def main(options: argparse.Namespace, record: Record) -> None:
+def main(options: Namespace, record: Record) -> None:
     """Run it, print the figures, and write them."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     found = run(options)
