@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from benchmarks.record import Namespace, Record, option
+from benchmarks.worker import print_spreads, spread
 from netweave import api
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
@@ -118,11 +119,6 @@ def main(options: Namespace, record: Record) -> None:
         for _ in range(options.repeats):
             by_trainer(job, arrays, found)
             by_hand(job, arrays, found)
-    names = ("p10", "median", "p90")
-    figures = {
-        name: dict(zip(names, np.percentile(times, (10, 50, 90)).round(1).tolist(), strict=True))
-        for name, times in found.items()
-    }
-    for name, figure in figures.items():
-        print(f"{name:10} {figure['median']:8.1f} us  ({figure['p10']:.1f} to {figure['p90']:.1f})")
+    figures = {name: spread(times, 1) for name, times in found.items()}
+    print_spreads(figures, "us")
     record.save({"unit": "us", "figures": figures})

@@ -10,10 +10,8 @@ the 10th and 90th percentile over ten turns.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +19,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from benchmarks.rates import rate
 from benchmarks.record import Namespace, Record, option
+from benchmarks.worker import Worker, print_spreads, spread
 from netweave.job import DataSource
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.data import Loader, Order, open_source
@@ -65,38 +65,15 @@ def ours(source: DataSource, threads: int, stack: ExitStack) -> Callable[[float]
     )
     stack.callback(loader.close)
 
-    def run(seconds: float) -> float:
-        count, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            loader.take()
-            count += BATCH
-        return count / (time.perf_counter() - began)
-
-    run(0.5)
-    return run
+    rate(loader.take, BATCH, 0.5)
+    return lambda seconds: rate(loader.take, BATCH, seconds)
 
 
-def theirs(command: list[str], stack: ExitStack) -> Callable[[float], float]:
+def theirs(command: list[str], threads: int, stack: ExitStack) -> Callable[[float], float]:
     """Return what measures another program, a process that waits while it is not its turn."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    stack.callback(process.kill)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    hear, say = process.stdout, process.stdin
-
-    def answer() -> str:
-        for line in hear:
-            if line.startswith("@"):
-                return line[1:]
-        raise SystemExit(f"{' '.join(command)} ended before its time")
-
-    answer()
-
-    def run(seconds: float) -> float:
-        print(seconds, file=say, flush=True)
-        return float(answer())
-
-    return run
+    worker = Worker(command, threads)
+    stack.callback(worker.close)
+    return lambda seconds: float(worker.ask(seconds)["rate"])
 
 
 def measure(options: Namespace, folder: Path, stack: ExitStack) -> dict[str, list[float]]:
@@ -109,9 +86,9 @@ def measure(options: Namespace, folder: Path, stack: ExitStack) -> dict[str, lis
         found[f"netweave, {kind}"] = ours(source, options.threads, stack)
     if options.mxnet:
         worker = [options.mxnet, str(HERE / "input_mxnet.py"), str(folder / "images.rec"), *arguments]
-        found["MXNet"] = theirs(worker, stack)
+        found["MXNet"] = theirs(worker, options.threads, stack)
     worker = [sys.executable, str(HERE / "input_dataloader.py"), str(images), *arguments]
-    found["DataLoader"] = theirs(worker, stack)
+    found["DataLoader"] = theirs(worker, options.threads, stack)
     rates: dict[str, list[float]] = {name: [] for name in found}
     for _ in range(ORIENTATIONS):
         for name, run in found.items():
@@ -132,9 +109,7 @@ def main(options: Namespace, record: Record) -> None:
         images = Path(folder) / "images"
         draw(images)
         num_bytes = sum(path.stat().st_size for path in images.rglob("*.jpg")) / IMAGES
-        figures: dict[str, dict[str, float]] = {}
-        for name, rates in measure(options, Path(folder), stack).items():
-            low, median, high = np.percentile(rates, (10, 50, 90)).round().tolist()
-            figures[name] = {"p10": low, "median": median, "p90": high}
-            print(f"{name:18s} {median:7.0f} images/s  ({low:.0f} to {high:.0f})")
+        rates = measure(options, Path(folder), stack)
+    figures = {name: spread(values, 0) for name, values in rates.items()}
+    print_spreads(figures, "images/s")
     record.save({"threads": options.threads, "bytes": num_bytes, "unit": "images/s", "figures": figures})

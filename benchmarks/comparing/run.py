@@ -157,23 +157,6 @@ def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> l
     return rows
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a table."""
-    lines = [
-        "| net | | before | now | before, CPU | now, CPU | before, MB | now, MB |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        before, now = row.get("before", {}), row.get("now", {})
-        cells = [f"{one['seconds']:.1f} s" if one else "" for one in (before, now)]
-        if now.get("refused"):
-            cells[1] += ", refused"
-        cells += [f"{one['cpu_seconds']:.1f} s" if one else "" for one in (before, now)]
-        cells += [f"{one['peak_mb']:,}" if one else "" for one in (before, now)]
-        lines.append(f"| {row['net']} | {row['task']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 OPTIONS = (
     option("--before", type=Path, help="another checkout, which runs in turns with this one"),
     option("--runs", default=2),
@@ -192,7 +175,6 @@ def main(options: Namespace, record: Record) -> None:
             measured += measure(name, folder, checkouts, options.runs)
             rows = merged(record.results.get("rows", []), measured)
             record.save({"runs": options.runs, "rows": rows})
-    print(table(rows))
 
 
 def merged(known: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

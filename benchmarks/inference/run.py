@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.record import Namespace, Record, option
-from benchmarks.worker import Worker
+from benchmarks.worker import Worker, spread
 from netweave import api
 from netweave.api.zoo import NETS as ZOO
 from netweave.graph.stored import with_arrays
@@ -114,16 +114,16 @@ def measure(name: str, batch: int, options: Namespace, folder: Path) -> dict[str
         shuffle = random.Random(0)
         for _ in range(options.rounds):
             for kind in shuffle.sample(list(workers), len(workers)):
-                rounds[kind].append(float(np.median(workers[kind].steps(1)["seconds"])))
+                rounds[kind].append(float(np.median(workers[kind].ask(1)["seconds"])))
         others = [kind for kind in rounds if kind != "netweave"]
         best = min(others, key=lambda kind: float(np.median(rounds[kind])))
         ratios = [own / other for own, other in zip(rounds["netweave"], rounds[best], strict=True)]
         return {
             "best": best,
-            "ratio": [round(float(value), 4) for value in np.percentile(ratios, [50, 10, 90])],
+            "ratio": spread(ratios, 4),
             "candidates": {
                 kind: {
-                    "ms": [round(float(value) * 1e3, 3) for value in np.percentile(seconds, [50, 10, 90])],
+                    "ms": spread(seconds, 3, 1e3),
                     "name": workers[kind].about["name"],
                     "start_s": round(workers[kind].about["start_s"] + workers[kind].about["first_s"], 2),
                     "error": errors[kind],

@@ -41,7 +41,7 @@ from benchmarks.input import draw
 from benchmarks.record import Namespace, Record, option
 from benchmarks.training import picture
 from benchmarks.training.nets import NETS, SIZE, layers
-from benchmarks.worker import Worker
+from benchmarks.worker import Worker, spread
 from netweave.training.data.pack import pack
 from netweave.training.data.sources.images import ImageFolder
 
@@ -98,19 +98,14 @@ def measure(name: str, options: Namespace) -> dict[str, Any]:
         shuffle = random.Random(0)
         for _ in range(options.rounds):
             for candidate in shuffle.sample(list(workers), len(workers)):
-                for kind, seconds in workers[candidate].steps(options.steps).items():
+                for kind, seconds in workers[candidate].ask(options.steps).items():
                     found[candidate][kind].extend(seconds)
         return {
-            candidate: {kind: spread(seconds) for kind, seconds in rows.items()}
+            candidate: {kind: spread(seconds, 2, 1e3) for kind, seconds in rows.items()}
             | {"steps": len(rows["wall"]), "version": workers[candidate].about["name"]}
             | {"fastest": round(min(rows["wall"]) * 1e3, 2), "ratio": ratio(rows, found["netweave"])}
             for candidate, rows in found.items()
         }
-
-
-def spread(seconds: list[float]) -> list[float]:
-    """Return median, 10th and 90th percentile in milliseconds."""
-    return [round(float(value) * 1e3, 2) for value in np.percentile(seconds, [50, 10, 90])]
 
 
 def ratio(rows: dict[str, list[float]], ours: dict[str, list[float]]) -> float:

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader
 
-from benchmarks.input_dataloader import Folder
+from benchmarks.input_dataloader import batches
 from benchmarks.training import eager, protocol
 from netweave.training.process import keep_memory
-
-
-def loaded(folder: Path, batch: int, threads: int) -> Iterator[torch.Tensor]:
-    """Give batches of the images in a folder, for ever."""
-    loader = DataLoader(
-        Folder(folder), batch, shuffle=True, num_workers=threads, persistent_workers=True, drop_last=True
-    )
-    while True:
-        yield from loader
 
 
 def main() -> None:
@@ -42,7 +31,7 @@ def main() -> None:
     if kind in {"last", "autocast"}:
         module.to(memory_format=torch.channels_last)
         data = data.contiguous(memory_format=torch.channels_last)
-    images = loaded(Path(sys.argv[6]), batch, threads) if len(sys.argv) > 6 else itertools.repeat(data)
+    images = batches(Path(sys.argv[6]), batch, threads) if len(sys.argv) > 6 else itertools.repeat(data)
     optimizer = torch.optim.SGD(
         module.parameters(), lr=protocol.RATE, momentum=protocol.MOMENTUM, weight_decay=protocol.DECAY
     )

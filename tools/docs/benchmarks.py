@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 READMES = tuple(f"benchmarks/{path.parent.name}/README.md" for path in sorted(FOLDER.glob("*/README.md")))
+PAGES = ("docs/peers.md", *READMES)
 
 Results = dict[str, Any]
 
@@ -111,6 +112,28 @@ def _loads(row: Results) -> str:
         return "loads"
     error = row["error"].replace("|", r"\|").replace("`", "'")
     return f"refused: `{error}`"
+
+
+TOOLS = {
+    "Netweave": "Netweave",
+    "Polygraphy": "Polygraphy 0.53.6",
+    "onnx-array-api": "onnx-array-api 0.3.3",
+    "diffonnx": "diffonnx 1.0.2",
+}
+"""Tools that compare two ONNX files, with the versions that answered."""
+
+
+def peers(results: Results) -> str:
+    """Return what each tool says of pairs of ONNX files."""
+    head = ("equal pairs reported equal", "reported different", "ended with an error", "faults found")
+    rows = []
+    for tool, title in TOOLS.items():
+        row = results["tools"][tool]
+        cells = [f"{row['equal']} of {row['equal_pairs']}", row["false_alarms"], row["errors_on_equal"]]
+        cells += [f"{row['found']} of {row['faults']}", row["located"]]
+        cells.append(row["explained"] if tool == "Netweave" else "not reported")
+        rows.append([title, *map(str, cells), f"{row['seconds']['median']:.2f}"])
+    return markdown(("", *head, "at the correct node", "correct cause", "seconds per pair, median"), rows)
 
 
 RANKED = {
@@ -272,6 +295,7 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "inference": ("inference/result.json", partial(inference, precision="f32")),
     "inference-bf16": ("inference/result.json", partial(inference, precision="bf16")),
     "model-sources": ("model_sources/result.json", model_sources),
+    "peers": ("peers/result.json", peers),
     "ports": ("ports/result.json", partial(_ports, ports.sums)),
     "ports-pairs": ("ports/result.json", partial(_ports, ports.pairs)),
     "scale": ("scale/result.json", scale),

@@ -39,7 +39,7 @@ FRAGMENTS: dict[str, Callable[[], str]] = {
 }
 """Parts of the READMEs and the how-tos, by the name in the comment that they stand after."""
 
-TABLED = benchmarks.READMES
+TABLED = benchmarks.PAGES
 """Pages with fragments whose code blocks are not run."""
 
 RUN = (
