@@ -1,4 +1,4 @@
-"""Flip single bits of the files that Netweave writes: ``python -m benchmarks hostile.flips [--flips N]``.
+"""Single bits flipped in each kind of file that Netweave writes, and whether anybody notices.
 
 Each file is read as it is used: records are packed and read again, weights and states are resumed from, ONNX
 is loaded. A flip is *caught* if that is an error that names the file, or a note that it was changed;

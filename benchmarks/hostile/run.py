@@ -1,4 +1,4 @@
-"""Fuzz every reader and source: ``python -m benchmarks hostile [--seconds 500] [--cases N] [--resume]``.
+"""A fuzzer over every reader of nets and every source of records.
 
 Each call goes on for so many seconds, or until every reader has so many cases, and adds what it finds to
 result.json. ``--again`` reads the cases again that broke the pledge, and counts those as mended that keep it

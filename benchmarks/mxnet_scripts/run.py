@@ -1,4 +1,4 @@
-"""Draws scripts, runs them on both sides and writes ``result.json``."""
+"""Scripts and networks of MXNet's examples, run by MXNet and by Netweave, and compared."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.__main__ import benchmarks, summary
 from benchmarks.faults import table as faults
 from benchmarks.ports import table as ports
 from benchmarks.record import read_results
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 READMES = tuple(f"benchmarks/{path.parent.name}/README.md" for path in sorted(FOLDER.glob("*/README.md")))
-PAGES = ("docs/peers.md", *READMES)
+PAGES = ("benchmarks/README.md", "docs/peers.md", *READMES)
 
 Results = dict[str, Any]
 
@@ -303,6 +304,14 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "yolo": ("yolo/result.json", yolo),
 }
 """The file and the table of each fragment, by the name in the comment that it stands after."""
+
+
+def names() -> str:
+    """Return the benchmarks with what each does."""
+    rows = (
+        [f"`{name}`", summary(path).rstrip(".").replace("``", "`")] for name, path in benchmarks().items()
+    )
+    return markdown(("name", "subject"), rows)
 
 
 def fragment(name: str) -> str:

@@ -35,6 +35,7 @@ FRAGMENTS: dict[str, Callable[[], str]] = {
     "formats": tables.formats_table,
     "rooms": tables.rooms_table,
     "verdicts": tables.verdicts_table,
+    "benchmarks": benchmarks.names,
     **{name: partial(benchmarks.fragment, name) for name in benchmarks.TABLES},
 }
 """Parts of the READMEs and the how-tos, by the name in the comment that they stand after."""
