@@ -1,7 +1,7 @@
 """A fuzzer over every reader of nets and every source of records.
 
-Each call goes on for so many seconds, or until every reader has so many cases, and adds what it finds to
-result.json. ``--again`` reads the cases again that broke the pledge, and counts those as mended that keep it
+Each call goes on for so many seconds, or until every reader has so many cases; with ``--resume`` it adds to
+the results. ``--again`` reads the cases again that broke the pledge, and counts those as mended that keep it
 now. ``--case READER:SEED:N`` reads one case and says what becomes of it. See README.md.
 """
 

@@ -4,7 +4,7 @@
 
 ``CHECKOUTS`` holds the repositories at the commits of ``pairs.json`` as ``OWNER+NAME``; a pair of which one
 is not there is left out. What is prepared and the copies that fixes change are kept in ``build/ports``.
-``--state NAME`` writes the figures under that name in ``result.json``, beside those of other states.
+``--state NAME`` writes the figures under that name in the file of ``--json``, beside those of other states.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Compare nets with their float16, bfloat16 and int8 versions, and with planted faults of quantisation.
 
-``python -m benchmarks precision [--tflite FOLDER] [NAME ...]`` writes ``result.json`` beside this
-file. The 8-bit files are by ONNX Runtime's own quantisers and, in ``FOLDER``, by TensorFlow's
+The 8-bit files are by ONNX Runtime's own quantisers and, in the folder of ``--tflite``, by TensorFlow's
 (``tflite_files``); those in half precision by its converter or by PyTorch's export of a module.
 torchvision's nets need torchvision, and have weights that are drawn.
 """

@@ -2,7 +2,7 @@
 
     python -m benchmarks yolo [--seeds 1,2]
 
-Writes ``result.json``: for each seed the figures of the trained net, of the pruned one and after
+Results are, for each seed, the figures of the trained net, of the pruned one and after
 fine-tuning, the seconds that each step took, and the largest difference of any box from OpenCV's.
 """
 
