@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from netweave.training import Evaluated, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from netweave.training import Event
 
     Outputs = Mapping[str, tuple[float, ...]]

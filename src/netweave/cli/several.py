@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from netweave.training.parallel.environment import rank_environment
 from netweave.training.parallel.plan import COMPRESSIONS, EXCHANGES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 def several_options(command: Callable[..., Any]) -> Callable[..., Any]:

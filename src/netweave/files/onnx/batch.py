@@ -8,7 +8,6 @@ as declared, with a note.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -19,6 +18,8 @@ from netweave.graph.costs import num_elements
 from netweave.graph.shapes import symbol_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from netweave.files.onnx.editing import Editor
 
 _ANONYMOUS = re.compile(r"unk__\d+")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, SourceError
@@ -21,6 +18,10 @@ from netweave.graph.parameters import tag_parameter
 from netweave.graph.passes import chain, compose, see_through
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
     import onnx_ir as ir
 
 _STATISTICS = {"running_mean": "mean", "running_var": "variance"}

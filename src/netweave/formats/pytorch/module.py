@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,8 @@ from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, ma
 from netweave.graph.checks import collector_at_rest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from torch.utils._pytree import TreeSpec
 
 

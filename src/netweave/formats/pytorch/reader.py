@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,8 @@ from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_sou
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from netweave.files import Source
     from netweave.graph import Graph
 
