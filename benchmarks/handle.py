@@ -1,6 +1,6 @@
 """What Netweave's own Python costs in a training step, and what the net handle costs beside it: microseconds.
 
-    python -m benchmarks.handle [--repeats N] [--json FILE]
+    python -m benchmarks handle [--repeats N] [--json FILE]
 
 The net is small (two products), so that next to nothing is computed and all of a step is its Python. In each
 repeat all cases have their turn; shown are the median and the 10th and 90th percentile.
@@ -13,9 +13,6 @@ repeat all cases have their turn; shown are the median and the 10th and 90th per
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import tempfile
 import time
 from collections import defaultdict
@@ -26,6 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from benchmarks.record import Namespace, Record, option
+from benchmarks.worker import print_spreads, spread
 from netweave import api
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Event, Updated
@@ -106,12 +105,11 @@ def by_hand(job: Job, arrays: dict[str, np.ndarray], found: dict[str, list[float
             found["by hand"].append((time.perf_counter_ns() - began) / 1e3)
 
 
-def main() -> None:
+OPTIONS = (option("--repeats", default=15),)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Measure and show."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
     torch.set_num_threads(1)
     draw = np.random.default_rng(0)
     arrays = {"data": draw.normal(size=(8, 16)).astype(np.float32), "label": draw.integers(4, size=8)}
@@ -121,17 +119,6 @@ def main() -> None:
         for _ in range(options.repeats):
             by_trainer(job, arrays, found)
             by_hand(job, arrays, found)
-    names = ("p10", "median", "p90")
-    figures = {
-        name: dict(zip(names, np.percentile(times, (10, 50, 90)).round(1).tolist(), strict=True))
-        for name, times in found.items()
-    }
-    for name, figure in figures.items():
-        print(f"{name:10} {figure['median']:8.1f} us  ({figure['p10']:.1f} to {figure['p90']:.1f})")
-    if options.json:
-        about = {"python": platform.python_version(), "torch": torch.__version__}
-        options.json.write_text(json.dumps({**about, "unit": "us", "figures": figures}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    figures = {name: spread(times, 1) for name, times in found.items()}
+    print_spreads(figures, "us")
+    record.save({"unit": "us", "figures": figures})

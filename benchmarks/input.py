@@ -1,6 +1,6 @@
 """Decoded images per second: JPEG of 500 x 375, random window of 224, mirror, mean.
 
-    python -m benchmarks.input [--threads N] [--seconds S] [--mxnet PYTHON] [--json FILE]
+    python -m benchmarks input [--threads N] [--seconds S] [--mxnet PYTHON] [--json FILE]
 
 The images are drawn (smooth noise, about 60 kB each) and packed as MXNet's records and as Caffe's data base.
 Beside Netweave's loader, and in turns with it, MXNet's ImageRecordIter reads the same records, and PyTorch's
@@ -10,28 +10,23 @@ the 10th and 90th percentile over ten turns.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
+from benchmarks.rates import rate
+from benchmarks.record import Namespace, Record, option
+from benchmarks.worker import Worker, print_spreads, spread
 from netweave.job import DataSource
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.data import Loader, Order, open_source
 from netweave.training.data.pack import pack
 from netweave.training.data.sources.images import ImageFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 IMAGES = 128
 BATCH = 32
@@ -70,41 +65,18 @@ def ours(source: DataSource, threads: int, stack: ExitStack) -> Callable[[float]
     )
     stack.callback(loader.close)
 
-    def run(seconds: float) -> float:
-        count, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            loader.take()
-            count += BATCH
-        return count / (time.perf_counter() - began)
-
-    run(0.5)
-    return run
+    rate(loader.take, BATCH, 0.5)
+    return lambda seconds: rate(loader.take, BATCH, seconds)
 
 
-def theirs(command: list[str], stack: ExitStack) -> Callable[[float], float]:
+def theirs(command: list[str], threads: int, stack: ExitStack) -> Callable[[float], float]:
     """Return what measures another program, a process that waits while it is not its turn."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    stack.callback(process.kill)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    hear, say = process.stdout, process.stdin
-
-    def answer() -> str:
-        for line in hear:
-            if line.startswith("@"):
-                return line[1:]
-        raise SystemExit(f"{' '.join(command)} ended before its time")
-
-    answer()
-
-    def run(seconds: float) -> float:
-        print(seconds, file=say, flush=True)
-        return float(answer())
-
-    return run
+    worker = Worker(command, threads)
+    stack.callback(worker.close)
+    return lambda seconds: float(worker.ask(seconds)["rate"])
 
 
-def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, list[float]]:
+def measure(options: Namespace, folder: Path, stack: ExitStack) -> dict[str, list[float]]:
     """Return images per second by candidate, turn by turn."""
     images, arguments = folder / "images", [str(options.threads), str(BATCH)]
     found: dict[str, Callable[[float], float]] = {}
@@ -114,9 +86,9 @@ def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
         found[f"netweave, {kind}"] = ours(source, options.threads, stack)
     if options.mxnet:
         worker = [options.mxnet, str(HERE / "input_mxnet.py"), str(folder / "images.rec"), *arguments]
-        found["MXNet"] = theirs(worker, stack)
+        found["MXNet"] = theirs(worker, options.threads, stack)
     worker = [sys.executable, str(HERE / "input_dataloader.py"), str(images), *arguments]
-    found["DataLoader"] = theirs(worker, stack)
+    found["DataLoader"] = theirs(worker, options.threads, stack)
     rates: dict[str, list[float]] = {name: [] for name in found}
     for _ in range(ORIENTATIONS):
         for name, run in found.items():
@@ -124,27 +96,20 @@ def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
     return rates
 
 
-def main() -> None:
+OPTIONS = (
+    option("--threads", default=2),
+    option("--seconds", default=10.0),
+    option("--mxnet", metavar="PYTHON"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Measure and show."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--mxnet", metavar="PYTHON")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         images = Path(folder) / "images"
         draw(images)
         num_bytes = sum(path.stat().st_size for path in images.rglob("*.jpg")) / IMAGES
-        figures: dict[str, dict[str, float]] = {}
-        for name, rates in measure(options, Path(folder), stack).items():
-            low, median, high = np.percentile(rates, (10, 50, 90)).round().tolist()
-            figures[name] = {"p10": low, "median": median, "p90": high}
-            print(f"{name:18s} {median:7.0f} images/s  ({low:.0f} to {high:.0f})")
-    if options.json:
-        about = {"threads": options.threads, "bytes": num_bytes, "machine": platform.machine()}
-        options.json.write_text(json.dumps({**about, "unit": "images/s", "figures": figures}, indent=2))
-
-
-if __name__ == "__main__":
-    main()
+        rates = measure(options, Path(folder), stack)
+    figures = {name: spread(values, 0) for name, values in rates.items()}
+    print_spreads(figures, "images/s")
+    record.save({"threads": options.threads, "bytes": num_bytes, "unit": "images/s", "figures": figures})

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import random
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MEAN = np.array([123.0, 117.0, 104.0], np.float32)
 SIZE = 224
@@ -42,32 +38,18 @@ class Folder(Dataset[torch.Tensor]):
         return torch.from_numpy((pixels - MEAN).transpose(2, 0, 1).copy())
 
 
-def main() -> None:
-    """Serve."""
-    folder, threads, batch = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(1)
-    made = DataLoader(
+def batches(folder: Path, batch: int, threads: int) -> Iterator[torch.Tensor]:
+    """Give batches of the images in a folder, for ever."""
+    loader = DataLoader(
         Folder(folder), batch, shuffle=True, num_workers=threads, persistent_workers=True, drop_last=True
     )
-
-    def forever() -> Iterator[torch.Tensor]:
-        while True:
-            yield from made
-
-    batches = forever()
-
-    def run(seconds: float) -> float:
-        count, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            next(batches)
-            count += batch
-        return count / (time.perf_counter() - began)
-
-    run(1.0)
-    print("@ready", flush=True)
-    for line in sys.stdin:
-        print(f"@{run(float(line))}", flush=True)
+    while True:
+        yield from loader
 
 
 if __name__ == "__main__":
-    main()
+    from rates import serve
+
+    torch.set_num_threads(1)
+    given = batches(Path(sys.argv[1]), int(sys.argv[3]), int(sys.argv[2]))
+    serve(lambda: next(given), int(sys.argv[3]))

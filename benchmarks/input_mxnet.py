@@ -6,9 +6,9 @@ It reads seconds from standard input, line by line, and answers each with a rate
 from __future__ import annotations
 
 import sys
-import time
 
 import mxnet as mx
+from rates import serve
 
 
 def main() -> None:
@@ -27,21 +27,14 @@ def main() -> None:
         preprocess_threads=threads,
     )
 
-    def run(seconds: float) -> float:
-        count, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            try:
-                made.next().data[0].wait_to_read()
-            except StopIteration:
-                made.reset()
-                continue
-            count += batch
-        return count / (time.perf_counter() - began)
+    def take() -> None:
+        try:
+            made.next().data[0].wait_to_read()
+        except StopIteration:
+            made.reset()
+            take()
 
-    run(1.0)
-    print("@ready", flush=True)
-    for line in sys.stdin:
-        print(f"@{run(float(line))}", flush=True)
+    serve(take, batch)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.reading OTHER [--corpus DIR] [--rounds N] [--every N] [--json FILE]
+    python -m benchmarks reading OTHER [--corpus DIR] [--rounds N] [--every N] [--json FILE]
 
 ``OTHER`` is another checkout of Netweave. Each runs in a process of its own and is given the same task in
 turn, in an order drawn anew: to read a file of the corpus, or to compare a net with itself. A file that one
@@ -15,15 +15,15 @@ Shown is the time of this checkout over the other's: over all files together, an
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from benchmarks.record import Namespace, Record, option
+from benchmarks.worker import Worker
 
 HERE = Path(__file__).parents[1]
 
@@ -34,7 +34,7 @@ COMPARED = 6
 """So many files, the quickest to read, are compared with themselves: large nets spend their time running."""
 
 WORKER = """
-import gc, sys, time
+import gc, json, sys, time
 import netweave
 
 def read(file):
@@ -46,6 +46,7 @@ def compare(file):
 
 made = {}
 gc.disable()
+print("@{}", flush=True)
 for line in sys.stdin:
     task, file = line.rstrip().split(" ", 1)
     gc.collect()
@@ -54,36 +55,17 @@ for line in sys.stdin:
             made[task, file] = {"read": read, "compare": compare}[task](file)
         begin = time.process_time()
         made[task, file]()
-        print(time.process_time() - begin, flush=True)
-    except netweave.errors.NetweaveError as error:
-        print(f"refused: {type(error).__name__}", flush=True)
+        seconds = time.process_time() - begin
+    except netweave.errors.NetweaveError:
+        seconds = None
+    print("@" + json.dumps({"seconds": seconds}), flush=True)
 """
 
 
-class Worker:
-    """One checkout in a process of its own.
-
-    Args:
-        checkout: Its folder.
-    """
-
-    def __init__(self, checkout: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", WORKER],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def time(self, task: str, file: Path) -> float | None:
-        """Return the processor time of a task in seconds; None if it is refused."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(task, file, file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        return None if answer.startswith("refused") else float(answer)
+def seconds_of(worker: Worker, task: str, file: Path) -> float | None:
+    """Return the processor time of a task in seconds; None if it is refused."""
+    answer = worker.ask(f"{task} {file}")["seconds"]
+    return None if answer is None else float(answer)
 
 
 def measure(workers: list[Worker], task: str, files: list[Path], rounds: int) -> dict[Path, list[float]]:
@@ -93,7 +75,7 @@ def measure(workers: list[Worker], task: str, files: list[Path], rounds: int) ->
         # file by file in every round, so that what a checkout remembers of a file is gone when it comes again
         for file in list(times):
             for number in random.sample(range(2), 2):
-                spent = workers[number].time(task, file)
+                spent = seconds_of(workers[number], task, file)
                 if spent is None:
                     del times[file]
                     break
@@ -101,20 +83,22 @@ def measure(workers: list[Worker], task: str, files: list[Path], rounds: int) ->
     return {file: [min(each[1:]) for each in both] for file, both in times.items()}
 
 
-def main() -> None:
+OPTIONS = (
+    option("other", type=Path),
+    option("--corpus", type=Path, default=os.environ.get("NETWEAVE_CORPUS")),
+    option("--rounds", default=5),
+    option("--every", default=1, help="of so many files one is read"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Measure and show."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("other", type=Path)
-    parser.add_argument("--corpus", type=Path, default=os.environ.get("NETWEAVE_CORPUS"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--every", type=int, default=1, help="of so many files one is read")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    workers = [Worker(HERE), Worker(given.other)]
-    files = sorted(p for p in given.corpus.rglob("*") if p.name.endswith(SUFFIXES))[:: given.every]
+    command = [sys.executable, "-c", WORKER]
+    workers = [Worker(command, 1, folder) for folder in (HERE, options.other.resolve())]
+    files = sorted(p for p in options.corpus.rglob("*") if p.name.endswith(SUFFIXES))[:: options.every]
     result: dict[str, Any] = {}
     for task in ("read", "compare"):
-        rows = measure(workers, task, files, given.rounds)
+        rows = measure(workers, task, files, options.rounds)
         files = sorted(rows, key=lambda file: rows[file][0])[:COMPARED]
         if not rows:
             continue
@@ -125,9 +109,4 @@ def main() -> None:
         )
         print(f"median {middle:.3f}", flush=True)
         result[task] = {"files": len(rows), "ratio": own / other, "median": middle, "seconds": [own, other]}
-    if given.json:
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    record.save(result)

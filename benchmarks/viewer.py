@@ -2,24 +2,20 @@
 
 ::
 
-    python -m benchmarks.viewer [--blocks 360] [--removed 5] [--alone 1250] [--runs 5] [--folder FOLDER]
+    python -m benchmarks viewer [--blocks 360] [--removed 5] [--alone 1250] [--runs 5] [--folder FOLDER]
 
 A pair of large residual nets is compared and its page opened several times: the time from the begin of the
 navigation until the nets are drawn, the longest task of the page's main thread, and the frames while the
 wheel moves and zooms, folded as it opens and with everything unfolded. Then one net of ``--alone`` blocks
 (16 nodes each) is opened. Pages that lie in the folder are not made again. Needs the front end, Playwright
-and chromium. On 2 cores without GPU: the pair is shown after 0.89 s (0.73 to 0.96), the single net of 20,027
-nodes after 1.0 s, the longest tasks meanwhile 154 and 204 ms; while they move the median frame is 16.7 ms
-and the longest task 22 ms, and 43 ms with 20,027 boxes unfolded.
+and chromium.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
-import statistics
 import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,11 +25,14 @@ from typing import TYPE_CHECKING, Any
 from playwright.sync_api import sync_playwright
 
 import netweave
+from benchmarks.record import Namespace, Record, option
 from benchmarks.scale.generate import write_pair
+from benchmarks.worker import spread
 from netweave.api import save_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 CATEGORIES = ["toplevel", "devtools.timeline", "blink.user_timing"]
@@ -130,20 +129,21 @@ def longest_task(trace: bytes) -> float:
     return max(tasks, default=float("nan"))
 
 
-def report(name: str, runs: list[Opened]) -> None:
-    """Print the medians and the worst of several openings."""
-    shown = sorted(run.shown for run in runs)
-    print(
-        f"{name}: shown after {statistics.median(shown) / 1000:.2f} s ({shown[0] / 1000:.2f} to "
-        f"{shown[-1] / 1000:.2f} in {len(runs)} runs), longest task {max(r.longest[0] for r in runs):.0f} ms"
-    )
+def report(name: str, runs: list[Opened]) -> dict[str, Any]:
+    """Print the medians and the worst of several openings, and return them."""
+    figures: dict[str, Any] = {
+        "shown ms": spread([run.shown for run in runs], 0),
+        "longest task ms": round(max(run.longest[0] for run in runs)),
+    }
     for index, how in enumerate(("as it opens", "unfolded")):
-        frames = sorted(frame for run in runs for frame in run.frames[index])
-        print(
-            f"  {how}, {runs[0].boxes[index]} boxes: median frame {statistics.median(frames):.1f} ms, 95 % "
-            f"below {frames[int(0.95 * len(frames))]:.0f} ms, longest task "
-            f"{max(run.longest[index + 1] for run in runs):.0f} ms"
-        )
+        frames = [frame for run in runs for frame in run.frames[index]]
+        figures[how] = {
+            "boxes": runs[0].boxes[index],
+            "frame ms": spread(frames, 1),
+            "longest task ms": round(max(run.longest[index + 1] for run in runs)),
+        }
+    print(name, json.dumps(figures))
+    return figures
 
 
 def write_pages(folder: Path, *, blocks: int, removed: int, alone: int) -> list[Path]:
@@ -159,26 +159,26 @@ def write_pages(folder: Path, *, blocks: int, removed: int, alone: int) -> list[
     return [pair, one]
 
 
-def main() -> None:
+OPTIONS = (
+    option("--blocks", default=360),
+    option("--removed", default=5),
+    option("--alone", default=1250, help="Blocks of the single net; 0 for none."),
+    option("--runs", default=5),
+    option("--folder", type=Path, help="Where the pages are kept."),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Write the pages, open them and print the times."""
-    parser = argparse.ArgumentParser(description="Time the page of a large comparison.")
-    parser.add_argument("--blocks", type=int, default=360)
-    parser.add_argument("--removed", type=int, default=5)
-    parser.add_argument("--alone", type=int, default=1250, help="Blocks of the single net; 0 for none.")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--folder", type=Path, help="Where the pages are kept.")
-    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
-        folder = asked.folder or Path(name)
+        folder = options.folder or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        pages = write_pages(folder, blocks=asked.blocks, removed=asked.removed, alone=asked.alone)
+        pages = write_pages(folder, blocks=options.blocks, removed=options.removed, alone=options.alone)
         chromium = shutil.which("chromium")
         print(f"headless chromium, {os.cpu_count()} cores, no GPU, 1280 by 720")
         for file in pages:
             browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
-            report(file.name, [open_page(browser, file, unfold=True) for _ in range(asked.runs)])
+            runs = [open_page(browser, file, unfold=True) for _ in range(options.runs)]
+            record.results[file.stem] = report(file.name, runs)
             browser.close()
-
-
-if __name__ == "__main__":
-    main()
+    record.save()

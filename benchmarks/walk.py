@@ -2,9 +2,9 @@
 
 ::
 
-    python -m benchmarks.walk compare a.prototxt b-symbol.json
-    python -m benchmarks.walk --within netweave.training.trainer.Trainer.step train solver.prototxt
-    python -m benchmarks.walk --functions compare a.prototxt b-symbol.json
+    python -m benchmarks walk compare a.prototxt b-symbol.json
+    python -m benchmarks walk --within netweave.training.trainer.Trainer.step train solver.prototxt
+    python -m benchmarks walk --functions compare a.prototxt b-symbol.json
 
 runs ``netweave compare ...`` in this process, watches every call with ``sys.setprofile`` and prints five
 numbers, all of them about Netweave's own source (calls into numpy, ONNX Runtime or rich are passed through):
@@ -23,19 +23,20 @@ only if they are started after the watch begins.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import threading
 import tomllib
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.record import Namespace, Record, option
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from types import CodeType, FrameType
+
 
 ROOT = Path(__file__).parents[1]
 
@@ -174,28 +175,28 @@ def layers_of(pyproject: Path) -> list[str]:
     return [layer.strip("()") for layer in layers]
 
 
-def main() -> None:
-    """Watch one command of ``netweave``."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--within", default="", metavar="FUNCTION", help="watch only inside this function")
-    parser.add_argument("--functions", action="store_true", help="list the functions in order of first entry")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers to a file as well")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="arguments of netweave")
-    chosen = parser.parse_args()
+OPTIONS = (
+    option("--within", default="", metavar="FUNCTION", help="watch only inside this function"),
+    option("--functions", default=False, help="list the functions in order of first entry"),
+    option("command", nargs="...", help="arguments of netweave"),
+)
 
+
+def main(options: Namespace, record: Record) -> None:
+    """Watch one command of ``netweave``."""
     import netweave
     from netweave import cli
 
     source = Path(netweave.__file__).parent
-    watch = Watch(source, within=chosen.within)
+    watch = Watch(source, within=options.within)
     try:
-        watch.run(lambda: cli.main(chosen.command))
+        watch.run(lambda: cli.main(options.command))
     except SystemExit as ended:
         if ended.code not in {0, 1, 3, 4}:  # the verdicts of a comparison
             raise
     layers = layers_of(source.parents[1] / "pyproject.toml")
     numbers = watch.walk.to_json(layers)
-    if chosen.functions:
+    if options.functions:
         for function, count in watch.walk.functions.items():
             print(f"{'  ' * watch.walk.levels[function]}{function}  {count}")
     print(", ".join(f"{name} {value}" for name, value in numbers.items()))
@@ -203,9 +204,4 @@ def main() -> None:
         print(f"up: {caller} -> {callee}  {count}")
     for (caller, callee), count in watch.walk.back.most_common():
         print(f"back: {caller} -> {callee}  {count}")
-    if chosen.json:
-        chosen.json.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    record.save(numbers)

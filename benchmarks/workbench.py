@@ -1,6 +1,6 @@
 """The workbench under load: 50 users upload two nets each, have them compared, and look at pages meanwhile.
 
-    python -m benchmarks.workbench [--users 50] [--within 2] [--slow 20] [--kill 5]
+    python -m benchmarks workbench [--users 50] [--within 2] [--slow 20] [--kill 5]
 
 The server, its workers and the users share one machine. Every user is a thread that does what a browser
 does: opens page 1, uploads four files, follows both nets, compares, follows the comparison as the page does,
@@ -8,15 +8,10 @@ opens the list, the help and the comparison, and fetches what the viewer shows. 
 requests by kind, errors, and jobs that did not end as they must. With ``--slow`` so many others have a slow
 line, and take half a minute to send one file. With ``--kill`` a worker is killed by SIGKILL every so many
 seconds, and the server once; users then try again, as people do.
-
-On 2 cores without GPU, all within two seconds: 95 % of all requests within 20 to 40 ms, uploads within 90 ms;
-beside 20 slow lines within 42 ms; with ``--kill 5`` within 107 ms, 50 of 50 comparisons stored, no error.
-With ``--within 0``, all in one instant, uploads take 0.44 s.
 """
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import itertools
 import json
@@ -28,14 +23,13 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from benchmarks.record import Namespace, Record, option
 from netweave.web.samples import samples
 from tests.web.running import CSRF_TOKEN, Workbench
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 POLL_SECONDS = (0.3, 0.3, 0.5, 0.7, 1.0, 1.5)
 """As the front end asks (``frontend/src/web/follow.ts``)."""
@@ -188,16 +182,16 @@ def kill_now_and_then(bench: Workbench, every_s: float, stop: threading.Event) -
 
 def report(
     users: list[User], slow_users: list[SlowUser], times: dict[str, list[float]], seconds: float
-) -> bool:
-    """Print the figures; return whether nothing was lost and the pages were fast."""
+) -> dict[str, Any]:
+    """Print the figures and return them; ``passed`` if nothing was lost and the pages were fast."""
     print(f"{'request':24}{'number':>8}{'median':>10}{'95 %':>10}{'longest':>10}   (ms)")
-    slow = []
+    slow, rows = [], {}
     for kind, taken in sorted(times.items()):
         centile = statistics.quantiles(taken, n=20, method="inclusive")[-1] if len(taken) > 1 else taken[0]
         if centile > TARGET_SECONDS:
             slow.append(kind)
-        row = [statistics.median(taken), centile, max(taken)]
-        print(f"{kind:24}{len(taken):8}" + "".join(f"{1000 * value:10.1f}" for value in row))
+        rows[kind] = [round(1000 * value, 1) for value in (statistics.median(taken), centile, max(taken))]
+        print(f"{kind:24}{len(taken):8}" + "".join(f"{value:10.1f}" for value in rows[kind]))
     every = [value for taken in times.values() for value in taken]
     centile = statistics.quantiles(every, n=20)[-1]
     print(f"{'all':24}{len(every):8}{1000 * statistics.median(every):10.1f}{1000 * centile:10.1f}")
@@ -211,7 +205,13 @@ def report(
     for text in (*failures, *wrong)[:5]:
         print(f"  {text}")
     print(f"over {1000 * TARGET_SECONDS:.0f} ms at the 95th percentile: {', '.join(slow) or 'nothing'}")
-    return not failures and not wrong and not slow
+    return {
+        "ms: median, 95 %, longest": rows,
+        "seconds": round(seconds, 1),
+        "errors": len(failures),
+        "wrong": len(wrong),
+        "passed": not failures and not wrong and not slow,
+    }
 
 
 def _let_loose(users: Sequence[User]) -> None:
@@ -224,28 +224,30 @@ def _wait_for(users: Sequence[User]) -> None:
         user.join()
 
 
-def main() -> None:
+OPTIONS = (
+    option("--users", default=50),
+    option("--within", default=2.0, help="Seconds in which all of them come."),
+    option("--slow", default=0, help="Users besides whose line is slow."),
+    option("--kill", type=float, help="Seconds between two kills."),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Run it and print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--users", type=int, default=50)
-    parser.add_argument("--within", type=float, default=2.0, help="Seconds in which all of them come.")
-    parser.add_argument("--slow", type=int, default=0, help="Users besides whose line is slow.")
-    parser.add_argument("--kill", type=float, help="Seconds between two kills.")
-    chosen = parser.parse_args()
     times: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         bench = Workbench(Path(folder), workers=2, settings="newcomers_per_minute = 10000")
         with bench:
             users = [
-                User(bench.port, times, within=chosen.within, stubborn=bool(chosen.kill))
-                for _ in range(chosen.users)
+                User(bench.port, times, within=options.within, stubborn=bool(options.kill))
+                for _ in range(options.users)
             ]
-            slow = [SlowUser(bench.port, times, within=0, stubborn=False) for _ in range(chosen.slow)]
+            slow = [SlowUser(bench.port, times, within=0, stubborn=False) for _ in range(options.slow)]
             _let_loose(slow)
             time.sleep(SLOW_HEAD_START_SECONDS if slow else 0)
             stop = threading.Event()
-            if chosen.kill:
-                killing = threading.Thread(target=kill_now_and_then, args=(bench, chosen.kill, stop))
+            if options.kill:
+                killing = threading.Thread(target=kill_now_and_then, args=(bench, options.kill, stop))
                 killing.start()
             start = time.perf_counter()
             _let_loose(users)
@@ -253,11 +255,8 @@ def main() -> None:
             seconds = time.perf_counter() - start
             stop.set()
             _wait_for(slow)
-            passed = report(users, slow, times, seconds)
+            figures = report(users, slow, times, seconds)
             results = len(list((bench.data / "files" / "results").rglob("*-result.json.gz")))
-            print(f"stored results: {results} of {chosen.users} comparisons")
-    raise SystemExit(0 if passed or chosen.kill else 1)
-
-
-if __name__ == "__main__":
-    main()
+            print(f"stored results: {results} of {options.users} comparisons")
+    record.save(figures | {"users": options.users, "stored": results})
+    raise SystemExit(0 if figures["passed"] or options.kill else 1)

@@ -1,18 +1,19 @@
-"""A process that measures one candidate when it is its turn, and answers in lines of JSON after an ``@``."""
+"""Processes that measure in turns and answer in lines of JSON after an ``@``, and their figures."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+import numpy as np
 
 
 class Worker:
-    """A process that makes steps of one candidate.
+    """A process that measures one candidate.
 
     Args:
         command: What is started.
@@ -30,23 +31,41 @@ class Worker:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
         )
-        self.about = self._hear()
+        self.about = hear(self.process)
 
-    def steps(self, count: int) -> dict[str, Any]:
-        """Make steps; return what the process says of them."""
+    def ask(self, line: object) -> dict[str, Any]:
+        """Write a line to the process; return its answer."""
         assert self.process.stdin is not None
-        print(count, file=self.process.stdin, flush=True)
-        return self._hear()
+        print(line, file=self.process.stdin, flush=True)
+        return hear(self.process)
 
     def close(self) -> None:
         """End the process."""
         self.process.kill()
         self.process.wait()
 
-    def _hear(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("@"):
-                found: dict[str, Any] = json.loads(line[1:])
-                return found
-        raise SystemExit(f"{' '.join(self.process.args)} ended before its time")  # type: ignore[arg-type]
+
+def hear(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return what a process says next.
+
+    Raises:
+        SystemExit: It has ended.
+    """
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("@"):
+            found: dict[str, Any] = json.loads(line[1:])
+            return found
+    raise SystemExit(f"{' '.join(map(str, process.args))} ended before its time")  # type: ignore[arg-type]
+
+
+def spread(values: Sequence[float], digits: int, scale: float = 1.0) -> list[float]:
+    """Return the median, the 10th and the 90th percentile."""
+    return [round(float(value) * scale, digits) for value in np.percentile(values, [50, 10, 90])]
+
+
+def print_spreads(figures: dict[str, list[float]], unit: str) -> None:
+    """Print what ``spread`` returned of some candidates."""
+    width = max(map(len, figures))
+    for name, (median, low, high) in figures.items():
+        print(f"{name:{width}} {median:10,.1f} {unit}  ({low:,.1f} to {high:,.1f})")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tools.docs.blocks import blocks
-from tools.docs.pages import FRAGMENTS, ROOT, RUN, has_stale_outputs
+from tools.docs.pages import FRAGMENTS, ROOT, RUN, TABLED, has_stale_outputs, has_stale_text
 
 
 @pytest.mark.slow
@@ -21,8 +21,13 @@ def test_generated_pages_are_up_to_date():
 
 
 def test_every_generated_table_stands_on_a_page():
-    pages = "".join((ROOT / name).read_text() for name in RUN)
+    pages = "".join((ROOT / name).read_text() for name in (*RUN, *TABLED))
     assert all(f"<!-- {name}: written by tools/docs -->" in pages for name in FRAGMENTS)
+
+
+@pytest.mark.parametrize("name", TABLED)
+def test_tables_of_benchmarks_show_their_results(name):
+    assert not has_stale_text(name), "stale: run 'make docs' (or 'python -m tools.docs')"
 
 
 @pytest.mark.slow

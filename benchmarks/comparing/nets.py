@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.comparing.writer import NetWriter
 
 Built = tuple[dict[str, tuple[Any, ...]], list[str]]

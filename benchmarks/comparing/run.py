@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.comparing.run --before OTHER_CHECKOUT --runs 2 --out benchmarks/comparing/result.json
+    python -m benchmarks comparing --before OTHER_CHECKOUT --runs 2 --json benchmarks/comparing/result.json
 
 Each net is written twice, as two people would (``writer.py``), with drawn weights: once as the same net, once
 with one output channel of one filter negated. Every comparison and conversion is a process of its own; in
@@ -13,10 +13,8 @@ memory, which counts mapped files as well.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -30,6 +28,7 @@ from typing import Any
 
 from benchmarks.comparing.nets import NETS
 from benchmarks.comparing.writer import NetWriter
+from benchmarks.record import Namespace, Record, option
 from benchmarks.scale.generate import pair_names, write_pair
 
 ROOT = Path(__file__).parents[2]
@@ -158,51 +157,27 @@ def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> l
     return rows
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a table."""
-    lines = [
-        "| net | | before | now | before, CPU | now, CPU | before, MB | now, MB |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        before, now = row.get("before", {}), row.get("now", {})
-        cells = [f"{one['seconds']:.1f} s" if one else "" for one in (before, now)]
-        if now.get("refused"):
-            cells[1] += ", refused"
-        cells += [f"{one['cpu_seconds']:.1f} s" if one else "" for one in (before, now)]
-        cells += [f"{one['peak_mb']:,}" if one else "" for one in (before, now)]
-        lines.append(f"| {row['net']} | {row['task']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+OPTIONS = (
+    option("--before", type=Path, help="another checkout, which runs in turns with this one"),
+    option("--runs", default=2),
+    option("--net", action="append", choices=[*NETS, SCALE], help="these nets alone"),
+    option("--folder", type=Path, help="keeps the nets for the next time"),
+)
 
 
-def main() -> None:
+def main(options: Namespace, record: Record) -> None:
     """Measure all nets; print and write what they took."""
-    parser = argparse.ArgumentParser(description="Time and memory of comparing and converting.")
-    parser.add_argument("--before", type=Path, help="another checkout, which runs in turns with this one")
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--net", action="append", choices=[*NETS, SCALE], help="these nets alone")
-    parser.add_argument("--folder", type=Path, help="keeps the nets for the next time")
-    parser.add_argument("--out", type=Path, help="adds the rows to those in this file, as JSON")
-    asked = parser.parse_args()
-    checkouts = ({"before": asked.before.resolve()} if asked.before else {}) | {"now": ROOT}
+    checkouts = ({"before": options.before.resolve()} if options.before else {}) | {"now": ROOT}
     measured: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.folder or Path(temporary)
-        for name in asked.net or [*NETS, SCALE]:
-            measured += measure(name, folder, checkouts, asked.runs)
-            rows = write(asked.out, measured, asked.runs) if asked.out else measured
-    print(table(rows))
+        folder = options.folder or Path(temporary)
+        for name in options.net or [*NETS, SCALE]:
+            measured += measure(name, folder, checkouts, options.runs)
+            rows = merged(record.results.get("rows", []), measured)
+            record.save({"runs": options.runs, "rows": rows})
 
 
-def write(path: Path, rows: list[dict[str, Any]], runs: int) -> list[dict[str, Any]]:
-    """Write rows after those that a file has of other nets, and return all."""
-    known = json.loads(path.read_text())["rows"] if path.is_file() else []
+def merged(known: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows after those that are known of other nets."""
     names = {row["net"] for row in rows}
-    rows = [row for row in known if row["net"] not in names] + rows
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    path.write_text(json.dumps({"machine": machine, "runs": runs, "rows": rows}, indent=1) + "\n")
-    return rows
-
-
-if __name__ == "__main__":
-    main()
+    return [row for row in known if row["net"] not in names] + rows

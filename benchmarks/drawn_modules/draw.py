@@ -7,6 +7,7 @@ of the weights from ``torch.manual_seed(seed)``. The README says which seeds are
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Shape = tuple[int, ...]
 
 

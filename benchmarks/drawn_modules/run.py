@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.drawn_modules.run --folder build/drawn_modules --first 90 --modules 200 --pairs 40
+    python -m benchmarks drawn_modules --folder build/drawn_modules --first 90 --modules 200 --pairs 40
 
 Each row that is done is kept in the folder, by the commit it was made with, and a run that was cut off goes
 on where it was.
@@ -10,7 +10,6 @@ on where it was.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import signal
@@ -18,8 +17,9 @@ import subprocess
 import tempfile
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import onnxruntime
@@ -27,10 +27,8 @@ import torch
 
 import netweave
 from benchmarks.drawn_modules.draw import Drawn, draw
+from benchmarks.record import Namespace, Record, option
 from netweave.errors import NetweaveError, UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).parent
 
@@ -218,28 +216,30 @@ def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+OPTIONS = (
+    option("--folder", default=Path("build/drawn_modules")),
+    option("--first", default=0, help="the first seed"),
+    option("--modules", default=90, help="number of seeds"),
+    option("--first-pair", default=0, help="the first pair with unlike inputs"),
+    option("--pairs", default=40, help="number of such pairs"),
+    option("--commit", default=""),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Run what is not done yet, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("build/drawn_modules"))
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--modules", type=int, default=90, help="number of seeds")
-    parser.add_argument("--first-pair", type=int, default=0, help="the first pair with unlike inputs")
-    parser.add_argument("--pairs", type=int, default=40, help="number of such pairs")
-    parser.add_argument("--commit", default="")
-    arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     commit = (
-        arguments.commit
+        options.commit
         or subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True, cwd=HERE).strip()
     )
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    kept = arguments.folder / f"rows-{commit}.jsonl"
+    options.folder.mkdir(parents=True, exist_ok=True)
+    kept = options.folder / f"rows-{commit}.jsonl"
     rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     done = {(key, row[key]) for row in rows for key in ("seed", "pair") if key in row}
-    pairs = range(arguments.first_pair, arguments.first_pair + arguments.pairs)
-    seeds = range(arguments.first, arguments.first + arguments.modules)
+    pairs = range(options.first_pair, options.first_pair + options.pairs)
+    seeds = range(options.first, options.first + options.modules)
     wanted = [("pair", number) for number in pairs] + [("seed", number) for number in seeds]
     for what, number in wanted:
         if (what, number) in done:
@@ -250,8 +250,5 @@ def main() -> None:
         rows += made
         with kept.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in made)
-    print(json.dumps({"commit": commit, **summarised(rows)}, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+    record.save(summarised(rows))
+    print(json.dumps({"commit": commit, **record.results}, indent=1))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ import onnx
 from benchmarks.faults.model import Net
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from benchmarks.faults.model import Files
 
 _VALUES = "only the values of an array change"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.faults.arrays import array_faults, spread
@@ -12,8 +13,6 @@ from benchmarks.faults.model import Fault, Subject, Subjects, Wanted
 from tests.oracles.caffe_net import Body, Layer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.oracles.prototxt import Message
 
 COUNT = 2

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import netweave
@@ -14,9 +16,6 @@ from benchmarks.faults.loading import load, load_bare
 from benchmarks.faults.score import Lacking, Row, Score, is_missed, score
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from benchmarks.faults.model import Fault, Net, Subject
 
 FAULTY_SEED = 1000

@@ -8,6 +8,7 @@ import json
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -16,8 +17,6 @@ from benchmarks.faults.arrays import Stored, array_faults, spread
 from benchmarks.faults.model import Fault, Net, Subject, Subjects, Wanted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
 COUNT = 2

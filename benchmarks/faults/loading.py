@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
@@ -15,8 +16,6 @@ from netweave.graph import with_arrays
 from netweave.graph.parameters import drawn
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarks.faults.model import Net
 
 KEEP_SIZES = frozenset({"onnx", "keras", "tensorflow", "darknet"})

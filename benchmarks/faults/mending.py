@@ -2,64 +2,61 @@
 
 ::
 
-    python -m benchmarks.faults.mending --corpus CORPUS [--folder FOLDER] [--only caffe-]
+    python -m benchmarks faults.mending --corpus CORPUS [--folder FOLDER] [--only caffe-]
 
 Every fault that was planted in a text is compared with the net itself. Its fix is in the text if one is
 proposed that is not about stored arrays; ``mended`` are those whose pair is equal after the fixes were
 applied and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet,
-Chainer and Keras what ``benchmarks.faults.run --prepare`` wrote. Keras' are the zoo's functions as files of
-Python, since a ``.keras`` file is no text, and need Keras on PyTorch. Formats that a run leaves out keep
-their counts.
+Chainer and Keras what ``python -m benchmarks faults --prepare`` wrote. Keras' are the zoo's functions as
+files of Python, since a ``.keras`` file is no text, and need Keras on PyTorch. Formats that a run leaves out
+keep their counts.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import netweave
 from benchmarks.faults import caffe_faults, chainer_faults, darknet_faults, keras_source, mxnet_faults
+from benchmarks.record import Namespace, Record, option
 from netweave.comparison.fixes import mend
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from benchmarks.faults.model import Fault, Net, Subject
     from netweave.api import Comparison
     from netweave.comparison import Finding
     from netweave.comparison.fixes import Mended
 
-RESULT = Path(__file__).with_name("mending.json")
 
 OF_ARRAYS = ("values", "bias", "gamma", "statistics", "columns")
 """Words of a fix that is in the stored arrays."""
 
 
-def main() -> None:
+OPTIONS = (
+    option("--corpus", type=Path, required=True),
+    option("--folder", type=Path, help="the folder of the benchmark faults"),
+    option("--only", default="", help="nets whose name holds this"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description="Apply the fixes of planted faults.")
-    parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, help="the folder of benchmarks.faults.run")
-    parser.add_argument("--only", default="", help="nets whose name holds this")
-    parser.add_argument("--result", type=Path, default=RESULT)
-    asked = parser.parse_args()
     by_format: dict[str, Counter[str]] = {}
-    for subject in subjects(asked.corpus, asked.folder, asked.only):
+    for subject in subjects(options.corpus, options.folder, options.only):
         with tempfile.TemporaryDirectory() as folder:
             counts = of_subject(subject, Path(folder))
         by_format.setdefault(subject.name.partition("-")[0], Counter()).update(counts)
         print(f"{subject.name}: {dict(counts)}", flush=True)
-    kept = json.loads(asked.result.read_text())["by_format"] if asked.result.exists() else {}
+    kept = record.results.get("by_format", {})
     by_format = {name: Counter(counts) for name, counts in kept.items()} | by_format
     everything = sum(by_format.values(), Counter())
     print(f"all: {dict(everything)}")
-    written = {"totals": everything, "by_format": by_format}
-    asked.result.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
+    record.save({"totals": everything, "by_format": dict(sorted(by_format.items()))})
 
 
 def subjects(corpus: Path, folder: Path | None, only: str) -> Iterator[Subject]:
@@ -141,7 +138,3 @@ def load(net: Net, folder: Path, *, write: bool = True) -> netweave.Graph:
         weights = []
     is_code = file.suffix == ".py"
     return netweave.load(file, weights[0] if weights else None, input_shapes=sizes, trust=is_code)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,7 +6,8 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,6 @@ from benchmarks.faults.arrays import Stored, array_faults, spread
 from benchmarks.faults.model import Fault, Net, Subject, Subjects, Wanted
 from tests.oracles.mxnet_params import params
 from tests.oracles.resnet50_forms import FORMS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNT = 2
 """Faults of one kind in one net."""

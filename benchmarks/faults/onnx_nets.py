@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,9 +12,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.scale import generate
 from tests.oracles import recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Names = dict[str, str]
 

@@ -2,19 +2,18 @@
 
 ::
 
-    python -m benchmarks.faults.run --corpus CORPUS --oracle PYTHON --tensorflow PYTHON
+    python -m benchmarks faults --corpus CORPUS --oracle PYTHON --tensorflow PYTHON
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
-import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,45 +34,45 @@ from benchmarks.faults.comparing import compare_all
 from benchmarks.faults.halves import half_of
 from benchmarks.faults.kept import Kept
 from benchmarks.faults.score import Score
+from benchmarks.record import Namespace, Record, option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from benchmarks.faults.model import Net, Subject, Wanted
 
 ROOT = Path(__file__).parents[2]
 Made = TypeVar("Made")
 
 
-def main() -> None:
+OPTIONS = (
+    option("--corpus", type=Path, required=True),
+    option("--oracle", required=True, help="a Python with OpenCV, MXNet and Chainer"),
+    option("--tensorflow", required=True, help="a Python with TensorFlow 2.21"),
+    option("--folder", default=Path("build/faults"), help="for nets and answers"),
+    option("--half", choices=["seen", "unseen"], help="this half of the nets alone"),
+    option("--jobs", default=1, help="so many nets at once"),
+    option("--only", default="", help="nets whose name holds this"),
+    option("--prepare", default=False, help="let the oracles answer, and compare nothing"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description="Count what netweave compare says of planted faults.")
-    parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--oracle", required=True, help="a Python with OpenCV, MXNet and Chainer")
-    parser.add_argument("--tensorflow", required=True, help="a Python with TensorFlow 2.21")
-    parser.add_argument("--folder", type=Path, default=Path("build/faults"), help="for nets and answers")
-    parser.add_argument("--half", choices=["seen", "unseen"], help="this half of the nets alone")
-    parser.add_argument("--jobs", type=int, default=1, help="so many nets at once")
-    parser.add_argument("--only", default="", help="nets whose name holds this")
-    parser.add_argument("--prepare", action="store_true", help="let the oracles answer, and compare nothing")
-    parser.add_argument("--result", type=Path, default=Path(__file__).with_name("result.json"))
-    asked = parser.parse_args()
     start = time.perf_counter()
-    kept = Kept.of(asked.folder / "scores", Path(netweave.__file__).parent)
+    kept = Kept.of(options.folder / "scores", Path(netweave.__file__).parent)
 
     def wanted(name: str) -> bool:
-        return asked.half in {None, half_of(name)} and asked.only in name
+        return options.half in {None, half_of(name)} and options.only in name
 
-    oracles = Oracles(asked.oracle, asked.tensorflow)
-    if asked.prepare:
-        everything = subjects(asked.corpus, asked.folder, oracles, wanted)
-        for name in at_once(prepare, everything, asked.folder / "nets", oracles, jobs=asked.jobs):
+    oracles = Oracles(options.oracle, options.tensorflow)
+    if options.prepare:
+        everything = subjects(options.corpus, options.folder, oracles, wanted)
+        for name in at_once(prepare, everything, options.folder / "nets", oracles, jobs=options.jobs):
             print(f"{name}: prepared, {time.perf_counter() - start:.0f} s", flush=True)
         return
     chosen = subjects(
-        asked.corpus, asked.folder, oracles, lambda name: wanted(name) and kept.get(name) is None
+        options.corpus, options.folder, oracles, lambda name: wanted(name) and kept.get(name) is None
     )
-    for name, counts in at_once(one, chosen, asked.folder / "nets", oracles, jobs=asked.jobs):
+    for name, counts in at_once(one, chosen, options.folder / "nets", oracles, jobs=options.jobs):
         kept.put(name, counts)
         num, spent = len(counts.rows()), time.perf_counter() - start
         print(f"{name}: {num} comparisons, {counts.num_missed()} to look at, {spent:.0f} s", flush=True)
@@ -81,12 +80,7 @@ def main() -> None:
     for name in filter(wanted, kept.names()):
         results.take(kept[name])
     report(results, time.perf_counter() - start)
-    written = results.to_json() | {
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "commit": commit(),
-        "state": kept.state,
-    }
-    asked.result.write_text(json.dumps(written, indent=1) + "\n")
+    record.save(results.to_json() | {"state": kept.state})
 
 
 @dataclass(frozen=True)
@@ -210,14 +204,6 @@ def call(command: list[str]) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stderr=subprocess.DEVNULL)
 
 
-def commit() -> str:
-    """Return the commit of the code that ran; it ends in ``-dirty`` where files differ from it."""
-    folder = str(Path(netweave.__file__).parent)
-    asked = ["git", "-C", folder, "describe", "--always", "--dirty", "--exclude=*"]
-    answer = subprocess.run(asked, check=False, capture_output=True, text=True)
-    return answer.stdout.strip() or "not in a repository"
-
-
 def report(results: Score, seconds: float) -> None:
     """Print the counts."""
     whole = results.to_json()
@@ -227,7 +213,3 @@ def report(results: Score, seconds: float) -> None:
             cells = ", ".join(f"{n} {row[n]}" for n in row if isinstance(row[n], int) and row[n])
             print(f"{', '.join(filter(None, (title, key))) or 'all'}: {cells}")
     print(f"{seconds:.0f} s")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from statistics import median
@@ -14,8 +15,6 @@ from benchmarks.faults.halves import half_of
 from netweave.comparison import Status, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from benchmarks.faults.model import Fault
     from netweave.comparison import Comparison, Finding, Group
 

@@ -1,19 +1,9 @@
-"""The tables of the README, from the result of a run: with weights, and without.
-
-::
-
-    python -m benchmarks.faults.table [RESULT]
-"""
+"""Tables of the README, from the result of a run: with weights, and without."""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 FORMATS = ("caffe", "mxnet", "onnx", "pytorch", "keras", "tensorflow", "darknet", "chainer")
 COUNTS = (
@@ -58,10 +48,3 @@ def bare_rows(result: dict[str, Any]) -> Iterator[list[str]]:
 
 def _cells(counts: dict[str, int], names: Sequence[str] = COUNTS) -> list[str]:
     return [str(counts[name]) for name in names]
-
-
-if __name__ == "__main__":
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("result.json")
-    read = json.loads(path.read_text())
-    for table in (rows(read), bare_rows(read)):
-        print("\n".join(f"| {' | '.join(row)} |" for row in table), end="\n\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 from tensorboard.compat.proto import graph_pb2, node_def_pb2
@@ -17,9 +17,6 @@ from tensorboard.compat.proto import graph_pb2, node_def_pb2
 from benchmarks.faults.arrays import Stored, array_faults, spread
 from benchmarks.faults.keras_faults import FLATTENED, KerasNet, outputs_first, outputs_last
 from benchmarks.faults.model import Fault, Net, Subject, Subjects, Wanted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNT = 2
 """Faults of one kind in one net."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from benchmarks.faults.model import Net
 from benchmarks.faults.torch_source import Port, lines_of, word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from benchmarks.faults.caffe_nets import CaffeNet
     from benchmarks.faults.mxnet_faults import MxnetNet, Node
     from tests.oracles.caffe_net import Layer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +27,6 @@ from benchmarks.faults.torch_nets import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarks.faults.torch_nets import Arrays
 
 COUNT = 1

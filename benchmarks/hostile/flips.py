@@ -1,4 +1,4 @@
-"""Flip single bits of the files that Netweave writes: ``python -m benchmarks.hostile.flips [--flips N]``.
+"""Single bits flipped in each kind of file that Netweave writes, and whether anybody notices.
 
 Each file is read as it is used: records are packed and read again, weights and states are resumed from, ONNX
 is loaded. A flip is *caught* if that is an error that names the file, or a note that it was changed;
@@ -7,21 +7,22 @@ is loaded. A flip is *caught* if that is an error that names the file, or a note
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import random
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 import netweave
+from benchmarks.record import Namespace, Record, option
 from netweave import api
 from netweave.errors import NetweaveError
 from netweave.files import checksums
@@ -34,12 +35,6 @@ from netweave.training.data import open_source
 from netweave.training.data.pack import pack
 from tests.hostile.nets import PROTOTXT
 from tests.hostile.stores import stores
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-RESULT = Path(__file__).with_name("flips.json")
-"""By kind of file: how many flips were caught, harmless, silent, or an error that is no NetweaveError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +52,14 @@ class Written:
     read: Callable[[], Any]
 
 
-def main() -> None:
+OPTIONS = (
+    option("--flips", default=10000),
+    option("--seed", default=1),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Flip bits, and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--flips", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, default=RESULT)
-    options = parser.parse_args()
     counts = flip_all(options.flips, options.seed)
     totals = sum(counts.values(), Counter())
     result = {
@@ -74,9 +68,9 @@ def main() -> None:
         "silent": totals["silent"],
         "untyped": totals["untyped"],
     }
-    result |= {"seed": options.seed, "netweave": netweave.__version__}
+    result["seed"] = options.seed
     result["files"] = {kind: dict(row) for kind, row in counts.items()}
-    options.json.write_text(json.dumps(result, indent=1) + "\n")
+    record.save(result)
     print(json.dumps(result, indent=1))
 
 

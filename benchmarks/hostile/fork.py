@@ -10,6 +10,7 @@ import signal
 import struct
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,8 +19,6 @@ from typing import TYPE_CHECKING
 from benchmarks.hostile.worker import STOP_SECONDS, Outcome, outcome_of, run_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.hostile.readers import Seed
 
 MAX_CASES = 5000

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import netweave
-
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarks.hostile.worker import Outcome
 
 FAULTS = ("untyped", "crashed", "slow", "large")
@@ -138,20 +133,16 @@ class Results:
             for name in ("cases", *FAULTS, "unforeseen")
         }
 
-    def save(self, path: Path) -> None:
-        """Write the file."""
-        content: dict[str, Any] = {
+    def to_json(self) -> dict[str, Any]:
+        """Return what a file of results holds."""
+        return {
             **self.totals(),
             "found_and_mended": sum(bool(finding.mended) for finding in self.findings),
             "seed": self.seed,
-            "netweave": netweave.__version__,
             "sources": self.sources,
             "readers": {name: asdict(counts) for name, counts in sorted(self.readers.items())},
             "findings": [asdict(finding) for finding in self.findings],
         }
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(content, indent=1) + "\n")
-        draft.replace(path)
 
     def table(self) -> str:
         """Return the counts for people."""
@@ -171,11 +162,10 @@ class Results:
         return [finding for finding in self.findings if not finding.mended]
 
 
-def load(path: Path, seed: int) -> Results:
-    """Return the results of a file; new ones where there is none."""
-    if not path.exists():
+def of_record(content: dict[str, Any], seed: int) -> Results:
+    """Return the results that a file held; new ones if it held none."""
+    if not content:
         return Results(seed)
-    content = json.loads(path.read_text())
     readers = {name: Counts(**row) for name, row in content["readers"].items()}
     findings = [Finding(**row) for row in content["findings"]]
     return Results(content["seed"], readers, findings, content["sources"])

@@ -1,13 +1,12 @@
-"""Fuzz every reader and source: ``python -m benchmarks.hostile.run [--seconds 500] [--cases N] [--resume]``.
+"""A fuzzer over every reader of nets and every source of records.
 
-Each call goes on for so many seconds, or until every reader has so many cases, and adds what it finds to
-result.json. ``--again`` reads the cases again that broke the pledge, and counts those as mended that keep it
+Each call goes on for so many seconds, or until every reader has so many cases; with ``--resume`` it adds to
+the results. ``--again`` reads the cases again that broke the pledge, and counts those as mended that keep it
 now. ``--case READER:SEED:N`` reads one case and says what becomes of it. See README.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import subprocess
@@ -21,11 +20,11 @@ from benchmarks.hostile.fork import Process, end_batch, run_batch, start_batch, 
 from benchmarks.hostile.minimise import minimise
 from benchmarks.hostile.readers import readers
 from benchmarks.hostile.worker import Outcome, make_case
+from benchmarks.record import Namespace, Record, option
 
 if TYPE_CHECKING:
     from benchmarks.hostile.readers import Seed
 
-RESULT = Path(__file__).with_name("result.json")
 FAILURES = Path(tempfile.gettempdir()) / "netweave-hostile"
 MEMORY = Path("/dev/shm")
 
@@ -39,26 +38,39 @@ NUM_WARM = 5
 SOURCES = Path(results.__file__).parents[2] / "src" / "netweave"
 
 
-def main() -> None:
+OPTIONS = (
+    option("--reader", action="append", help="only readers whose names begin so"),
+    option("--seconds", default=500.0),
+    option("--cases", type=int, default=1 << 40, help="stop at so many cases of each reader"),
+    option("--processes", type=int, default=os.cpu_count() or 1, help="that read at the same time"),
+    option("--seed", default=1),
+    option("--resume", default=False, help="add to the results that are there"),
+    option("--again", default=False, help="read the cases again that broke the pledge"),
+    option("--failures", type=Path, default=FAILURES, help="where files that fail are kept"),
+    option("--case", help="READER:SEED:N, to be read again"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Do what the command line says."""
-    options = _options()
+    options.reader = options.reader or [""]
     if MEMORY.is_dir():
         tempfile.tempdir = str(MEMORY)
     if options.case:
         reader, seed, number = options.case.rsplit(":", 2)
         _read_again(reader, int(seed), int(number), options.failures)
         return
-    new = options.again or options.resume
-    result = results.load(options.json, options.seed) if new else results.Results(options.seed)
+    is_new = not (options.again or options.resume)
+    result = results.of_record({} if is_new else record.results, options.seed)
     if options.again:
         _mend(result)
     else:
-        _fuzz(result, options)
-    result.save(options.json)
+        _fuzz(result, options, record)
+    record.save(result.to_json())
     print(result.table())
 
 
-def _fuzz(result: results.Results, options: argparse.Namespace) -> None:
+def _fuzz(result: results.Results, options: Namespace, record: Record) -> None:
     """Read cases of all readers in turn, in several processes."""
     names = [name for name in readers() if any(name.startswith(part) for part in options.reader)]
     seeds = {name: readers()[name].make_seeds() for name in names}
@@ -89,7 +101,7 @@ def _fuzz(result: results.Results, options: argparse.Namespace) -> None:
             if result.add(name, number, outcome, source):
                 _save_case(seeds[name], name, result.seed, number, options.failures)
         if time.monotonic() - saved > SAVE_SECONDS:
-            result.save(options.json)
+            record.save(result.to_json())
             saved = time.monotonic()
 
 
@@ -127,27 +139,6 @@ def _mend(result: results.Results) -> None:
             result.mend(finding, before, now, source)
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--reader", action="append", help="only readers whose names begin so")
-    parser.add_argument("--seconds", type=float, default=500.0)
-    parser.add_argument("--cases", type=int, default=1 << 40, help="stop at so many cases of each reader")
-    parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="that read at the same time"
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--resume", action="store_true", help="add to the results that are there")
-    parser.add_argument("--again", action="store_true", help="read the cases again that broke the pledge")
-    parser.add_argument("--json", type=Path, default=RESULT, help="the file of results")
-    parser.add_argument("--failures", type=Path, default=FAILURES, help="where files that fail are kept")
-    parser.add_argument("--case", help="READER:SEED:N, to be read again")
-    options = parser.parse_args()
-    options.reader = options.reader or [""]
-    return options
-
-
 def _save_case(seeds: list[Seed], name: str, seed: int, number: int, folder: Path) -> None:
     chosen, content = make_case(seeds, name, seed, number)
     folder.mkdir(parents=True, exist_ok=True)
@@ -165,7 +156,3 @@ def _read_again(name: str, seed: int, number: int, folder: Path) -> None:
         path = folder / f"{name}-{seed}-{number}.minimised"
         path.write_bytes(small)
         print(f"{len(content):,} bytes, minimised to {len(small):,}: {path}")
-
-
-if __name__ == "__main__":
-    main()

@@ -15,16 +15,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.files import hdf5
 from netweave.training.data.sources import hdf5_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 REAL_EVERY = 256
 MAX_MESSAGE = 1 << 16

@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WARM_UP = 3
 """Runs before the first that counts: buffers grow, threads start, and what is compiled late is compiled."""

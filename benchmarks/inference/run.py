@@ -1,6 +1,6 @@
 """Milliseconds of a run: prepared nets against raw runtimes, interleaved.
 
-    python -m benchmarks.inference.run [--net NAME] [--batch N] [--precision f32|bf16] [--only NAME,NAME]
+    python -m benchmarks inference [--net NAME] [--batch N] [--precision f32|bf16] [--only NAME,NAME]
         [--rounds N] [--threads N] [--mxnet PYTHON] [--folder FOLDER] [--json FILE]
 
 Every candidate is a process of its own, which runs its net only when it is its turn; in each round all have
@@ -21,8 +21,6 @@ percentile of the rounds, and Netweave's time by that of the best other candidat
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import sys
@@ -34,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.training.run import processor
-from benchmarks.worker import Worker
+from benchmarks.record import Namespace, Record, option
+from benchmarks.worker import Worker, spread
 from netweave import api
 from netweave.api.zoo import NETS as ZOO
 from netweave.graph.stored import with_arrays
@@ -83,7 +81,7 @@ def drawn(parameter: Parameter) -> np.ndarray:
     return (generator.standard_normal(parameter.shape) * scale).astype(np.float32)
 
 
-def commands(name: str, folder: Path, batch: int, options: argparse.Namespace) -> dict[str, list[str]]:
+def commands(name: str, folder: Path, batch: int, options: Namespace) -> dict[str, list[str]]:
     """Return how each candidate is started."""
     image, found = "x".join(map(str, ZOO[name].image)), {}
     for kind in ("netweave", *OTHERS[options.precision]):
@@ -99,7 +97,7 @@ def commands(name: str, folder: Path, batch: int, options: argparse.Namespace) -
     return found
 
 
-def measure(name: str, batch: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measure(name: str, batch: int, options: Namespace, folder: Path) -> dict[str, Any]:
     """Return the figures of one net and batch, by candidate."""
     write(name, folder, for_mxnet=bool(options.mxnet))
     with ExitStack() as stack:
@@ -116,16 +114,16 @@ def measure(name: str, batch: int, options: argparse.Namespace, folder: Path) ->
         shuffle = random.Random(0)
         for _ in range(options.rounds):
             for kind in shuffle.sample(list(workers), len(workers)):
-                rounds[kind].append(float(np.median(workers[kind].steps(1)["seconds"])))
+                rounds[kind].append(float(np.median(workers[kind].ask(1)["seconds"])))
         others = [kind for kind in rounds if kind != "netweave"]
         best = min(others, key=lambda kind: float(np.median(rounds[kind])))
         ratios = [own / other for own, other in zip(rounds["netweave"], rounds[best], strict=True)]
         return {
             "best": best,
-            "ratio": [round(float(value), 4) for value in np.percentile(ratios, [50, 10, 90])],
+            "ratio": spread(ratios, 4),
             "candidates": {
                 kind: {
-                    "ms": [round(float(value) * 1e3, 3) for value in np.percentile(seconds, [50, 10, 90])],
+                    "ms": spread(seconds, 3, 1e3),
                     "name": workers[kind].about["name"],
                     "start_s": round(workers[kind].about["start_s"] + workers[kind].about["first_s"], 2),
                     "error": errors[kind],
@@ -166,21 +164,21 @@ def show(title: str, found: dict[str, Any]) -> None:
         )
 
 
-def main() -> None:
+OPTIONS = (
+    option("--net", choices=ZOO, action="append"),
+    option("--batch", type=int, action="append"),
+    option("--precision", choices=OTHERS, default="f32"),
+    option("--only"),
+    option("--rounds", default=9),
+    option("--threads", type=int, default=len(os.sched_getaffinity(0))),
+    option("--mxnet", metavar="PYTHON"),
+    option("--folder", type=Path),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--net", choices=ZOO, action="append")
-    parser.add_argument("--batch", type=int, action="append")
-    parser.add_argument("--precision", choices=OTHERS, default="f32")
-    parser.add_argument("--only")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--mxnet", metavar="PYTHON")
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    results["machine"] = {"processor": processor(), "threads": options.threads}
+    record.results["threads"] = options.threads
     with tempfile.TemporaryDirectory() as temporary:
         for name in options.net or NETS:
             folder = (options.folder or Path(temporary)) / name
@@ -188,11 +186,6 @@ def main() -> None:
             for batch in options.batch or BATCHES:
                 found = measure(name, batch, options, folder)
                 show(f"{ZOO[name].title}, batch {batch}, {options.precision}", found)
-                rows = results.setdefault(options.precision, {}).setdefault(name, {})
+                rows = record.results.setdefault(options.precision, {}).setdefault(name, {})
                 rows[str(batch)] = found
-                if options.json:
-                    options.json.write_text(json.dumps(results, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+                record.save()

@@ -10,14 +10,13 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.inference import protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
     Run = Callable[[], np.ndarray]

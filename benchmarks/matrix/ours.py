@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from netweave.errors import NetweaveError
 from tests.oracles import golden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.matrix.theirs import Their
 
 SOURCES = ("mxnet", "pytorch", "caffe", "darknet", "keras", "chainer")

@@ -5,6 +5,7 @@ A softmax at the end of one alone is left out, as porters do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import netweave
@@ -14,8 +15,6 @@ from netweave.errors import NetweaveError
 from netweave.graph.passes.extraction import extract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.matrix.theirs import Their
 
 

@@ -2,8 +2,8 @@ r"""The matrix: classic nets by formats, read, written, carried over, and as cod
 
 ::
 
-    python -m benchmarks.matrix.run --files FOLDER --oracles PYTHON --tensorflow PYTHON --torch PYTHON \
-        --corpus CORPUS --sources SOURCES [--net NET] [--format FORMAT] [--part theirs] [--out result.json]
+    python -m benchmarks matrix --files FOLDER --oracles PYTHON --tensorflow PYTHON --torch PYTHON \
+        --corpus CORPUS --sources SOURCES [--net NET] [--format FORMAT] [--part theirs] [--json FILE]
 
 A cell is *theirs* if the framework itself made, saved and ran the net, *ours* if Netweave wrote the file and
 the framework read it back; its reference is what the framework computes. The files are made when first needed
@@ -16,30 +16,26 @@ what misses is cloned.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import os
 import re
-import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from rich.console import Console
 
 from benchmarks.matrix import ours, pairs, theirs
 from benchmarks.matrix.cells import ROOT, Cell, Kept
 from benchmarks.matrix.nets import COLUMNS, NETS, Column
+from benchmarks.record import Namespace, Record, commit, option
 from netweave.formats import FORMATS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-
-def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+def cells_of_theirs(asked: Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield the half of the matrix that the frameworks themselves made."""
     for net, format_ in asked.cells:
         head = {"net": net, "format": format_, "kind": "theirs", "origin": ""}
@@ -53,7 +49,7 @@ def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
             yield kept(head, [*their.read, Path(theirs.__file__)], partial(theirs.check, their))
 
 
-def cells_of_ours(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+def cells_of_ours(asked: Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield the half of the matrix that Netweave writes."""
     for net, format_ in asked.cells:
         column = COLUMNS[format_]
@@ -66,7 +62,7 @@ def cells_of_ours(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
                 yield kept(head, read, work)
 
 
-def cells_of_pairs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+def cells_of_pairs(asked: Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield pairs of one net by two frameworks."""
     for net in asked.net:
         made = {format_: their for format_ in COLUMNS if (their := asked.found(net, format_)) is not None}
@@ -83,10 +79,6 @@ def cells_of_pairs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
 
 OTHER_FOLDERS = re.compile(r"(?<![\w.-])/(?:[\w.-]+/)+(?=[\w.-]+\.(?:py|onnx)\b)")
 """Folders of the machine in front of files that are not the matrix's own."""
-
-COMMAND = r"""python -m benchmarks.matrix.run --files FILES --oracles PYTHON --tensorflow PYTHON \
-    --torch PYTHON --alone PYTHON --corpus CORPUS --sources SOURCES --out benchmarks/matrix/result.json"""
-"""What writes the page's figures."""
 
 
 def as_known(cell: Cell, others: str | None) -> Cell:
@@ -108,73 +100,67 @@ def is_written(column: Column) -> bool:
 PARTS = {"theirs": cells_of_theirs, "ours": cells_of_ours, "pairs": cells_of_pairs}
 
 
-def arguments() -> argparse.Namespace:
-    """Return what was asked for."""
-    parser = argparse.ArgumentParser(description="Classic nets by formats.")
-    parser.add_argument(
-        "--files", type=Path, required=True, help="where the nets are made, and outcomes kept"
-    )
-    parser.add_argument("--oracles", default=sys.executable, help="a Python with MXNet, OpenCV and Chainer")
-    parser.add_argument("--tensorflow", default=sys.executable, help="a Python with TensorFlow 2.21")
-    parser.add_argument("--torch", default=sys.executable, help="a Python with torch and torchvision")
-    parser.add_argument("--alone", default=sys.executable, help="a Python with torch and NumPy alone")
-    parser.add_argument("--corpus", type=Path, help="the corpus, for Caffe's nets")
-    parser.add_argument("--sources", type=Path, help="a folder of clones; FILES/sources by default")
-    parser.add_argument("--net", choices=NETS, nargs="+", default=list(NETS))
-    parser.add_argument("--format", choices=COLUMNS, nargs="+", default=list(COLUMNS))
-    parser.add_argument("--part", choices=PARTS, nargs="+", default=list(PARTS))
-    parser.add_argument("--out", type=Path, help="writes the outcomes into this JSON file")
-    asked = parser.parse_args()
-    asked.cells = [(net, format_) for net in asked.net for format_ in asked.format]
-    asked.pythons = {name: getattr(asked, name) for name in ("oracles", "tensorflow", "torch")}
-    asked.judges = {
+OPTIONS = (
+    option("--files", type=Path, required=True, help="where the nets are made, and outcomes kept"),
+    option("--oracles", default=sys.executable, help="a Python with MXNet, OpenCV and Chainer"),
+    option("--tensorflow", default=sys.executable, help="a Python with TensorFlow 2.21"),
+    option("--torch", default=sys.executable, help="a Python with torch and torchvision"),
+    option("--alone", default=sys.executable, help="a Python with torch and NumPy alone"),
+    option("--corpus", type=Path, help="the corpus, for Caffe's nets"),
+    option("--sources", type=Path, help="a folder of clones; FILES/sources by default"),
+    option("--net", choices=NETS, nargs="+", default=list(NETS)),
+    option("--format", choices=COLUMNS, nargs="+", default=list(COLUMNS)),
+    option("--part", choices=PARTS, nargs="+", default=list(PARTS)),
+)
+
+
+def prepare(options: Namespace) -> None:
+    """Add to the options what follows from them."""
+    options.cells = [(net, format_) for net in options.net for format_ in options.format]
+    options.pythons = {name: getattr(options, name) for name in ("oracles", "tensorflow", "torch")}
+    options.judges = {
         "ONNX Runtime": sys.executable,
-        "PyTorch": asked.alone,
-        "Keras": asked.tensorflow,
-        "MXNet": asked.oracles,
-        "OpenCV": asked.oracles,
+        "PyTorch": options.alone,
+        "Keras": options.tensorflow,
+        "MXNet": options.oracles,
+        "OpenCV": options.oracles,
     }
-    asked.more = ["--sources", str(asked.sources or asked.files / "sources")]
-    asked.more += ["--corpus", str(asked.corpus)] if asked.corpus else []
-    asked.made = lambda net, format_: theirs.made(net, format_, asked.files, asked.pythons, asked.more)
-    asked.found = partial(found, asked)
-    return asked
+    options.more = ["--sources", str(options.sources or options.files / "sources")]
+    options.more += ["--corpus", str(options.corpus)] if options.corpus else []
+    options.made = lambda net, format_: theirs.made(
+        net, format_, options.files, options.pythons, options.more
+    )
+    options.found = partial(found, options)
 
 
-def found(asked: argparse.Namespace, net: str, format_: str) -> theirs.Their | None:
+def found(asked: Namespace, net: str, format_: str) -> theirs.Their | None:
     """Return a framework's own net; None if there is none, or it could not be made, as its own cell says."""
     with contextlib.suppress(ValueError):
         return asked.made(net, format_)
     return None
 
 
-def write(asked: argparse.Namespace, cells: list[Cell]) -> None:
-    """Write outcomes over those of the same cells, and leave others as they were."""
-    before = json.loads(asked.out.read_text())["cells"] if asked.out.exists() else []
+def merged(asked: Namespace, cells: list[Cell], record: Record) -> dict[str, Any]:
+    """Return outcomes over those of the same cells, with others as they were, without folders."""
     fresh = [asdict(cell) | {"commit": commit()} for cell in cells]
+    before = record.results.get("cells", [])
     rows = {(cell["kind"], cell["net"], cell["format"]): cell for cell in (*before, *fresh)}
     nets, formats = list(NETS), list(COLUMNS)
     ordered = sorted(
         rows.values(), key=lambda c: (nets.index(c["net"]), formats.index(c["format"]), c["kind"])
     )
-    result = {"command": COMMAND, "machine": f"{os.cpu_count()} cores, no GPU", "cells": ordered}
-    text = json.dumps(result, indent=1).replace(f"{asked.files}/", "").replace(f"{ROOT}/", "")
-    without_places = OTHER_FOLDERS.sub("", text)
-    asked.out.write_text(without_places + "\n")
+    text = json.dumps({"cells": ordered}).replace(f"{asked.files}/", "").replace(f"{ROOT}/", "")
+    found: dict[str, Any] = json.loads(OTHER_FOLDERS.sub("", text))
+    return found
 
 
-def commit() -> str:
-    """Return the commit of the code, marked if it was changed since."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=10", "--dirty", "--exclude=*"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def main() -> None:
+def main(options: Namespace, record: Record) -> None:
     """Do what was asked for, and print it."""
-    asked, console = arguments(), Console(soft_wrap=True)
-    kept, cells = Kept(asked.files / "outcomes"), []
-    for part in asked.part:
-        for cell in PARTS[part](asked, kept):
+    prepare(options)
+    console = Console(soft_wrap=True)
+    kept, cells = Kept(options.files / "outcomes"), []
+    for part in options.part:
+        for cell in PARTS[part](options, kept):
             cells.append(cell)
             error = "" if cell.error is None else f"{cell.error:.1e}"
             mark = "[green]ok[/]" if cell.ok else "[red]FAILED[/]"
@@ -183,10 +169,5 @@ def main() -> None:
             )
     failed = sum(not cell.ok for cell in cells)
     console.print(f"{len(cells)} cells, {failed} failed")
-    if asked.out:
-        write(asked, cells)
+    record.save(merged(options, cells, record))
     sys.exit(1 if failed else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,6 @@ import netweave
 from benchmarks.matrix.cells import ROOT
 from benchmarks.matrix.nets import COLUMNS
 from tests.oracles import golden, recipe
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOLDEN = ROOT / "tests" / "golden" / "matrix"
 REPEATED = 1e-4

@@ -1,6 +1,6 @@
 """Megabytes of a run and of a training step: planned, measured at the allocator, and what MXNet 1.9.1 plans.
 
-    python -m benchmarks.memory.run [--net NAME] [--batch N] [--speed] [--threads N] [--rounds N]
+    python -m benchmarks memory [--net NAME] [--batch N] [--speed] [--threads N] [--rounds N]
         [--json FILE]
 
 Planned are values, gradients of values and kernels' own memory. Measured is what torch's allocator had given
@@ -15,16 +15,15 @@ which other programs disturb less than those of the wall; and VGG-16 on one imag
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from benchmarks.record import Namespace, Record, option
 from benchmarks.training.eager import MODULES
 from netweave import api
 from netweave.api.zoo import NETS
@@ -34,8 +33,6 @@ from netweave.runtime.memory_plan import cheapest, prepare, timeline
 from netweave.training.process import keep_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from netweave.graph import Graph
     from netweave.runtime.memory_plan import Recomputation
 
@@ -191,26 +188,25 @@ def tiled_speed(rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def main() -> None:
+OPTIONS = (
+    option("--net", choices=ZOO, action="append"),
+    option("--batch", type=int, action="append"),
+    option("--speed", default=False),
+    option("--threads", default=1),
+    option("--rounds", default=5),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--net", choices=ZOO, action="append")
-    parser.add_argument("--batch", type=int, action="append")
-    parser.add_argument("--speed", action="store_true")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     for row in measured(options):
         print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-        results.setdefault("speed" if options.speed else "memory", []).append(row)
-        if options.json:
-            options.json.write_text(json.dumps(results, indent=1) + "\n")
+        record.results.setdefault("speed" if options.speed else "memory", []).append(row)
+        record.save()
 
 
-def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def measured(options: Namespace) -> Iterator[dict[str, Any]]:
     """Yield the rows that are asked for."""
     if options.speed:
         keep_memory()
@@ -222,7 +218,3 @@ def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for batch in options.batch or BATCHES:
             for training in (False, True):
                 yield compare(name, batch, training=training)
-
-
-if __name__ == "__main__":
-    main()

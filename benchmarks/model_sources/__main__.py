@@ -1,6 +1,6 @@
 """Load PyTorch model sources of public repositories, each with one command and no editing.
 
-    python -m benchmarks.model_sources FOLDER [--run NAME]
+    python -m benchmarks model_sources FOLDER [--run NAME]
 
 ``README.md`` says how they were chosen. ``sources.json`` holds repositories, commits and commands, no code.
 ``FOLDER`` holds the repositories at these commits as ``OWNER+NAME``; what is not there is left out.
@@ -10,52 +10,50 @@ torchvision, timm, einops and transformers are installed, as they are for most p
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from benchmarks.record import Namespace, Record, option
 
 FOLDER = Path(__file__).parent
 LIMIT_S = 400
 MAX_ERROR = 400
-MARK = "<!-- table -->\n"
 """Between two of these stands the table of the README."""
 
 
-def main() -> None:
+OPTIONS = (
+    option("folder", type=Path, help="where the repositories are"),
+    option("--only", nargs="*", default=[], help="architectures; the others' rows stay"),
+    option("--run", default="", help="name of the run; rows that it has measured stay"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Load all and write the result and the README's table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the repositories are")
-    parser.add_argument("--only", nargs="*", default=[], help="architectures; the others' rows stay")
-    parser.add_argument("--run", default="", help="name of the run; rows that it has measured stay")
-    arguments = parser.parse_args()
     sources: list[dict[str, str]] = json.loads((FOLDER / "sources.json").read_text())
-    result = FOLDER / "result.json"
-    rows: dict[str, Any] = json.loads(result.read_text())["sources"] if result.exists() else {}
+    rows: dict[str, Any] = record.results.get("sources", {})
     for source in sources:
         name = source["architecture"]
-        is_measured = bool(arguments.run) and rows.get(name, {}).get("run") == arguments.run
-        is_asked = (not arguments.only or name in arguments.only) and not is_measured
-        if is_asked and folder_of(source, arguments.folder).is_dir():
-            rows[name] = row(source, arguments.folder) | {"run": arguments.run}
+        is_measured = bool(options.run) and rows.get(name, {}).get("run") == options.run
+        is_asked = (not options.only or name in options.only) and not is_measured
+        if is_asked and folder_of(source, options.folder).is_dir():
+            rows[name] = row(source, options.folder) | {"run": options.run}
             print(name, rows[name]["verdict"], rows[name].get("error", ""), flush=True)
-            write(sources, rows, result)  # a run that is stopped is resumed where it was
-    write(sources, rows, result)
+            write(sources, rows, record)  # a run that is stopped is resumed where it was
+    write(sources, rows, record)
 
 
-def write(sources: list[dict[str, str]], rows: dict[str, Any], result: Path) -> None:
-    """Write the result and the README's table, in the order of the sources."""
+def write(sources: list[dict[str, str]], rows: dict[str, Any], record: Record) -> None:
+    """Write the result in the order of the sources."""
     ordered = {name: rows[name] for source in sources if (name := source["architecture"]) in rows}
     loading = sum(row["verdict"] == "loads" for row in ordered.values())
-    table = {"loads": loading, "of": len(ordered), "sources": ordered}
-    result.write_text(json.dumps(table, indent=1) + "\n")
-    write_readme(sources, ordered)
+    record.save({"loads": loading, "of": len(ordered), "sources": ordered})
 
 
 def folder_of(source: dict[str, str], folder: Path) -> Path:
@@ -92,32 +90,3 @@ def row(source: dict[str, str], folder: Path) -> dict[str, str]:
     error = (ran.stderr.strip().splitlines() or ["no message"])[-1].removeprefix("netweave: ")
     error = re.sub(r"/\S*/(site-packages|netweave-\w+/child)/", "", error)  # folders of this machine
     return told | {"verdict": "refused", "error": error[:MAX_ERROR]}
-
-
-def write_readme(sources: list[dict[str, str]], rows: dict[str, Any]) -> None:
-    """Put the table into the README."""
-    path = FOLDER / "README.md"
-    before, _, rest = path.read_text().partition(MARK)
-    _, _, after = rest.partition(MARK)
-    loading = sum(found["verdict"] == "loads" for found in rows.values())
-    runs = Counter(found.get("run", "") or "an earlier run" for found in rows.values())
-    told = "one run" if len(runs) == 1 else ", ".join(f"{count} of {run}" for run, count in runs.items())
-    lines = [f"**{loading} of {len(rows)} load.** Rows: {told}.", ""]
-    lines += ["| | repository, net | |", "|---|---|---|"]
-    for source in sources:
-        found = rows.get(source["architecture"])
-        if found is not None:
-            net = source["net"].split("(")[0]
-            verdict = "loads" if found["verdict"] == "loads" else f"refused: `{shown(found['error'])}`"
-            lines.append(f"| {source['architecture']} | {source['repository']}, `{net}` | {verdict} |")
-    table = "\n".join(lines)
-    path.write_text(f"{before}{MARK}{table}\n{MARK}{after}")
-
-
-def shown(error: str) -> str:
-    """Return an error as a cell of a table."""
-    return error.replace("|", r"\|").replace("`", "'")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,5 +4,5 @@ The scripts are not part of this repository: give folders of MXNet releases, eac
 Each script runs twice in a scratch folder, on small generated data: as it is under MXNet 1.9.1, and
 with ``mxnet`` replaced in its import lines under Netweave. Only scripts that MXNet itself runs count.
 
-    python -m benchmarks.mxnet_scripts.run RELEASE... --mxnet PYTHON [--count 100 --seed 18] [--symbols]
+    python -m benchmarks mxnet_scripts RELEASE... --mxnet PYTHON [--count 100 --seed 18] [--symbols]
 """

@@ -1,8 +1,7 @@
-"""Draws scripts, runs them on both sides and writes ``result.json``."""
+"""Scripts and networks of MXNet's examples, run by MXNet and by Netweave, and compared."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import random
@@ -14,46 +13,39 @@ from pathlib import Path
 
 from benchmarks.mxnet_scripts import symbols
 from benchmarks.mxnet_scripts.runner import Runner
+from benchmarks.record import Namespace, Record, option, read_results
 
 GOOD = {"ends", "runs"}
 Row = dict[str, object]
 
 
-def main() -> None:
-    """Run what the command line names."""
-    args = _arguments()
-    with tempfile.TemporaryDirectory() as scratch:
-        pythons = {"mxnet": args.mxnet, "netweave": args.netweave}
-        runner = Runner(Path(scratch), pythons=pythons, limit=args.limit)
-        for folder in args.folders:
-            runner.add(folder.absolute())
-        report = Report(args)
-        if args.symbols:
-            _symbols(runner, report)
-        _scripts(runner, report, args)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folders", nargs="+", type=Path, help="folders of releases, each with its example")
-    parser.add_argument("--mxnet", required=True, help="a Python that has MXNet 1.9.1")
-    parser.add_argument("--netweave", default=sys.executable, help="the Python of the other side")
-    parser.add_argument(
-        "--count",
-        type=int,
-        default=100,
-        help="how many scripts that MXNet runs are drawn; 0 keeps those known",
-    )
-    parser.add_argument("--seed", type=int, default=18)
-    parser.add_argument("--limit", type=int, default=25, help="seconds; a script that still runs then counts")
-    parser.add_argument("--only", default="", help="a regular expression for names")
-    parser.add_argument("--symbols", action="store_true", help="try the networks of the symbol files")
-    parser.add_argument(
+OPTIONS = (
+    option("folders", nargs="+", type=Path, help="folders of releases, each with its example"),
+    option("--mxnet", required=True, help="a Python that has MXNet 1.9.1"),
+    option("--netweave", default=sys.executable, help="the Python of the other side"),
+    option("--count", default=100, help="how many scripts that MXNet runs are drawn; 0 keeps those known"),
+    option("--seed", default=18),
+    option("--limit", default=25, help="seconds; a script that still runs then counts"),
+    option("--only", default="", help="a regular expression for names"),
+    option("--symbols", default=False, help="try the networks of the symbol files"),
+    option(
         "--known", type=Path, help="a result: its runs under MXNet, and networks that agree, are not repeated"
-    )
-    parser.add_argument("--retry", action="store_true", help="of those known, run only what fails here")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("result.json"))
-    return parser.parse_args()
+    ),
+    option("--retry", default=False, help="of those known, run only what fails here"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
+    """Run what the command line names."""
+    with tempfile.TemporaryDirectory() as scratch:
+        pythons = {"mxnet": options.mxnet, "netweave": options.netweave}
+        runner = Runner(Path(scratch), pythons=pythons, limit=options.limit)
+        for folder in options.folders:
+            runner.add(folder.absolute())
+        report = Report(options, record)
+        if options.symbols:
+            _symbols(runner, report)
+        _scripts(runner, report, options)
 
 
 def _symbols(runner: Runner, report: Report) -> None:
@@ -68,7 +60,7 @@ def _symbols(runner: Runner, report: Report) -> None:
             report.add_symbol(known)
 
 
-def _scripts(runner: Runner, report: Report, args: argparse.Namespace) -> None:
+def _scripts(runner: Runner, report: Report, args: Namespace) -> None:
     """Walk through all scripts in an order drawn by the seed, until MXNet has run as many as are wanted.
 
     That is the same as drawing from those that MXNet runs, without running all.
@@ -98,10 +90,11 @@ class Report:
 
     Args:
         args: The command line.
+        record: What writes them.
     """
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._args = args
+    def __init__(self, args: Namespace, record: Record) -> None:
+        self._args, self._record = args, record
         self._rows: list[Row] = []
         self._symbols: list[Row] = []
         self.only: str = args.only
@@ -109,7 +102,7 @@ class Report:
         self.known: dict[tuple[str, str], dict[str, str]] = {}
         self.known_symbols: dict[tuple[object, ...], Row] = {}
         if args.known:
-            known = json.loads(args.known.read_text(encoding="utf-8"))
+            known = read_results(args.known)
             self.known = {(row["release"], row["script"]): row for row in known["rows"]}
             if not args.count:
                 self._rows, self.pool, self._limit_s = known["rows"], known["scripts"], known["limit_s"]
@@ -148,8 +141,4 @@ class Report:
             "symbols": self._symbols,
             "rows": self._rows,
         }
-        self._args.out.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+        self._record.save(summary)

@@ -8,14 +8,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 PLACES = ("image-classification", "ssd")
 

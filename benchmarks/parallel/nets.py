@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from netweave.formats.mxnet.symbol import zoo
 from netweave.job import Checkpoints, DataSource, Job, Phase, Policy, Schedule, Solver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.formats.mxnet.symbol import Symbol
 
 CLASSES = 1000

@@ -2,8 +2,8 @@
 
 ::
 
-    python -m benchmarks.parallel.network --rate 200mbit    # makes two nodes, says how to use them, waits
-    python -m benchmarks.parallel.network --remove          # removes what killed runs have left
+    python -m benchmarks parallel.network --rate 200mbit    # makes two nodes, says how to use them, waits
+    python -m benchmarks parallel.network --remove          # removes what killed runs have left
 
 Needs root, and ``ip`` and ``tc`` of iproute2. Two namespaces stand for two machines; a veth pair is the cable
 between them, and ``tc tbf`` (a token bucket) at each end lets through so many bits per second and way. Inside
@@ -13,19 +13,17 @@ signal; what a SIGKILL leaves behind is removed by the next run, as names carry 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from benchmarks.record import Namespace, Record, option
 
 PREFIX = "nwbench"
 
@@ -161,12 +159,14 @@ def _run(*command: str) -> None:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-def main() -> None:
+OPTIONS = (
+    option("--rate", default="1gbit", help="as tc takes it: 1gbit, 200mbit"),
+    option("--remove", default=False),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Make a network and wait, or remove what is left of others; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rate", default="1gbit", help="as tc takes it: 1gbit, 200mbit")
-    parser.add_argument("--remove", action="store_true")
-    options = parser.parse_args()
     require_root()
     if options.remove:
         remove_leftovers()
@@ -176,7 +176,3 @@ def main() -> None:
             print(f"{node.address}: {' '.join(node.command(['COMMAND']))}")
         print("Ctrl-C removes them", flush=True)
         signal.pause()
-
-
-if __name__ == "__main__":
-    main()

@@ -8,11 +8,12 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from benchmarks.worker import hear
 
+if TYPE_CHECKING:
     from benchmarks.parallel.network import Node
 
 
@@ -83,7 +84,7 @@ class Ranks:
             process.wait()
 
     def _hear(self) -> list[dict[str, Any]]:
-        return [_answer(process) for process in self._processes]
+        return [hear(process) for process in self._processes]
 
 
 @contextlib.contextmanager
@@ -94,15 +95,6 @@ def started(*arguments: Any, **options: Any) -> Iterator[Ranks]:
         yield ranks
     finally:
         ranks.close()
-
-
-def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("@"):
-            found: dict[str, Any] = json.loads(line[1:])
-            return found
-    raise SystemExit(f"{' '.join(map(str, process.args))} ended before its time")  # type: ignore[arg-type]
 
 
 def _free_port() -> int:

@@ -2,7 +2,7 @@
 
 ::
 
-    sudo python -m benchmarks.parallel.run CASE [--sweep] [--only NAME,...] [--rounds N] [--steps N]
+    sudo python -m benchmarks parallel CASE [--sweep] [--only NAME,...] [--rounds N] [--steps N]
         [--json FILE]
 
 Each case is a net, a link and a batch (``CASES``). Two processes (four with two levels) on two network
@@ -22,24 +22,19 @@ with the stages measured in a process without exchange and the link measured wit
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import os
-import platform
 import random
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.parallel.critical_path import pieces, step_s
 from benchmarks.parallel.network import network
 from benchmarks.parallel.ranks import Ranks, started
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from benchmarks.record import Namespace, Record, option
 
 BLOCKING, ALONE = "torch:flat", "netweave:alone"
 BUCKETS_MB = (1, 2, 5, 10, 25)
@@ -152,35 +147,6 @@ def critical_path(ranks: Ranks, case: Case) -> dict[str, float]:
     return {key: round(value * 1e3, 1) for key, value in found.items()} | {"MB": round(megabytes, 1)}
 
 
-@dataclass(frozen=True)
-class Results:
-    """The file of results; a run that is killed leaves the rounds that it has done.
-
-    Attributes:
-        path: The file; None for none.
-        name: Name of the case.
-        case: The case.
-        about: What the ranks say of the net and of torch.
-        is_sweep: Whether bucket sizes were measured.
-    """
-
-    path: Path | None
-    name: str
-    case: Case
-    about: dict[str, Any]
-    is_sweep: bool
-
-    def write(self, rows: dict[str, Any], path: dict[str, float] | None = None) -> None:
-        """Put rows, and the critical path, into the file."""
-        if self.path is None:
-            return
-        results = json.loads(self.path.read_text()) if self.path.exists() else {}
-        results["machine"] = {"cores": os.cpu_count(), "processor": platform.machine(), "torch": self.about}
-        key = f"{self.name} sweep" if self.is_sweep else self.name
-        results[key] = {"case": asdict(self.case), "candidates": rows, "critical path": path or {}}
-        self.path.write_text(json.dumps(results, indent=1) + "\n")
-
-
 def show(title: str, rows: dict[str, Any]) -> None:
     """Print a table in Markdown."""
     print(f"\n{title}\n\n| | ms of a step | fastest to slowest | x blocking | x best DDP | processor ms |")
@@ -192,16 +158,17 @@ def show(title: str, rows: dict[str, Any]) -> None:
         )
 
 
-def main() -> None:
+OPTIONS = (
+    option("case", choices=CASES),
+    option("--sweep", default=False),
+    option("--only", help="candidates instead of the case's, with commas between"),
+    option("--rounds", type=int),
+    option("--steps", type=int),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("case", choices=CASES)
-    parser.add_argument("--sweep", action="store_true")
-    parser.add_argument("--only", help="candidates instead of the case's, with commas between")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
     given = {key: getattr(options, key) for key in ("rounds", "steps") if getattr(options, key)}
     case = Case(**{**asdict(CASES[options.case]), **given})
     names = options.only.split(",") if options.only else case.candidates()
@@ -211,20 +178,22 @@ def main() -> None:
         nodes = stack.enter_context(network(case.rate)) if case.rate else ()
         placed = [nodes[rank * 2 // case.ranks] for rank in range(case.ranks)] if nodes else []
         ranks = stack.enter_context(started(case.net, case.batch, nodes=placed, count=case.ranks))
-        found = Results(options.json, options.case, case, ranks.about, is_sweep=options.sweep)
-        rows = measure(ranks, names, case, found.write)
+        key = f"{options.case} sweep" if options.sweep else options.case
+
+        def keep(rows: dict[str, Any], path: dict[str, float] | None = None) -> None:
+            measured = {"case": asdict(case), "candidates": rows, "critical path": path or {}}
+            record.results[key] = measured | {"ranks": ranks.about}
+            record.save()
+
+        rows = measure(ranks, names, case, keep)
         path = critical_path(ranks, case) if ALONE in names else {}
     where = case.rate or "loopback"
     show(f"{case.net}, batch {case.batch} over {case.ranks} ranks, {where}", rows)
     if path:
         print("\ncritical path: " + ", ".join(f"{key} {value:,.0f}" for key, value in path.items()))
-    found.write(rows, path)
+    keep(rows, path)
 
 
 def _ratio(base: list[float], own: list[float]) -> float:
     """Return how many times faster than a base, as the median of the rounds' ratios."""
     return round(median(one / other for one, other in zip(base, own, strict=True)), 3)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """The scaling curve on this machine: images per second, samples to a given loss, and what hides the exchange.
 
-    python -m benchmarks.parallel.scaling [--most N] [--json FILE] [--picture FILE]
+    python -m benchmarks parallel.scaling [--most N] [--json FILE] [--picture FILE]
 
 One to ``--most`` ranks on the loopback share a batch: ResNet-18 for images per second, and the shares of the
 time that processor and link were busy, from the timeline of the first rank; LeNet on the digits of
@@ -10,7 +10,6 @@ the machine has, divided.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -26,6 +25,7 @@ import matplotlib as mpl
 
 from benchmarks.parallel.ranks import started
 from benchmarks.parallel.timeline import shares
+from benchmarks.record import Namespace, Record, option
 from netweave.training.parallel.launcher import Launcher
 
 mpl.use("Agg")
@@ -115,7 +115,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         capsize=3,
     )
     speed.set_ylim(bottom=0)
-    speed.set_title(f"ResNet-18: images/s ({results['machine']['cores']} cores)", fontsize=9)
+    speed.set_title(f"ResNet-18: images/s ({results['cores']} cores)", fontsize=9)
     for count, row in results["samples to loss"].items():
         losses = row["losses"]
         samples = [(number + 1) * row["batch"] for number in range(len(losses))]
@@ -147,14 +147,15 @@ def draw(results: dict[str, Any], path: Path) -> None:
     pyplot.close(figure)
 
 
-def main() -> None:
+OPTIONS = (
+    option("--most", default=4),
+    option("--picture", type=Path),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Measure, print, write and draw; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--most", type=int, default=4)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path)
-    options = parser.parse_args()
-    found: dict[str, Any] = {"machine": {"cores": os.cpu_count()}, "images/s": {}, "samples to loss": {}}
+    found: dict[str, Any] = {"cores": os.cpu_count(), "images/s": {}, "samples to loss": {}}
     for count in range(1, options.most + 1):
         speed, loss = images_per_s(count), samples_to_loss(count)
         found["images/s"][str(count)] = speed
@@ -164,13 +165,7 @@ def main() -> None:
             f"{loss['seconds']} s",
             flush=True,
         )
-        if options.json:  # after each number of ranks: a run that is killed leaves what it has measured
-            results = json.loads(options.json.read_text()) if options.json.exists() else {}
-            results["scaling"] = found
-            options.json.write_text(json.dumps(results, indent=1) + "\n")
+        record.results["scaling"] = found
+        record.save()  # after each number of ranks: a run that is killed leaves what it has measured
         if options.picture:
             draw(found, options.picture)
-
-
-if __name__ == "__main__":
-    main()

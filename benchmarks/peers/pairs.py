@@ -7,6 +7,8 @@ face-detection nets of Caffe and MXNet besides, which Netweave writes as ONNX.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +17,6 @@ from benchmarks.faults import onnx_faults
 from benchmarks.faults.onnx_nets import NETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from benchmarks.faults.model import Fault, Subject
 
 NUM_FAULTS = 8

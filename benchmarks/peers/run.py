@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.peers.run --peers PYTHON --corpus CORPUS --out benchmarks/peers/result.json
+    python -m benchmarks peers --peers PYTHON --corpus CORPUS --json benchmarks/peers/result.json
 
 Of equal pairs it is counted who says so; of effective faults, who says that the two differ, who points first
 at the node that was changed (or at the one that stands for it), and who gives the right cause, which only
@@ -11,7 +11,6 @@ Netweave tries to. A net that does not run any more is found by a tool that ends
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -23,6 +22,7 @@ from typing import Any
 
 import netweave
 from benchmarks.peers.pairs import write_pairs
+from benchmarks.record import Namespace, Record, option
 from netweave.errors import NetweaveError
 
 ROOT = Path(__file__).parents[2]
@@ -74,34 +74,19 @@ def score(rows: list[dict[str, Any]], answers: list[dict[str, Any]], tool: str) 
     return counts | {"seconds": {name: round(value, 3) for name, value in seconds.items()}}
 
 
-def table(result: dict[str, Any]) -> str:
-    """Return the counts as a table for the documentation."""
-    lines = [
-        "| | equal pairs said equal | said different | ended with an error | faults found | "
-        "at the right node | right cause | seconds a pair, median |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for tool, row in result["tools"].items():
-        cells = [
-            f"{row['equal']} of {row['equal_pairs']}", row["false_alarms"], row["errors_on_equal"],
-            f"{row['found']} of {row['faults']}", row["located"], row["explained"], row["seconds"]["median"],
-        ]  # fmt: skip
-        lines.append(f"| {tool} | {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+OPTIONS = (
+    option("--peers", required=True, help="a Python that has the three of them"),
+    option("--corpus", type=Path, help="the corpus, for the nets that people ported"),
+)
 
 
-def main() -> None:
+def main(options: Namespace, record: Record) -> None:
     """Write the pairs, ask everybody, and print and write the counts."""
-    parser = argparse.ArgumentParser(description="Compare Netweave with its peers on pairs of ONNX files.")
-    parser.add_argument("--peers", required=True, help="a Python that has the three of them")
-    parser.add_argument("--corpus", type=Path, help="the corpus, for the nets that people ported")
-    parser.add_argument("--out", type=Path, help="writes counts and answers as JSON")
-    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        rows = write_pairs(folder, asked.corpus)
+        rows = write_pairs(folder, options.corpus)
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        command = [asked.peers, "-m", "benchmarks.peers.tools", str(folder)]
+        command = [options.peers, "-m", "benchmarks.peers.tools", str(folder)]
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
         answers = json.loads((folder / "answers.json").read_text())
         netweave.compare(rows[0]["a"], rows[0]["b"])  # what is loaded once, as for the peers
@@ -111,14 +96,9 @@ def main() -> None:
             for key in ("a", "b", "right"):
                 row[key] = str(Path(row[key]).relative_to(folder)) if key in row else None
     result = {
-        "machine": f"{os.cpu_count()} cores",
         "tools": {tool: score(rows, answers, tool) for tool in (NETWEAVE, *PEERS)},
         "pairs": [row | answer for row, answer in zip(rows, answers, strict=True)],
     }
-    print(table(result))
-    if asked.out:
-        asked.out.write_text(json.dumps(result, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    for tool, counts in result["tools"].items():
+        print(tool, counts)
+    record.save(result)

@@ -11,15 +11,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TOLERANCE = 1e-3
 

@@ -1,15 +1,14 @@
 """Compare originals with other people's ports, and count what is found of the true differences.
 
-    python -m benchmarks.ports CHECKOUTS --tensorflow PYTHON --mxnet PYTHON
+    python -m benchmarks ports CHECKOUTS --tensorflow PYTHON --mxnet PYTHON
 
 ``CHECKOUTS`` holds the repositories at the commits of ``pairs.json`` as ``OWNER+NAME``; a pair of which one
 is not there is left out. What is prepared and the copies that fixes change are kept in ``build/ports``.
-``--state NAME`` writes the figures under that name in ``result.json``, beside those of other states.
+``--state NAME`` writes the figures under that name in the file of ``--json``, beside those of other states.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import re
@@ -20,40 +19,39 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ports.pairs import FOLDER, Pair, load_pairs
+from benchmarks.ports.pairs import Pair, load_pairs
 from benchmarks.ports.prepare import PrepareError, prepare
 from benchmarks.ports.score import score
+from benchmarks.record import Namespace, Record, option
 
-RESULT = FOLDER / "result.json"
+OPTIONS = (
+    option("checkouts", type=Path, help="where the repositories are"),
+    option("--tensorflow", help="an interpreter with TensorFlow, Keras 3 and tf_keras"),
+    option("--mxnet", help="an interpreter with MXNet"),
+    option("--folder", default=Path("build/ports"), help="what is kept between runs"),
+    option("--only", default="", help="a pattern of names; the other pairs' rows stay"),
+    option("--state", default="now", help="name of this state of the code"),
+    option("--limit", type=float, default=600, help="seconds for each pair"),
+)
 
 
-def main() -> None:
+def main(options: Namespace, record: Record) -> None:
     """Compare all pairs, or some, and write down what was found."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("checkouts", type=Path, help="where the repositories are")
-    parser.add_argument("--tensorflow", help="an interpreter with TensorFlow, Keras 3 and tf_keras")
-    parser.add_argument("--mxnet", help="an interpreter with MXNet")
-    parser.add_argument("--folder", type=Path, default=Path("build/ports"), help="what is kept between runs")
-    parser.add_argument("--only", default="", help="a pattern of names; the other pairs' rows stay")
-    parser.add_argument("--state", default="now", help="name of this state of the code")
-    parser.add_argument("--limit", type=float, default=600, help="seconds for each pair")
-    arguments = parser.parse_args()
-    pythons = {"tensorflow": arguments.tensorflow, "mxnet": arguments.mxnet}
+    pythons = {"tensorflow": options.tensorflow, "mxnet": options.mxnet}
     for pair in load_pairs():
-        if not re.search(arguments.only, pair.name):
+        if not re.search(options.only, pair.name):
             continue
-        if not all(net.folder(arguments.checkouts).is_dir() for net in (pair.original, pair.port)):
+        if not all(net.folder(options.checkouts).is_dir() for net in (pair.original, pair.port)):
             print(f"{pair.name}: not checked out", flush=True)
             continue
-        row = compared(pair, arguments, pythons)
-        write_row(arguments.state, pair.name, row)
+        row = compared(pair, options, pythons)
+        add_row(record.results, options.state, pair.name, row)
+        record.save()
         counts = {name: value for name, value in row["score"].items() if value and name != "wrong"}
         print(pair.name, row["verdict"], counts, row.get("error", ""), flush=True)
 
 
-def compared(pair: Pair, arguments: argparse.Namespace, pythons: dict[str, str | None]) -> dict[str, Any]:
+def compared(pair: Pair, arguments: Namespace, pythons: dict[str, str | None]) -> dict[str, Any]:
     """Return the row of one pair: the verdict, the counts, and the steps to equal."""
     build = (arguments.folder / pair.name / "build").resolve()
     build.mkdir(parents=True, exist_ok=True)
@@ -82,7 +80,7 @@ def compared(pair: Pair, arguments: argparse.Namespace, pythons: dict[str, str |
     return row_of(pair, steps)
 
 
-def settings_of(pair: Pair, arguments: argparse.Namespace, build: Path) -> dict[str, Any]:
+def settings_of(pair: Pair, arguments: Namespace, build: Path) -> dict[str, Any]:
     """Return what the process that compares is told; the port is a fresh copy, which fixes may change."""
     original, port = (net.folder(arguments.checkouts).resolve() for net in (pair.original, pair.port))
     copy = build.parent / "port"
@@ -132,15 +130,7 @@ def row_of(pair: Pair, steps: list[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def write_row(state: str, name: str, row: dict[str, Any]) -> None:
-    """Write one row; the others stay."""
-    table = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    rows = table.setdefault(state, {})
-    rows[name] = row
-    order = [pair.name for pair in load_pairs()]
-    table[state] = {key: rows[key] for key in order if key in rows}
-    RESULT.write_text(json.dumps(table, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+def add_row(table: dict[str, Any], state: str, name: str, row: dict[str, Any]) -> None:
+    """Add one row of a state of the code, in the order of the pairs; the others stay."""
+    rows = table.setdefault(state, {}) | {name: row}
+    table[state] = {pair.name: rows[pair.name] for pair in load_pairs() if pair.name in rows}

@@ -11,12 +11,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from benchmarks.ports.pairs import Pair
 
 LIMIT_S = 300

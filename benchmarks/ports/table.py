@@ -1,25 +1,14 @@
-"""Prints the tables of the README from ``result.json``.
-
-python -m benchmarks.ports.table
-"""
+"""Tables of the README: sums over all pairs, and one row for each."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from benchmarks.ports.__main__ import RESULT
 from benchmarks.ports.pairs import load_pairs
 
 SUMS = ("true", "found", "explained", "applicable", "fixed", "false")
 SUMS_WITHOUT_EFFECT = ("latent_true", "latent_found", "latent_false")
 Row = dict[str, Any]
-
-
-def main() -> None:
-    """Print one table of sums, and one of all pairs."""
-    states: dict[str, dict[str, Row]] = json.loads(RESULT.read_text())
-    print("\n".join([*sums(states), "", *pairs(states)]))
 
 
 def sums(states: dict[str, dict[str, Row]]) -> list[str]:
@@ -65,7 +54,3 @@ def cell(row: Row) -> str:
     found = f"{score['found']} found, {score['explained']} explained" if score["true"] else row["verdict"]
     false = score["false"] + score["latent_false"]
     return found + (f", {false} false" if false else "")
-
-
-if __name__ == "__main__":
-    main()

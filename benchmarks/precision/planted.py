@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ import numpy as np
 from benchmarks.precision.nets import float_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import onnx
 
     Arrays = dict[str, np.ndarray]

@@ -1,21 +1,19 @@
 """Compare nets with their float16, bfloat16 and int8 versions, and with planted faults of quantisation.
 
-``python -m benchmarks.precision.run [--tflite FOLDER] [NAME ...]`` writes ``result.json`` beside this
-file. The 8-bit files are by ONNX Runtime's own quantisers and, in ``FOLDER``, by TensorFlow's
+The 8-bit files are by ONNX Runtime's own quantisers and, in the folder of ``--tflite``, by TensorFlow's
 (``tflite_files``); those in half precision by its converter or by PyTorch's export of a module.
 torchvision's nets need torchvision, and have weights that are drawn.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,11 +23,7 @@ from benchmarks.precision.nets import calibrated, edited, float_net, images
 from benchmarks.precision.planted import PER_CHANNEL, PER_TENSOR, PLANTED
 from benchmarks.precision.rows import Row, compared
 from benchmarks.precision.tflite import tflite_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-RESULT = Path(__file__).with_name("result.json")
+from benchmarks.record import Namespace, Record, option
 
 TORCHVISION = ("resnet18", "mobilenet_v2", "squeezenet1_1")
 
@@ -37,26 +31,26 @@ SIZE = 64
 """Height and width of the images for torchvision's nets."""
 
 
-def main(names: list[str], tflite: Path | None) -> None:
-    """Compare all pairs, or those of some nets, and write what was said; rows of other nets stay.
+OPTIONS = (
+    option("names", nargs="*", metavar="NAME", help="nets; all if there are none"),
+    option("--tflite", type=Path, metavar="FOLDER", help="what tflite_files wrote"),
+)
 
-    Args:
-        names: Nets; none for all.
-        tflite: Where TensorFlow's files are.
-    """
+
+def main(options: Namespace, record: Record) -> None:
+    """Compare all pairs, or those of some nets, and write what was said; rows of other nets stay."""
     logging.disable(logging.WARNING)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        pairs = chain(_rows(Path(folder), names), () if tflite is None else tflite_rows(tflite, names))
-        for row in pairs:
+        eight_bit = () if options.tflite is None else tflite_rows(options.tflite, options.names)
+        for row in chain(_rows(Path(folder), options.names), eight_bit):
             print(f"{row.net:20} {row.form:40} {row.verdict:32} {row.findings}", flush=True)
             rows.append(asdict(row))
-    known = json.loads(RESULT.read_text())["rows"] if RESULT.exists() else []
     tried = {(row["net"], row["form"]) for row in rows}
-    rows += [row for row in known if (row["net"], row["form"]) not in tried]
+    rows += [row for row in record.results.get("rows", []) if (row["net"], row["form"]) not in tried]
     rows.sort(key=lambda row: row["net"])
     right = sum(row["verdict"] == row["expected"] and row["located"] for row in rows)
-    RESULT.write_text(json.dumps({"right": right, "pairs": len(rows), "rows": rows}, indent=1) + "\n")
+    record.save({"right": right, "pairs": len(rows), "rows": rows})
     print(f"{right} of {len(rows)} right")
 
 
@@ -154,11 +148,3 @@ def _drawn(module: Any) -> Any:
         else:
             array.copy_(torch.randn(array.shape, generator=generator) * 0.1)
     return module.eval()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="nets; all if there are none")
-    parser.add_argument("--tflite", type=Path, metavar="FOLDER", help="what tflite_files wrote")
-    arguments = parser.parse_args()
-    main(arguments.names, arguments.tflite)

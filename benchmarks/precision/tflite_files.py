@@ -14,17 +14,16 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.lite.tools import flatbuffer_utils
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NUM_SAMPLES = 32
 UINT8 = 3

@@ -11,17 +11,16 @@ noise), and every block adds little to what goes around it, so that values keep 
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+from benchmarks.record import Namespace, Record, option
 
 CHANNELS = (8, 16, 32, 64)
 """Channels of each stage; each stage but the first halves height and width."""
@@ -276,17 +275,15 @@ def write_pair(folder: Path, *, blocks: int, removed: int, seed: int = 0) -> tup
     return first, second
 
 
-def main() -> None:
+OPTIONS = (
+    option("folder", type=Path),
+    option("--blocks", default=360, help="30 make about 500 nodes, 1,250 about 20,000"),
+    option("--removed", default=5, help="blocks left out of the second net"),
+    option("--seed", default=0),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Write the pair that the command line asks for."""
-    parser = argparse.ArgumentParser(description="Write two large residual nets with the same weights.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--blocks", type=int, default=360, help="30 make about 500 nodes, 1,250 about 20,000")
-    parser.add_argument("--removed", type=int, default=5, help="blocks left out of the second net")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    for path in write_pair(asked.folder, blocks=asked.blocks, removed=asked.removed, seed=asked.seed):
+    for path in write_pair(options.folder, blocks=options.blocks, removed=options.removed, seed=options.seed):
         print(f"{path}: {len(onnx.load(path).graph.node):,} nodes, {path.stat().st_size / 1e6:.1f} MB")
-
-
-if __name__ == "__main__":
-    main()

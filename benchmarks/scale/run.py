@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.scale.run --runs 3 --out benchmarks/scale/result.json
+    python -m benchmarks scale --runs 3 --json benchmarks/scale/result.json
 
 compares pairs of 500 to 20,000 nodes, and the pair of 5,786 and 7,850, each in a process of its own. The
 sizes take turns, so that whatever else the machine does falls on all of them. Written are medians with the
@@ -12,11 +12,9 @@ smallest and largest of the runs, the time of each stage, the peak of the memory
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -28,6 +26,7 @@ from typing import Any
 
 import onnx
 
+from benchmarks.record import Namespace, Record, option
 from benchmarks.scale.generate import pair_names, write_pair
 
 ROOT = Path(__file__).parents[2]
@@ -128,21 +127,21 @@ def exponents(pairs: dict[str, Pair], what: str) -> dict[str, float]:
     return {name: round(exponent(*map(list, zip(*found, strict=True))), 3) for name, found in named.items()}
 
 
-def main() -> None:
+OPTIONS = (
+    option("--runs", default=3),
+    option("--folder", type=Path, help="keeps the nets for the next time"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Compare all pairs several times; print and write what it took."""
-    parser = argparse.ArgumentParser(description="Time netweave compare on pairs of growing size.")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="keeps the nets for the next time")
-    parser.add_argument("--out", type=Path, help="writes the figures as JSON")
-    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        pairs = make_pairs(asked.folder or Path(temporary))
-        for _ in range(asked.runs):
+        pairs = make_pairs(options.folder or Path(temporary))
+        for _ in range(options.runs):
             for pair in pairs.values():
                 pair.run()
     result = {
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        "runs": asked.runs,
+        "runs": options.runs,
         "pairs": {name: pair.summary() for name, pair in pairs.items()},
         "exponent": {what: exponents(pairs, what) for what in ("seconds", "comparing_seconds")},
     }
@@ -153,10 +152,5 @@ def main() -> None:
             f"({whole['least']:.2f} to {whole['most']:.2f}), of which comparing {comparing['median']:.2f} s; "
             f"{row['peak_mb']:,} MB"
         )
-    print(f"exponents: {result['exponent']}; {result['machine']}")
-    if asked.out:
-        asked.out.write_text(json.dumps(result, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    print(f"exponents: {result['exponent']}")
+    record.save(result)

@@ -1,6 +1,6 @@
 """The loss of a small residual net over 200 steps on real digits, in float32 and in bfloat16.
 
-    python -m benchmarks.training.bf16_curve [--steps N] [--seeds N] [--json FILE] [--picture FILE]
+    python -m benchmarks training.bf16_curve [--steps N] [--seeds N] [--json FILE] [--picture FILE]
 
 The net has four residual blocks with batch normalisation; the data are scikit-learn's 1,797 digits, of which
 360 are for testing. Both runs of a seed begin from the same parameters and take the same batches in the same
@@ -9,8 +9,6 @@ order, so that what differs is the precision alone. How far two seeds are apart 
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import netweave
+from benchmarks.record import Namespace, Record, option
 from netweave.training import Evaluated, Event, Updated
 
 mpl.use("Agg")
@@ -142,14 +141,15 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
     pyplot.close(figure)
 
 
-def main() -> None:
+OPTIONS = (
+    option("--steps", default=200),
+    option("--seeds", default=3),
+    option("--picture", type=Path),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Train, print and draw; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path)
-    options = parser.parse_args()
     runs = [
         train(precision, seed, options.steps)
         for seed in range(1, options.seeds + 1)
@@ -161,12 +161,7 @@ def main() -> None:
             f"seed {run['seed']}, {run['precision']:5} loss of the last 20 steps {last:.4f}, "
             f"right on test digits {run['accuracy']:.4f}"
         )
-    if options.json:
-        rounded = [{**run, "losses": [round(loss, 4) for loss in run["losses"]]} for run in runs]
-        options.json.write_text(json.dumps(rounded) + "\n")
+    rounded = [{**run, "losses": [round(loss, 4) for loss in run["losses"]]} for run in runs]
+    record.save({"runs": rounded})
     if options.picture:
         draw(runs, options.picture)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,7 @@
-"""The nets as people write them for PyTorch, with their losses; three are those of ``torch_speed``."""
+"""The nets as people write them for PyTorch, run eagerly, with their losses.
+
+Three bear the names of Caffe's layers.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,171 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.torch_speed import eager
+
+class Named(nn.Module):
+    """Modules by the names of Caffe's layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict()
+
+    def put(self, name: str, module: nn.Module) -> nn.Module:
+        """Add a module."""
+        self.layers[name] = module
+        return module
+
+
+class VGG16(Named):
+    """Simonyan and Zisserman's net D."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts: list[nn.Module] = []
+        channels = 3
+        for stage, (width, depth) in enumerate([(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)], 1):
+            for number in range(1, depth + 1):
+                conv = nn.Conv2d(channels, width, 3, padding=1)
+                parts += [self.put(f"conv{stage}_{number}", conv), nn.ReLU(inplace=True)]
+                channels = width
+            parts.append(nn.MaxPool2d(2, 2))
+        self.features = nn.Sequential(*parts)
+        self.classifier = nn.Sequential(
+            nn.Flatten(),
+            self.put("fc6", nn.Linear(512 * 7 * 7, 4096)),
+            nn.ReLU(inplace=True),
+            nn.Dropout(),
+            self.put("fc7", nn.Linear(4096, 4096)),
+            nn.ReLU(inplace=True),
+            nn.Dropout(),
+            self.put("fc8", nn.Linear(4096, 1000)),
+            nn.Softmax(1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the probabilities."""
+        return self.classifier(self.features(x))
+
+
+class Inception(nn.Module):
+    """One block of GoogLeNet."""
+
+    def __init__(self, net: Named, name: str, channels: int, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        one, three_in, three, five_in, five, pooled = widths
+
+        def unit(layer: str, before: int, after: int, size: int) -> nn.Sequential:
+            conv = nn.Conv2d(before, after, size, padding=size // 2)
+            return nn.Sequential(net.put(f"{name}/{layer}", conv), nn.ReLU(inplace=True))
+
+        self.one = unit("1x1", channels, one, 1)
+        self.three = nn.Sequential(unit("3x3_reduce", channels, three_in, 1), unit("3x3", three_in, three, 3))
+        self.five = nn.Sequential(unit("5x5_reduce", channels, five_in, 1), unit("5x5", five_in, five, 5))
+        self.pooled = nn.Sequential(nn.MaxPool2d(3, 1, padding=1), unit("pool_proj", channels, pooled, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the four branches, joined."""
+        return torch.cat([self.one(x), self.three(x), self.five(x), self.pooled(x)], 1)
+
+
+BLOCKS = {
+    "3a": (192, (64, 96, 128, 16, 32, 32)),
+    "3b": (256, (128, 128, 192, 32, 96, 64)),
+    "4a": (480, (192, 96, 208, 16, 48, 64)),
+    "4b": (512, (160, 112, 224, 24, 64, 64)),
+    "4c": (512, (128, 128, 256, 24, 64, 64)),
+    "4d": (512, (112, 144, 288, 32, 64, 64)),
+    "4e": (528, (256, 160, 320, 32, 128, 128)),
+    "5a": (832, (256, 160, 320, 32, 128, 128)),
+    "5b": (832, (384, 192, 384, 48, 128, 128)),
+}
+
+
+class GoogLeNet(Named):
+    """BVLC's GoogLeNet, without the two side branches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            self.put("conv1/7x7_s2", nn.Conv2d(3, 64, 7, 2, 3)),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+            nn.LocalResponseNorm(5),
+            self.put("conv2/3x3_reduce", nn.Conv2d(64, 64, 1)),
+            nn.ReLU(inplace=True),
+            self.put("conv2/3x3", nn.Conv2d(64, 192, 3, padding=1)),
+            nn.ReLU(inplace=True),
+            nn.LocalResponseNorm(5),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+        )
+        parts: list[nn.Module] = []
+        for name, (channels, widths) in BLOCKS.items():
+            parts.append(Inception(self, f"inception_{name}", channels, widths))
+            if name in {"3b", "4e"}:
+                parts.append(nn.MaxPool2d(3, 2, ceil_mode=True))
+        self.blocks = nn.Sequential(*parts)
+        self.head = nn.Sequential(
+            nn.AvgPool2d(7),
+            nn.Flatten(),
+            nn.Dropout(0.4),
+            self.put("loss3/classifier", nn.Linear(1024, 1000)),
+            nn.Softmax(1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the probabilities."""
+        return self.head(self.blocks(self.stem(x)))
+
+
+class Bottleneck(nn.Module):
+    """One block of ResNet-50."""
+
+    def __init__(self, net: Named, name: str, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        after = 4 * width
+
+        def unit(branch: str, channels: int, num: int, size: int, step: int) -> nn.Sequential:
+            conv = nn.Conv2d(channels, num, size, step, size // 2, bias=False)
+            norm = nn.BatchNorm2d(num)
+            key = f"{name}_branch{branch}"
+            return nn.Sequential(net.put(f"res{key}", conv), net.put(f"bn{key}", norm))
+
+        self.shortcut = unit("1", before, after, 1, stride) if before != after else None
+        self.first = unit("2a", before, width, 1, stride)
+        self.second = unit("2b", width, width, 3, 1)
+        self.third = unit("2c", width, after, 1, 1)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum of the branch and the shortcut."""
+        y = self.third(self.relu(self.second(self.relu(self.first(x)))))
+        return self.relu(y + (x if self.shortcut is None else self.shortcut(x)))
+
+
+class ResNet50(Named):
+    """He and others' net, with the stride in the first convolution of a block, as in Caffe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            self.put("conv1", nn.Conv2d(3, 64, 7, 2, 3)),
+            self.put("bn_conv1", nn.BatchNorm2d(64)),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+        )
+        parts: list[nn.Module] = []
+        before = 64
+        for stage, depth in enumerate((3, 4, 6, 3), 2):
+            width = 64 << (stage - 2)
+            for block in range(depth):
+                stride = 2 if block == 0 and stage > 2 else 1
+                parts.append(Bottleneck(self, f"{stage}{chr(ord('a') + block)}", before, width, stride))
+                before = 4 * width
+        self.blocks = nn.Sequential(*parts)
+        self.head = nn.Sequential(nn.AvgPool2d(7), nn.Flatten(), self.put("fc1000", nn.Linear(2048, 1000)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scores."""
+        return self.head(self.blocks(self.stem(x)))
 
 
 class AlexNet(nn.Module):
@@ -48,7 +215,7 @@ class AlexNet(nn.Module):
 
 
 class Scored(nn.Module):
-    """A net of ``torch_speed`` with a loss behind its scores."""
+    """A net with a loss behind its scores."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -61,7 +228,7 @@ class Scored(nn.Module):
 
 def vgg16() -> nn.Module:
     """Return VGG-16 without its softmax."""
-    net = eager.VGG16()
+    net = VGG16()
     net.classifier = net.classifier[:-1]
     return Scored(net)
 
@@ -81,7 +248,7 @@ class Side(nn.Module):
         return self.scores(functional.dropout(x, 0.7, self.training))
 
 
-class GoogLeNet(nn.Module):
+class GoogLeNetWithLosses(nn.Module):
     """BVLC's GoogLeNet with its three losses."""
 
     SIDES = (3, 6)
@@ -89,7 +256,7 @@ class GoogLeNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = eager.GoogLeNet()
+        self.net = GoogLeNet()
         self.net.head = self.net.head[:-1]
         self.sides = nn.ModuleList([Side(512), Side(528)])
 
@@ -107,7 +274,7 @@ class GoogLeNet(nn.Module):
 
 MODULES = {
     "AlexNet": AlexNet,
-    "GoogLeNet": GoogLeNet,
+    "GoogLeNet": GoogLeNetWithLosses,
     "VGG-16": vgg16,
-    "ResNet-50": lambda: Scored(eager.ResNet50()),
+    "ResNet-50": lambda: Scored(ResNet50()),
 }

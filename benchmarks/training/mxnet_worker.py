@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import mxnet as mx
 import numpy as np
 import protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def build(layers: list[dict[str, Any]]) -> Any:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 
 mpl.use("Agg")
-from matplotlib import pyplot
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from matplotlib import pyplot
 
 
 def draw(results: dict[str, Any], path: Path) -> None:

@@ -9,10 +9,8 @@ import json
 import math
 import sys
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 WARM_UP = 2
 """Steps before the first that counts."""

@@ -1,6 +1,6 @@
 """Milliseconds of a training step: Netweave against PyTorch, MXNet and TensorFlow, interleaved.
 
-    NETWEAVE_CORPUS=... python -m benchmarks.training.run --mxnet PYTHON --tensorflow PYTHON
+    NETWEAVE_CORPUS=... python -m benchmarks training --mxnet PYTHON --tensorflow PYTHON
         [--net NAME] [--only NAME,NAME] [--before FOLDER] [--images] [--rounds N] [--steps N]
         [--threads N] [--json FILE] [--picture FILE]
 
@@ -26,10 +26,8 @@ Netweave and MXNet from records, by PyTorch's DataLoader with Pillow from files.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import random
 import sys
 import tempfile
@@ -40,9 +38,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.input import draw
+from benchmarks.record import Namespace, Record, option
 from benchmarks.training import picture
 from benchmarks.training.nets import NETS, SIZE, layers
-from benchmarks.worker import Worker
+from benchmarks.worker import Worker, spread
 from netweave.training.data.pack import pack
 from netweave.training.data.sources.images import ImageFolder
 
@@ -51,7 +50,7 @@ PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile", "aut
 BF16 = ("bf16", "autocast", "mixed")
 
 
-def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, list[str]]:
+def commands(name: str, options: Namespace, table: Path) -> dict[str, list[str]]:
     """Return how each candidate is started."""
     net, threads = NETS[name], str(options.threads)
     sizes, images = [str(net.batch), str(SIZE), threads], [str(table.parent)] if options.images else []
@@ -77,7 +76,7 @@ def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, l
     return {key: row for key, row in found.items() if not options.only or key in options.only.split(",")}
 
 
-def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(name: str, options: Namespace) -> dict[str, Any]:
     """Return the figures of one net, by candidate."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         table = Path(folder, "layers.json")
@@ -99,31 +98,14 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         shuffle = random.Random(0)
         for _ in range(options.rounds):
             for candidate in shuffle.sample(list(workers), len(workers)):
-                for kind, seconds in workers[candidate].steps(options.steps).items():
+                for kind, seconds in workers[candidate].ask(options.steps).items():
                     found[candidate][kind].extend(seconds)
         return {
-            candidate: {kind: spread(seconds) for kind, seconds in rows.items()}
+            candidate: {kind: spread(seconds, 2, 1e3) for kind, seconds in rows.items()}
             | {"steps": len(rows["wall"]), "version": workers[candidate].about["name"]}
             | {"fastest": round(min(rows["wall"]) * 1e3, 2), "ratio": ratio(rows, found["netweave"])}
             for candidate, rows in found.items()
         }
-
-
-def processor() -> str:
-    """Return the name of the processor, with what it has for bfloat16, as Linux says it."""
-    path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return platform.machine()
-    rows = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
-    fields = {name.strip(): value.strip() for name, value in rows.items()}
-    extensions = [flag for flag in fields.get("flags", "").split() if flag in {"avx512_bf16", "amx_bf16"}]
-    family = f"family {fields.get('cpu family', '?')} model {fields.get('model', '?')}"
-    return f"{fields.get('model name', platform.machine())}, {family}, {' '.join(extensions) or 'no bf16'}"
-
-
-def spread(seconds: list[float]) -> list[float]:
-    """Return median, 10th and 90th percentile in milliseconds."""
-    return [round(float(value) * 1e3, 2) for value in np.percentile(seconds, [50, 10, 90])]
 
 
 def ratio(rows: dict[str, list[float]], ours: dict[str, list[float]]) -> float:
@@ -143,37 +125,28 @@ def show(name: str, rows: dict[str, Any], threads: int) -> None:
         )
 
 
-def main() -> None:
+OPTIONS = (
+    option("--net", choices=NETS, action="append"),
+    option("--only"),
+    option("--before", type=Path, metavar="FOLDER"),
+    option("--rounds", default=7),
+    option("--steps", default=3),
+    option("--threads", default=2),
+    option("--images", default=False),
+    option("--bf16", default=False, help="where the processor has AVX512-BF16 or AMX"),
+    option("--mxnet", metavar="PYTHON"),
+    option("--tensorflow", metavar="PYTHON"),
+    option("--picture", type=Path),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Measure, print and write; see the head of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--net", choices=NETS, action="append")
-    parser.add_argument("--only")
-    parser.add_argument("--before", type=Path, metavar="FOLDER")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--images", action="store_true")
-    parser.add_argument("--bf16", action="store_true", help="where the processor has AVX512-BF16 or AMX")
-    parser.add_argument("--mxnet", metavar="PYTHON")
-    parser.add_argument("--tensorflow", metavar="PYTHON")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path)
-    options = parser.parse_args()
-    results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    results["machine"] = {
-        "cores": os.cpu_count(),
-        "processor": processor(),
-        "threads": options.threads,
-    }
+    record.results["threads"] = options.threads
     for name in options.net or NETS:
         rows = measure(name, options)
         show(name, rows, options.threads)
-        results.setdefault("nets", {}).setdefault(name, []).append(rows)
-        if options.json:
-            options.json.write_text(json.dumps(results, indent=1) + "\n")
+        record.results.setdefault("nets", {}).setdefault(name, []).append(rows)
+        record.save()
     if options.picture:
-        picture.draw(results, options.picture)
-
-
-if __name__ == "__main__":
-    main()
+        picture.draw(record.results, options.picture)

@@ -9,26 +9,12 @@ from __future__ import annotations
 import itertools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
-from torch.utils.data import DataLoader
 
-from benchmarks.input_dataloader import Folder
+from benchmarks.input_dataloader import batches
 from benchmarks.training import eager, protocol
 from netweave.training.process import keep_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-def loaded(folder: Path, batch: int, threads: int) -> Iterator[torch.Tensor]:
-    """Give batches of the images in a folder, for ever."""
-    loader = DataLoader(
-        Folder(folder), batch, shuffle=True, num_workers=threads, persistent_workers=True, drop_last=True
-    )
-    while True:
-        yield from loader
 
 
 def main() -> None:
@@ -45,7 +31,7 @@ def main() -> None:
     if kind in {"last", "autocast"}:
         module.to(memory_format=torch.channels_last)
         data = data.contiguous(memory_format=torch.channels_last)
-    images = loaded(Path(sys.argv[6]), batch, threads) if len(sys.argv) > 6 else itertools.repeat(data)
+    images = batches(Path(sys.argv[6]), batch, threads) if len(sys.argv) > 6 else itertools.repeat(data)
     optimizer = torch.optim.SGD(
         module.parameters(), lr=protocol.RATE, momentum=protocol.MOMENTUM, weight_decay=protocol.DECAY
     )

@@ -1,17 +1,14 @@
 """Train ``examples/yolo``, prune it to half of its multiply-adds, train that, and compare with OpenCV.
 
-    python -m benchmarks.yolo.run [--seeds 1,2]
+    python -m benchmarks yolo [--seeds 1,2]
 
-Writes ``result.json``: for each seed the figures of the trained net, of the pruned one and after
+Results are, for each seed, the figures of the trained net, of the pruned one and after
 fine-tuning, the seconds that each step took, and the largest difference of any box from OpenCV's.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import tempfile
 import time
 from pathlib import Path
@@ -20,9 +17,9 @@ import cv2
 import numpy as np
 
 import netweave
+from benchmarks.record import Namespace, Record, option
 from examples.yolo import demo, make_data
 
-RESULT = Path(__file__).with_name("result.json")
 METRICS = ("mAP@0.5", "mAP@0.5 (11 points)", "mAP@[.5:.95]")
 
 
@@ -115,20 +112,14 @@ def one_seed(seed: int, folder: Path) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    """Run all seeds, and write what was found."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seeds", default="1")
-    seeds = [int(text) for text in parser.parse_args().seeds.split(",")]
+OPTIONS = (option("--seeds", default="1"),)
+
+
+def main(options: Namespace, record: Record) -> None:
+    """Run all options, and write what was found."""
     runs = []
-    for seed in seeds:
+    for seed in options:
         with tempfile.TemporaryDirectory() as folder:
             runs.append(one_seed(seed, Path(folder)))
         print(json.dumps(runs[-1], indent=1))
-    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "threads": 1}
-    command = f"python -m benchmarks.yolo.run --seeds {','.join(map(str, seeds))}"
-    RESULT.write_text(json.dumps({"command": command, "machine": machine, "runs": runs}, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    record.save({"threads": 1, "runs": runs})

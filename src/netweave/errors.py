@@ -18,10 +18,7 @@ A message reads ``place: what was found, what was expected; what to do``. The co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 __all__ = [
     "CodeError",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from typing import Self
 
 

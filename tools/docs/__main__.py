@@ -2,9 +2,9 @@
 
 import sys
 
-from tools.docs.pages import PAGES, RUN, has_stale_text, write_all
+from tools.docs.pages import PAGES, RUN, TABLED, has_stale_text, write_all
 
 if sys.argv[1:] == ["--check"]:
-    stale = [name for name in (*PAGES, *RUN) if has_stale_text(name)]
+    stale = [name for name in (*PAGES, *TABLED, *RUN) if has_stale_text(name)]
     sys.exit(f"stale: {', '.join(stale)}" if stale else 0)
 write_all()

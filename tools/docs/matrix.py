@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,11 @@ RESULT = Path(__file__).parents[2] / "benchmarks" / "matrix" / "result.json"
 Cell = dict[str, Any]
 
 
+def _wrapped(command: str) -> str:
+    """Return a command on lines that a page can show."""
+    return " \\\n    ".join(textwrap.wrap(command, 116, break_long_words=False, break_on_hyphens=False))
+
+
 def page() -> str:
     """Return the page."""
     result = json.loads(RESULT.read_text())
@@ -27,8 +33,8 @@ def page() -> str:
         "# Classic nets by formats",
         f"Generated from `benchmarks/matrix/result.json`. This command computed its cells {_states(cells)}, "
         "on "
-        f"{result['machine']}, with other work beside it:",
-        f"```sh\n{result['command']}\n```",
+        f"{result['about']['machine']['cores']} cores, no GPU, with other work beside it:",
+        f"```sh\n{_wrapped(result['about']['command'])}\n```",
         WORDS,
         _table(cells),
         f"{_count(cells, 'theirs')} of theirs and {_count(cells, 'ours')} of ours are correct. "

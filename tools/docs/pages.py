@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.docs import commands, decisions, known_mismatches, matrix, pictures, python, tables
+from tools.docs import benchmarks, commands, decisions, known_mismatches, matrix, pictures, python, tables
 from tools.docs.blocks import Shell, stable
 
 if TYPE_CHECKING:
@@ -34,8 +35,13 @@ FRAGMENTS: dict[str, Callable[[], str]] = {
     "formats": tables.formats_table,
     "rooms": tables.rooms_table,
     "verdicts": tables.verdicts_table,
+    "benchmarks": benchmarks.names,
+    **{name: partial(benchmarks.fragment, name) for name in benchmarks.TABLES},
 }
-"""Parts of the README and the how-tos, by the name in the comment that they stand after."""
+"""Parts of the READMEs and the how-tos, by the name in the comment that they stand after."""
+
+TABLED = benchmarks.PAGES
+"""Pages with fragments whose code blocks are not run."""
 
 RUN = (
     "README.md",
@@ -53,6 +59,8 @@ def generated(name: str) -> str:
     """Return what a page should be: made whole, or with its fragments and outputs renewed."""
     if name in PAGES:
         return PAGES[name]()
+    if name in TABLED:
+        return with_fragments((ROOT / name).read_text())
     return _with_outputs(with_fragments((ROOT / name).read_text()))
 
 
@@ -96,7 +104,7 @@ def has_stale_outputs(name: str) -> bool:
 
 def write_all() -> None:
     """Write what is stale, and the pictures."""
-    for name in (*PAGES, *RUN):
+    for name in (*PAGES, *TABLED, *RUN):
         if is_stale(name):
             (ROOT / name).write_text(generated(name))
             print(f"wrote {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from benchmarks.hostile.mutations.archives import mutate_zip
@@ -15,7 +16,6 @@ from benchmarks.hostile.mutations.wire import mutate_wire
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
     Mutation: TypeAlias = "Callable[[random.Random, bytes], bytes]"
 

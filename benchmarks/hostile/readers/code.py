@@ -6,7 +6,7 @@ The code itself runs in a guarded child process, which is not fuzzed.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from benchmarks.hostile.mutations import mutate_json, mutate_text, mutate_wire, mutate_zip
 from benchmarks.hostile.mutations.archives import write_members
@@ -17,9 +17,6 @@ from netweave.files.model_imports import imports_of
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, kind_of
 from tests.hostile.nets import nets
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _CODE = b"""import math
 import torch

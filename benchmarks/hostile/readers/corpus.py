@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from netweave.errors import NetweaveError
 from netweave.formats.pytorch import read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from benchmarks.hostile.mutations import Mutation
 
 MAX_SEED_BYTES = 12_000

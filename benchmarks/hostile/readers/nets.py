@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import netweave
@@ -22,8 +23,6 @@ from tests.hostile.nets import KERAS, TENSORFLOW, Net, hdf5_nets, nets
 from tests.oracles import mxnet_params
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarks.hostile.mutations import Mutation
 
 GOLDEN = KERAS.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,6 @@ from tests.training.data.make import field, kvfile, singa_record
 
 if TYPE_CHECKING:
     import random
-    from pathlib import Path
 
     from benchmarks.hostile.mutations import Mutation
 

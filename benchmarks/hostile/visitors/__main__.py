@@ -1,6 +1,6 @@
 """20 honest visitors of a workbench, alone, in a crowd, beside attackers, and while its parts are killed.
 
-    python -m benchmarks.hostile.visitors [--visitors 20] [--kills 50] [--json FILE]
+    python -m benchmarks hostile.visitors [--visitors 20] [--kills 50] [--json FILE]
 
 Each visitor is a thread with an address of its own on the loopback interface that does what a browser does
 (``benchmarks.workbench``): it uploads two nets, has them compared, follows the comparison and fetches the
@@ -20,7 +20,6 @@ not what an attack gains; it grows where the workbench alone becomes faster.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.hostile.visitors.kills import Killer
+from benchmarks.record import Namespace, Record, option
 from benchmarks.workbench import TARGET_SECONDS, User
 from tests.web.running import CSRF_TOKEN, Workbench
 
@@ -243,7 +243,7 @@ def aftermath(bench: Workbench, scratch: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def run(options: argparse.Namespace) -> dict[str, object]:
+def run(options: Namespace) -> dict[str, object]:
     """Run all phases and return what became of them."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder) / "tmp"
@@ -298,27 +298,22 @@ def shortcomings(found: dict[str, Any]) -> list[str]:
     return [words for words, holds in checks.items() if not holds]
 
 
-def main() -> None:
+OPTIONS = (
+    option("--visitors", default=20),
+    option("--rounds", default=2, help="Comparisons of each visitor in each phase."),
+    option("--within", default=10.0, help="Seconds in which all of them come."),
+    option("--seconds", default=75.0, help="How long attackers go on."),
+    option("--kills", default=50),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Run it, print the figures, and write them."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--visitors", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=2, help="Comparisons of each visitor in each phase.")
-    parser.add_argument("--within", type=float, default=10.0, help="Seconds in which all of them come.")
-    parser.add_argument("--seconds", type=float, default=75.0, help="How long attackers go on.")
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     found = run(options)
-    text = json.dumps(found, indent=1)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n")
+    print(json.dumps(found, indent=1))
+    record.save(found)
     short = shortcomings(found)
     for words in short:
         print(words, file=sys.stderr)
     raise SystemExit(1 if short else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -16,17 +16,14 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from benchmarks.workbench import User
 from netweave.web.samples import samples
 from tests.hostile.pickle_attacks import pickles
 from tests.hostile.test_bombs import bombs
 from tests.web.running import CSRF_TOKEN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SLOW, FAST = ("127.66.0.1", "127.66.0.2"), ("127.66.0.3", "127.66.0.4")
 """Addresses of those who hold connections, and of those who send requests: apart, since one address has only

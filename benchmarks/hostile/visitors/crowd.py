@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from netweave.web.samples import samples
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
 
 READERS, COMPARERS, UPLOADERS = 8, 4, 4
 """As many as the attackers who flood, who start comparisons, and who upload or make nets."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from numbers import Real
 from pathlib import Path
@@ -17,13 +16,12 @@ from netweave.errors import ReadError, UsageError, shortened
 from netweave.files import Source, read_bytes
 from netweave.files.npy import MAGIC, parse_npy, read_npz
 from netweave.files.output_files import replacing_file
+from netweave.formats.pytorch import is_module
 from netweave.graph import Graph
 from netweave.graph.passes.rewriting import likely_size, open_shapes
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import onnx_ir as ir
 
 
@@ -126,8 +124,7 @@ def check_net(value: Any, *, what: str) -> Any:
     Raises:
         UsageError: The value is something else.
     """
-    torch = sys.modules.get("torch")  # who has a module in memory has loaded PyTorch
-    if isinstance(value, Graph | str | Path) or (torch and isinstance(value, torch.nn.Module)):
+    if isinstance(value, Graph | str | Path) or is_module(value):
         return value
     raise UsageError(
         f"{what} is {shortened(repr(value), 60)} ({type(value).__name__}), expected the name of a file, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,6 @@ from netweave.training.boxes.anchors import cluster
 from netweave.training.data.sources.images import LabelledImages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.comparison import Comparison

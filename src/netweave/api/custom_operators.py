@@ -13,6 +13,7 @@ from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol.registry import READERS, OperatorReader
 from netweave.formats.mxnet.symbol.symbol import Symbol, operator_function
 from netweave.graph import DOMAIN, Effect, Operator, find_operator, is_registered, register_operator
+from netweave.runtime.backends.settings import TORCH
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Shapes = Callable[..., Any]
 """``(shape of each input, attributes as keywords) -> shape of the output``, or a list of shapes."""
 
-ARRAYS = ("numpy", "torch")
+ARRAYS = ("numpy", TORCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,8 @@ def operator(
             gradient=_gradient(gradient) if gradient and arrays == "numpy" else None,
             effects=frozenset({*kept, *map(_effect, effects)}),
             source=_OWN,
-            tensor_forward=function if arrays == "torch" else None,
-            tensor_gradient=gradient if arrays == "torch" else None,
+            tensor_forward=function if arrays == TORCH else None,
+            tensor_gradient=gradient if arrays == TORCH else None,
             state=state,
             defaults=attributes,
         )
@@ -200,7 +201,7 @@ def _forward(
     def forward(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
         if state is not None and "state" not in attributes:  # a runtime for inference, which keeps nothing
             attributes = {**attributes, "state": dict(state())}
-        if arrays == "torch":
+        if arrays == TORCH:
             import torch
 
             with torch.no_grad():

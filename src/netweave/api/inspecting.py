@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
@@ -27,7 +28,6 @@ from netweave.training.data.sources.composed import read_vocabulary
 from netweave.viewer import comparison_page, net_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from netweave.comparison import Comparison

@@ -9,19 +9,21 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from netweave.errors import NetweaveError, PeerError, ReadError, UsageError
+from netweave.installation import install_command
+from netweave.runtime.backends.settings import TORCH
 from netweave.training import Note, latest
 from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_generation, read_origin
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from netweave.job import Job
     from netweave.training.checkpoint_file import Origin
     from netweave.training.events import Watch
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 
 FOLDER = "NETWEAVE_JOBS"
 """Variable that names another folder for the register, such as one that several machines share."""
+
+
+def packages_to_install() -> str:
+    """Return the packages that training with curves lacks, and how to install them; empty if none."""
+    packages = [name for name in (TORCH, "tensorboard") if find_spec(name) is None]
+    return f"{' and '.join(packages)}: {install_command(TORCH, 'curves')}" if packages else ""
 
 
 @dataclass(frozen=True, slots=True)

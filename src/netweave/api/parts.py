@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -17,8 +18,6 @@ from netweave.files.zipped import unpack
 from netweave.formats import FORMATS, find_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from netweave.formats import Format
     from netweave.graph import Graph
 

@@ -25,7 +25,7 @@ from netweave.errors import SourceError, UnsupportedError, UsageError
 from netweave.files import OutputFiles, Source
 from netweave.files.python_code import NetName, check_root, find_module, parse_net_name
 from netweave.files.settings_file import read_settings
-from netweave.formats import find_written, read
+from netweave.formats import find_written, read, source_formats
 from netweave.graph import Graph, as_loaded, known_shape, with_arrays
 from netweave.graph.passes import absorb, chain, fold, prune, remove_concats, specialise, sum_of_parts
 from netweave.graph.passes import to_inference as without_training
@@ -268,7 +268,7 @@ def save(
     """
     file = check_file(path, what="path")
     if to is not None:
-        check_text(to, what="to", example="keras")
+        check_text(to, what="to", example=source_formats()[-1])
     if check_graph(graph).only_weights:
         raise UsageError(f"{graph.name}: holds only weights; there is no net to write")
     return find_written(file, to).write(graph, file, random_weights=random_weights)

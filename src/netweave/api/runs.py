@@ -20,6 +20,7 @@ from netweave.formats.caffe.phases import Reading, data_root, read_phase
 from netweave.graph.checks import collector_at_rest
 from netweave.installation import install_command
 from netweave.job import JobOptions, checked_phases, checked_probe
+from netweave.runtime.backends.settings import TORCH
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training.data.probe import probe, probe_if_there
 from netweave.training.monitor import Monitor, ValueWatch, Watched
@@ -220,12 +221,12 @@ def need_torch() -> None:
     """
     try:
         with collector_at_rest():  # which takes a quarter of the time of this import
-            importlib.import_module("torch")
+            importlib.import_module(TORCH)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name != TORCH:
             raise
         raise UsageError(
-            f"training needs torch, which is not installed; install it with: {install_command('torch')}"
+            f"training needs torch, which is not installed; install it with: {install_command(TORCH)}"
         ) from error
 
 

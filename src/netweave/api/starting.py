@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -33,7 +34,6 @@ from netweave.training.parallel.environment import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
 
     from netweave.job import Job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -19,8 +20,6 @@ from netweave.runtime.backends import AUTO, Purpose
 from netweave.runtime.backends import prepare as prepare_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.runtime.backends.selection import BackendTrial

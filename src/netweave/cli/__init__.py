@@ -11,8 +11,8 @@ import gc
 import io
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
@@ -29,9 +29,6 @@ from netweave.errors import NetweaveError, PeerError
 from netweave.files.output_files import writing
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at_once, leave_error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 SECTIONS = {
     "Compare": (inspect, compare, fix, show, bisect, run),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from netweave.cli.options import Command, parse_input_shapes
 from netweave.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class CaffeCommand(Command):

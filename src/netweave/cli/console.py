@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
@@ -29,8 +30,6 @@ from netweave.graph.printable import printable
 from netweave.graph.summary import settings_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import click
     from rich.console import ConsoleOptions, RenderableType
     from rich.segment import Segment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ from netweave.cli.options import (
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.api.weights import PruneResult
     from netweave.cli.options import InputShapes
     from netweave.graph import Graph

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.measure import Measurement
@@ -17,9 +19,6 @@ from netweave.graph.passes.rewriting import likely_size, open_shapes
 from netweave.graph.summary import amount_text, bytes_text, dims_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from rich.console import Console, RenderableType
 
     from netweave.api.timing import Gain

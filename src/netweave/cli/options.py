@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +12,6 @@ import click
 from netweave.runtime.backends import AUTO, BACKENDS, PRECISIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from netweave.graph import Graph
 
 

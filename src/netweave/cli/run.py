@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,8 +21,6 @@ from netweave.cli.options import NET, Command, engine_options, json_option, read
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
     from netweave.graph import Graph

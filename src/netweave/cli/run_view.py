@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +21,6 @@ from netweave.graph.summary import amount_text, bytes_text, dims_text
 from netweave.training import Ended, Stopped, Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from rich.console import Console

@@ -6,20 +6,17 @@ import importlib.abc
 import importlib.machinery
 import inspect
 import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from datetime import UTC, tzinfo
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import CodeError
 from netweave.files.python_code import Settings, as_settings
 from netweave.files.settings_file import read_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
 
 # A model's file reads its sizes from ``EasyDict``, ``CfgNode`` or OmegaConf's configurations. Unlike other
 # absent packages, what these give decides about the net, and it is the same in all of them: what the code

@@ -8,13 +8,10 @@ expect. The fuzzer (``benchmarks/hostile``) counts those apart, since each is a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from netweave.errors import NetweaveError, ReadError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MAX_REASON = 200
 """Characters of another library's message that ours repeats; they quote what they read."""

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 SUFFIX = ".sha256"
 

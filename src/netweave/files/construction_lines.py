@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
     from types import FrameType
 
 MAX_FRAMES = 50

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,11 +15,6 @@ import numpy as np
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.source import read_bytes
 from netweave.graph.costs import num_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 # A block of the older types has 32 numbers and one scale, one of the K types 256 numbers with eight or
 # sixteen scales, which are small integers themselves. N blocks; what a block holds stands in the order of

@@ -12,19 +12,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 import numpy as np
 
 from netweave.errors import ReadError, UsageError
 from netweave.files.expansion import allowed_bytes
 from netweave.installation import install_command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 

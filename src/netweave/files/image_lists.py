@@ -7,14 +7,11 @@ has names without folder and suffix.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
 from netweave.files.source import is_file, is_folder, read_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
 """What is taken for an image in a folder."""

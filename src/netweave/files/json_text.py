@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 from netweave.errors import ReadError
 from netweave.files.source import is_file, read_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 MAX_JSON_BYTES = 32 << 20
 """A longer text is refused before it is parsed."""

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,7 +24,6 @@ from netweave.errors import ReadError, UsageError
 from netweave.files.python_code import Settings, argument_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from netweave.files.source import Source

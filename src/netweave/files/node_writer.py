@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -11,8 +12,6 @@ from netweave.errors import UnsupportedError
 from netweave.graph import attributes_of, default_attributes, known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import onnx_ir as ir
 
     from netweave.graph import Graph

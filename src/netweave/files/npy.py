@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import math
 import zipfile
+from pathlib import Path
 from tokenize import TokenError
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,6 @@ from netweave.errors import ReadError
 from netweave.files.border import reason_of
 from netweave.files.expansion import check_expansion
 from netweave.files.zipped import read_member, zip_errors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAGIC = b"\x93NUMPY"
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,6 @@ from netweave.errors import NetweaveError, UsageError, WriteError
 from netweave.files.checksums import write_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from netweave.graph import Graph

@@ -5,12 +5,10 @@ A comparison up to a layer (``--to``) must not fail over a last layer that comes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from netweave.graph.summary import names_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
 
 T = TypeVar("T")
 

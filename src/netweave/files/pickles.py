@@ -6,6 +6,7 @@ import collections
 import collections.abc
 import pickletools
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,7 +18,6 @@ from netweave.errors import ReadError, UnsupportedError
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Callable, Iterable, Iterator
 
 
 # Nothing here hashes, compares or prints an object that the pickle builds: a few hundred bytes describe a

@@ -6,7 +6,9 @@ import mmap
 import re
 import secrets
 import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +22,6 @@ from netweave.files.source import check_file, read_bytes, unreadable
 from netweave.files.wire import BYTES, Span, field_spans, write_field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from google.protobuf.message import Message as WireMessage
 
 

@@ -1,23 +1,24 @@
-"""Protocol buffers' text format, with the line of every field; google.protobuf keeps none.
+"""Protocol buffers' text format: read with the line of every field, and written.
 
-Accepts what ``google.protobuf.text_format`` accepts for a known schema, and refuses what it refuses: unknown
-fields, a field twice that may stand once, numbers out of range. Rules: the language specification at
-protobuf.dev/reference/protobuf/textformat-spec.
+google.protobuf keeps no lines. Reading accepts what ``google.protobuf.text_format`` accepts for a known
+schema, and refuses what it refuses: unknown fields, a field twice that may stand once, numbers out of range.
+Rules: the language specification at protobuf.dev/reference/protobuf/textformat-spec.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.protobuf import MAX_MESSAGES, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from netweave.files.protobuf import Field, Schema
 
 MAX_CHARS = 8 << 20
@@ -304,3 +305,46 @@ def _unescape(match: re.Match[bytes]) -> bytes:
         number = int(short or long, 16)
         return chr(number).encode("utf-8", "surrogatepass") if number < 0x110000 else b"?"
     return _LETTERS.get(letter, letter)
+
+
+_ESCAPES = {chr(code): f"\\{code:03o}" for code in (*range(32), 127)} | {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+}
+
+
+def format_text(schema: Schema, name: str, values: Mapping[str, Any]) -> str:
+    """Return a message as text, its fields in the order given.
+
+    Args:
+        schema: The kinds of messages.
+        name: The kind of message.
+        values: Its fields by name, as ``Schema.encode`` takes them.
+    """
+    return "".join(_lines(schema, name, values, indent=""))
+
+
+def _lines(schema: Schema, name: str, values: Mapping[str, Any], *, indent: str) -> Iterator[str]:
+    for key, value in values.items():
+        known = schema.messages[name].fields[key]
+        for item in value if known.repeated else [value]:
+            if known.type != "message":
+                yield f"{indent}{key}: {_value_text(item, known)}\n"
+            else:
+                yield f"{indent}{key} {{\n"
+                yield from _lines(schema, known.of, item, indent=f"{indent}  ")
+                yield f"{indent}}}\n"
+
+
+def _value_text(value: Any, known: Field) -> str:
+    """Return a value; a number has no more digits than its type holds."""
+    if known.type in {"string", "bytes"}:
+        return '"' + "".join(_ESCAPES.get(letter, letter) for letter in value) + '"'
+    if known.type == "bool":
+        return str(bool(value)).lower()
+    if known.type == "float":
+        return str(np.float32(value)).removesuffix(".0")
+    return str(value)

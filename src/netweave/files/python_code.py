@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
@@ -20,8 +21,6 @@ from netweave.files.seccomp import failure
 from netweave.files.source import is_file, is_folder, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from netweave.files.source import Source
 
 

@@ -9,11 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 
 def readable_copies(paths: Sequence[Path], folder: Path) -> dict[Path, Path]:

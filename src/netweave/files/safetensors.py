@@ -7,8 +7,10 @@ gaps, little-endian, row-major. Its library gives NumPy no types that NumPy lack
 from __future__ import annotations
 
 from codecs import BOM_UTF8
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,10 +19,6 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files.json_text import parse_json
 from netweave.files.source import read_bytes
 from netweave.graph.costs import num_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 MAX_HEADER = 16 << 20
 """No writer makes a longer header: that of a net of 100,000 arrays has about 12 MB."""

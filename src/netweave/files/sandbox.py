@@ -14,18 +14,14 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError
 from netweave.files.readable_copies import readable_copies
 from netweave.files.seccomp import seccomp_filter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 MAX_DEPTH = 50
 """Folders in each other that a child may make."""

@@ -10,6 +10,7 @@ import re
 import struct
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from netweave import errors
 from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.files.sandbox import Outcome
 
 

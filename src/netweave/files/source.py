@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
 from netweave.files.output_files import finish_moves
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 MISSING = "there is no such file; check the name and the folder"
 

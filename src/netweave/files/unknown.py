@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.graph.summary import names_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 MOST_TYPES = 20
 """How many unknown types a message names."""

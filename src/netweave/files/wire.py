@@ -5,13 +5,13 @@ The form is that of protobuf's encoding guide ("message structure").
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from xml.parsers import expat
 
 from netweave.errors import ReadError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_XML_DEPTH = 64
 """Elements in elements beyond this are refused."""

@@ -7,15 +7,13 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 MAX_MEMBERS = 64
 CHUNK_BYTES = 1 << 20

@@ -18,6 +18,7 @@ from netweave.formats.table import (
     format_text,
     read,
     read_job,
+    source_formats,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "format_text",
     "read",
     "read_job",
+    "source_formats",
 ]

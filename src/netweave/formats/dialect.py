@@ -8,13 +8,12 @@ is written in the words of the user's own file. Settings and operators have ONNX
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     Words = Mapping[str, str]
 
 

@@ -260,6 +260,11 @@ def format_text(graph: Graph) -> str:
     return source if row is None or row.name == graph.format else f"{row.title}, converted from {source}"
 
 
+def source_formats() -> tuple[str, ...]:
+    """Return the names of the formats that are written as source code of Python, the default first."""
+    return tuple(row.name for row in FORMATS if row.written == ".py")
+
+
 def find_written(path: Path, to: str | None = None) -> Format:
     """Return the format that writes files of such a name.
 

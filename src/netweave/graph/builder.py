@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -17,9 +18,6 @@ from netweave.graph.layers import Layer, LayerTable, set_layer_keys
 from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, Step, apply_layout, drawn, layout_shape, tag_parameter
 from netweave.graph.shapes import infer_node, shape_context, symbol_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 IR_VERSION = 10
 """The ONNX file version that graphs are written in; 10 goes with opset 22."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -13,8 +13,6 @@ from netweave.graph.opset import BATCH
 from netweave.graph.parameters import parameter_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import onnx_ir as ir
 
     from netweave.graph.graph import Graph

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Container
+from collections.abc import Container
 
 
 def free_name(wanted: str, taken: Container[str | None], *, separator: str = "_", first: int = 2) -> str:

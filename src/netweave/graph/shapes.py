@@ -8,6 +8,7 @@ symbolic sizes; this file hands it the shape rules of the registry, adds the che
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -22,8 +23,6 @@ from netweave.graph.operators import Dim, all_operators, find_operator
 from netweave.graph.opset import DOMAIN, OPSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
-
     from netweave.graph.graph import Graph
 
 MAX_FORMULA = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ import onnx_ir as ir
 from netweave.graph.parameters import Parameter, apply_layout, drawn, parameter_key, parameter_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.graph.graph import Graph
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
 from netweave.graph.graph import captured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHOWN = 8
 """Elements of a constant that are written out; of a larger one, its sum and shape are."""

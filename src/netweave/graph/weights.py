@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -13,9 +13,6 @@ from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, Origin
 from netweave.graph.opset import OPSET
 from netweave.graph.parameters import Parameter, tag_parameter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ROLES = {
     "weight": ("weight", "weights", "kernel", "w", "depthwise_kernel", "pointwise_kernel"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,6 @@ from netweave.keras.stepping import Stepper
 from netweave.training.loop import FitCheckpoints
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.job import Solver
     from netweave.keras.losses import Loss
     from netweave.runtime.backends.torch import TorchNet

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import UsageError
 from netweave.keras.objects import Configured, Family, missing
 from netweave.keras.operation import next_seed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 INITIALIZERS: Family[Any] = Family("initializer", "keras.initializers")
 

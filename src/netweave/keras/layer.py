@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,10 +25,6 @@ from netweave.keras.operation import (
     tensors_in,
     unique_name,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 COMMON = ("activity_regularizer", "trainable", "dtype", "name", "input_shape", "input_dim", "autocast")
 """Arguments that every layer has."""

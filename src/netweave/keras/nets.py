@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
@@ -9,8 +10,6 @@ from netweave.installation import install_command
 from netweave.keras.objective import Records, TrainingNet, lower_model, training_net
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.graph import Graph
     from netweave.keras.layer import Network
     from netweave.keras.losses import Loss

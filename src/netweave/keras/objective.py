@@ -6,6 +6,7 @@ whole by the reader's rules, once as the net is trained and once as it is judged
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from netweave.keras.losses.functions import apply_mask
 from netweave.keras.operation import KerasTensor, Operation, names_of_training, unique_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
 
     from netweave.graph import Graph

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -19,9 +19,6 @@ from netweave.formats.keras.layers import READERS
 from netweave.formats.keras.weights import LayerArrays, snake_case
 from netweave.formats.lowering.channels_last import Tensor
 from netweave.graph import BATCH, GraphBuilder, Layer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Variable:

@@ -8,6 +8,7 @@ a group one array of the net after another. Behind them Nadam has the product of
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,6 @@ import numpy as np
 from netweave.keras.optimizers import LearningRateSchedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from netweave.graph import Graph
     from netweave.job import Solver
     from netweave.keras.layer import Network

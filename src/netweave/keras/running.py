@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.runs import stopping
@@ -15,9 +17,6 @@ from netweave.training.parallel.devices import as_contexts
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from netweave.graph import Graph
     from netweave.job import Solver
     from netweave.keras.callbacks.dispatch import Callbacks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,6 @@ from netweave.keras.objects import missing, to_json
 from netweave.keras.optimizer_files import PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.keras.config import LayerConfig
     from netweave.formats.keras.weights import Weights
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -21,9 +22,6 @@ from netweave.mxnet.recording import (
     set_training,
     train_mode,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "Function",

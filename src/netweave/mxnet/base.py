@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from netweave.errors import NetweaveError, UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MXNetError = NetweaveError
 """What scripts catch as ``mx.base.MXNetError``: any error that Netweave raises on purpose."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from netweave.mxnet.checkpoint import save_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.mxnet.module.fitting import BatchEndParam
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from netweave.formats.mxnet.symbol import load as load_symbol
 from netweave.mxnet import ndarray as nd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.formats.mxnet.symbol import Symbol
     from netweave.mxnet.ndarray.array import NDArray
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,7 +12,6 @@ from netweave.errors import UsageError
 from netweave.training.parallel.devices import Context as Device
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +17,6 @@ from netweave.mxnet.context import context_of
 from netweave.mxnet.ndarray.array import NDArray, numpy_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.mxnet.symbol.context import MXNetOperator

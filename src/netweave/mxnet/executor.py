@@ -6,6 +6,7 @@ and executors that are bound to the same arrays share them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,8 +24,6 @@ from netweave.runtime.backends.torch import ParameterStore, TorchNet
 from netweave.runtime.backends.torch.node_memory import memories
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from netweave.formats.mxnet.symbol import Symbol
     from netweave.graph import Graph
     from netweave.runtime.backends.torch.node_memory import NodeMemory

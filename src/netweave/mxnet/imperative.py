@@ -7,6 +7,7 @@ it in its first round only.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from netweave.mxnet import recording
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
     from torch import Tensor
 
     from netweave.graph import Graph

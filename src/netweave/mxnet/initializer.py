@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -17,9 +18,6 @@ from netweave.errors import UsageError
 from netweave.mxnet.ndarray import random
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.training.optim.first_values import FILLERS, MXNET_NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 class InitDesc(str):

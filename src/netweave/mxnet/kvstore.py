@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.kvstore import create as create_store
@@ -9,8 +10,6 @@ from netweave.mxnet import optimizer as opt
 from netweave.mxnet.ndarray.array import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.training.parallel.kvstore import KVStore as Store
 
 __all__ = ["KVStore", "create", "store_of"]

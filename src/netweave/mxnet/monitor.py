@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.ndarray.array import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.mxnet.executor import Executor
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol.operators import READERS
 from netweave.mxnet.base import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 # Both have the operators of ``netweave.symbol``: one table, one reader, one lowering each. Here stand only
 # MXNet's generated signatures: the order of the settings that scripts give without a name, other names of

@@ -6,6 +6,7 @@ The arithmetic is that of the rules in ``netweave.training.optim.mxnet``; here s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
@@ -17,8 +18,6 @@ from netweave.training.optim import make_rule
 from netweave.training.optim.rule import RULES, Beginning, Block, Multiplied
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.training.optim.rule import Rule
 
 O = TypeVar("O", bound=type["Optimizer"])  # noqa: E741

@@ -7,6 +7,7 @@ MXNet passes over.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from netweave.files.output_files import write_file
 from netweave.formats.mxnet.states import decode_states, encode_states
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.mxnet.ndarray.array import NDArray
     from netweave.mxnet.optimizer import Optimizer, Updater
 

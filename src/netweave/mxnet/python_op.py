@@ -7,13 +7,12 @@ where both are deprecated and still there).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.mxnet.custom_op import CustomOp, CustomOpProp, register
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.mxnet.symbol import Symbol
     from netweave.mxnet.ndarray.array import NDArray
 

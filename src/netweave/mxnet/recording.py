@@ -6,6 +6,7 @@ Torch records by default and MXNet only inside ``record()``: every operator on a
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ import torch
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from torch import Tensor
 
 GRAD_REQS = ("write", "add", "null")

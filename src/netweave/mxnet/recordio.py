@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import namedtuple
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
@@ -17,7 +18,6 @@ from netweave.training.data.recordio import HEADER, Packed, frame, head, padded,
 from netweave.training.data.recordio import pack as pack_image
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
 
 IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])

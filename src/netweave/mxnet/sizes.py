@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from netweave.errors import ShapeError, UsageError
@@ -11,8 +12,6 @@ from netweave.formats.mxnet.symbol.vertex import Output, sorted_vertices
 from netweave.graph import known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.formats.mxnet.symbol import Symbol
     from netweave.graph import Graph
 

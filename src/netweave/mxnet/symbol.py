@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import ShapeError
 from netweave.formats.mxnet.symbol import (
@@ -29,9 +30,6 @@ from netweave.formats.mxnet.symbol.symbol import METHODS
 from netweave.mxnet.base import missing
 from netweave.mxnet.executor import bind, simple_bind
 from netweave.mxnet.operators import PREFIXES, Namespace, find_operator, names_in, take_apart
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "AttrScope",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.files.output_files import write_file
 from netweave.formats.mxnet.symbol.symbol import Symbol
 from netweave.formats.mxnet.symbol.vertex import sorted_vertices
 from netweave.mxnet.sizes import shapes_of, sized
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def print_summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from netweave.viewer.tables import rare, repeated, table
 from netweave.viewer.values import StoredArrays, values_json, weight_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from netweave.comparison import Comparison, Finding, Group, TensorMapping
     from netweave.comparison.execution.sizes import Sizes
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from netweave.graph import Layer
 
 MAX_LINES = 24

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph.summary import ratio_text
 from netweave.viewer.page import document_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     Json = Mapping[str, Any]
 
 MAX_ROWS = 50

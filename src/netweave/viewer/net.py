@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from netweave.viewer.tables import placed, rare, repeated, table
 from netweave.viewer.values import statistics_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import onnx_ir as ir
 
     from netweave.comparison import NetRecord

@@ -11,11 +11,10 @@ or one value, without places, that all rows share; or another table, whose rows 
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
     Json = dict[str, Any]
     Column = Sequence[Any] | Json
 

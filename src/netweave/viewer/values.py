@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from netweave.graph import parameter_key
 from netweave.viewer.tables import repeated, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from netweave.comparison.result.comparison import TensorValues
     from netweave.graph import Graph, Layer
 

@@ -6,11 +6,10 @@ Kept as JSON in ``Comparison.settings``; what is not chosen is left out. The fil
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.web.models import Comparison
 
 COMPARED = ("first", "last", "tolerance", "seed", "num_samples")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -21,7 +22,6 @@ from netweave.web.work.storage import RefusedError
 from netweave.web.work.tasks import read_net
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from typing import IO
     from uuid import UUID

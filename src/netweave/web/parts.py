@@ -15,13 +15,11 @@ import subprocess
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from netweave.errors import RunError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 import webbrowser
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
@@ -16,8 +18,6 @@ from netweave.web.options import DATA, FILE, LOOPBACK, RUNS, make_data_folder, r
 from netweave.web.parts import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
     from types import FrameType
 
     from netweave.web.options import Options

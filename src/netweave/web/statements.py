@@ -7,6 +7,7 @@ else goes through the object mapper.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +15,6 @@ from django.db import connection
 from django.db.models import Model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from django.db.models import Field
 
 M = TypeVar("M", bound=Model)

@@ -16,23 +16,20 @@ import site
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 
 import netweave
-from netweave.api.jobs import process_birth
-from netweave.installation import install_command
+from netweave.api.jobs import packages_to_install, process_birth
 from netweave.web.nets import RefusedError
 from netweave.web.safety.names import safe_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.web.options import Options
 
 RECORD = "training.json"
@@ -85,9 +82,8 @@ def data_folders() -> list[str]:
 
 def missing() -> str:
     """Return what is missing to train here, in words; empty if nothing is."""
-    packages = [name for name in ("torch", "tensorboard") if find_spec(name) is None]
-    if packages:
-        return f"training needs {' and '.join(packages)}: {install_command('torch', 'curves')}"
+    if lacking := packages_to_install():
+        return f"training needs {lacking}"
     if shutil.which("bwrap") is None:
         return "training needs bubblewrap (bwrap), which keeps it to its folders"
     return ""

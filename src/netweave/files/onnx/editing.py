@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import known_shape, layer_keys, make_attributes, set_layer_keys
 from netweave.graph.naming import take_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 
 def bodies(node: ir.Node) -> Iterator[ir.Graph]:

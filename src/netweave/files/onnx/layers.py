@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx_ir as ir
 
 from netweave.graph import Layer, LayerTable, Origin, Parameter, layer_keys, set_layer_keys
 from netweave.graph.parameters import tag_parameter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NORM = {1: "gamma", 2: "beta"}
 _GATES = {1: "weight", 2: "recurrent", 3: "bias", 5: "state", 6: "state", 7: "peephole"}

@@ -9,6 +9,7 @@ from which array, and by what change of layout). Nodes name their layers themsel
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,8 +27,6 @@ from netweave.graph import (
 from netweave.graph.parameters import Step, tag_parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import onnx_ir as ir
 
 NET, LAYERS, PARAMETERS, INITIALIZERS = (

@@ -6,8 +6,10 @@ import functools
 import hashlib
 import logging
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
@@ -43,9 +45,6 @@ from netweave.graph.naming import take_name
 from netweave.graph.parameters import LAYOUT_PROP, PARAMETER_PROP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from netweave.graph import Graph, LayerTable
 
 

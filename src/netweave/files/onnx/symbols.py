@@ -7,15 +7,12 @@ cannot be read.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import onnx_ir as ir
 
 from netweave.files.onnx.editing import all_graphs, all_values
 from netweave.graph.naming import free_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _TERM = r"(?:[A-Za-z_]\w{0,60}|\d{1,9})"
 _FORMULA = re.compile(rf"{_TERM}(?:\s*[-+*]\s*{_TERM}){{0,4}}")

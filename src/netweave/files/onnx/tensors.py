@@ -5,7 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,11 +17,6 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files.source import check_file, unreadable
 from netweave.files.wire import BYTES, Span, field_head, field_spans, read_varint, write_field
 from netweave.graph.costs import MAX_ELEMENTS, num_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
 
 # Protobuf would hold each of them twice on the way: in the bytes of the file and in the message. So they
 # are left out of the message, which names their place in the file as it would that of external data; in a

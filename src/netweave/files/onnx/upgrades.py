@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ from netweave.graph import DOMAIN, OPSET, all_operators
 from netweave.graph.shapes import infer_node, shape_context
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.files.onnx.batch import Batch
     from netweave.graph.shapes import ShapeContext
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,8 +11,6 @@ from netweave.files.node_writer import NotWritable, NotWritableNodes
 from netweave.graph import known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import onnx_ir as ir
 
     from netweave.files.node_writer import WriterTable

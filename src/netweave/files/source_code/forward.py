@@ -6,6 +6,7 @@ import builtins
 import keyword
 import re
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from netweave.files.source_code.text import literal
 from netweave.graph.naming import take_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     import numpy as np
 
 

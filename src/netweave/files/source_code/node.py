@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from netweave.files.node_writer import GraphNode
 from netweave.files.source_code.forward import Module, Step
 from netweave.files.source_code.text import number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class SourceNode(GraphNode):

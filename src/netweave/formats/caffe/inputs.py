@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError
@@ -17,9 +18,6 @@ from netweave.formats.lowering.windows import check_input_size, open_sizes
 from netweave.job import DataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from netweave.files import Source
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.net import Wired

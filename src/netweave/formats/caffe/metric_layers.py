@@ -6,11 +6,10 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files.protobuf import Message
 
 MEASURES = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.files import Source
@@ -13,8 +14,6 @@ from netweave.formats.caffe.reader import parse_net
 from netweave.job import Phase, root_of_names, with_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.files.protobuf import Message
     from netweave.graph import Graph
     from netweave.job import DataSource, Probe

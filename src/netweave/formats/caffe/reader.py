@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, SourceError
@@ -14,8 +15,6 @@ from netweave.formats.caffe.schema import caffe_schema, upgrade
 from netweave.formats.caffe.weights import SUFFIXES, find_weights, net_weights, read_weights, weights_alone
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.files import Source
     from netweave.files.protobuf import Message
     from netweave.graph import Graph

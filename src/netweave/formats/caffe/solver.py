@@ -7,6 +7,7 @@ where the net is not there, to the nearest folder above the solver in which it i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,6 @@ from netweave.formats.caffe.schema import caffe_schema, upgrade
 from netweave.job import Checkpoints, Job, Phase, Policy, Schedule, Solver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.phases import Sizes
     from netweave.job import Probe

@@ -5,6 +5,7 @@ The functions are those that ``formats.table.RunFiles`` names.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from netweave.graph import complete_arrays
 from netweave.job import FoundState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from netweave.graph import Graph
     from netweave.job import RunState
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,6 @@ from netweave.graph import graph_of_weights
 from netweave.graph.costs import MAX_AXES, num_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from netweave.files import Source
     from netweave.files.protobuf import Message
     from netweave.graph import Graph

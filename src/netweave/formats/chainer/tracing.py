@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError, NetweaveError, ShapeError
@@ -11,8 +12,6 @@ from netweave.formats.chainer.shim.link import ArgumentsError
 from netweave.formats.chainer.shim.recorder import Parameter, Variable, WholeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.chainer.shim.link import Link

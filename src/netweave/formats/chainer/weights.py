@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
@@ -9,8 +10,6 @@ from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 from netweave.files.npy import read_npz
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
 

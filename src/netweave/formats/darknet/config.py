@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from netweave.errors import ReadError, UsageError
 from netweave.files import read_bytes
 from netweave.files.source import is_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 # All blanks are dropped, a line that begins with ``#`` or ``;`` is a comment, and of a setting that is
 # written twice in one section the first counts.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -17,8 +18,6 @@ from netweave.graph import known_shape
 from netweave.job import Checkpoints, DataSource, Job, JobOptions, Phase, Policy, Schedule, Solver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.darknet.config import DataFile, Section
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.formats.darknet.config import Section
     from netweave.formats.darknet.context import DarknetLayer, Training
 

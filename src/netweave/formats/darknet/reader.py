@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,9 +30,6 @@ from netweave.graph.ops.regions import TRUTH_COLUMNS
 from netweave.graph.passes import prune
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     import onnx_ir as ir
 
     from netweave.files import Source

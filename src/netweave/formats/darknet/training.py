@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 from netweave.formats.darknet.reader import WeightFile, encode_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
-
     import numpy as np
 
     from netweave.graph import Graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +17,6 @@ from netweave.graph import LayerTable, Origin
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.graph import Graph
 
 WEIGHTS = (".weights.h5", ".h5", ".keras")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
@@ -16,8 +17,6 @@ from netweave.formats.keras.code import is_code
 from netweave.formats.keras.weights import Weights
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.files import Source
 
 ZIP_MAGIC = b"PK\x03\x04"

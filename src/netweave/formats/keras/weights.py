@@ -9,6 +9,7 @@ is that of the layer.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from netweave.errors import ReadError, WeightError
 from netweave.files.hdf5 import Group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from netweave.files.hdf5 import Member
     from netweave.formats.keras.config import LayerConfig
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -15,8 +16,6 @@ from netweave.graph import known_shape
 from netweave.graph.parameters import ranges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message

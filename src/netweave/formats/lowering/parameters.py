@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import Parameter
@@ -9,8 +10,6 @@ from netweave.graph.costs import MAX_ELEMENTS, num_elements
 from netweave.graph.summary import dims_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
     import onnx_ir as ir
 

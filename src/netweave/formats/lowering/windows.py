@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,6 @@ from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.graph.costs import MAX_ELEMENTS, num_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.lowering.context import LayerContext

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from math import prod
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -22,9 +22,6 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
 from netweave.formats.mxnet.symbol.settings import DTYPES
 from netweave.graph.costs import num_elements
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILE_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,6 @@ from netweave.formats.mxnet.ndarray import FILE_MAGIC, V2
 from netweave.formats.mxnet.symbol.settings import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.graph import Graph
 
 CPU = (1, 0)

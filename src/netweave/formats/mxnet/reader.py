@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, WeightError
@@ -13,9 +15,6 @@ from netweave.formats.mxnet.symbol.shapes import readable_part
 from netweave.formats.mxnet.symbol.vertex import parse_document, upgraded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     import numpy as np
 
     from netweave.files import Source

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,6 @@ from netweave.files import read_bytes
 from netweave.files.pickles import Name, PickledCall, bytes_of, describe, read_pickled
 from netweave.formats.mxnet.ndarray import is_arrays, read_record
 from netweave.formats.mxnet.params import encode_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ARRAYS = {
     Name("mxnet.ndarray", "NDArray"),

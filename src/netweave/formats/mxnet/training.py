@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,6 @@ from netweave.formats.mxnet.params import encode_params
 from netweave.graph import complete_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.graph import Graph
     from netweave.job import RunState
 

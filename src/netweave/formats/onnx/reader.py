@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from netweave.errors import UsageError
@@ -15,8 +16,6 @@ from netweave.files.wire import BYTES, MAX_VARINT, VARINT, read_varint
 from netweave.graph import Graph
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import onnx_ir as ir
 
     from netweave.files import Source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.files import OutputFiles
@@ -11,8 +12,6 @@ from netweave.formats.onnx.functions import with_functions
 from netweave.graph.passes import chain, fuse_gelu, fuse_layer_norm
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.graph import Graph
 
 

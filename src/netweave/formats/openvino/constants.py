@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -16,8 +17,6 @@ from netweave.formats.openvino.document import parse_size
 from netweave.graph.costs import num_elements
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.formats.openvino.document import IRLayer
 
 DTYPES: dict[str, np.dtype[Any]] = {

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.xml_text import XmlElement, parse_xml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VERSIONS = frozenset({"10", "11"})
 """Versions of the representation that are read; those before have no operator sets."""

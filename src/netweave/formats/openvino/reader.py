@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -25,8 +26,6 @@ from netweave.graph import BATCH, GraphBuilder, Origin
 from netweave.graph.ordering import CycleError, inputs_first
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.files import Source
     from netweave.formats.openvino.document import Document, IRLayer, Port
     from netweave.graph import Graph

@@ -6,23 +6,29 @@ are read without PyTorch (``read_state``).
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats.pytorch.file_types import kind_of_source
 from netweave.formats.pytorch.state import read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.files import Source
     from netweave.graph import Graph
 
-__all__ = ["match", "read_module", "read_state"]
+__all__ = ["is_module", "match", "read_module", "read_state"]
 
 
 def match(source: Source) -> bool:
     """Return whether a file or folder is PyTorch's: by its content, and a ``.py`` file by what it imports."""
     return kind_of_source(source) is not None
+
+
+def is_module(value: object) -> bool:
+    """Return whether a value is a module in memory; who has one has loaded PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def read_module(

@@ -6,10 +6,11 @@ import importlib
 import inspect
 import urllib.request
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -24,10 +25,6 @@ from netweave.formats.pytorch import read_state
 from netweave.formats.pytorch.exporting import stand_in
 from netweave.formats.pytorch.module import unscripted
 from netweave.formats.pytorch.state import COUNTERS, match_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 # ``class Net(pl.LightningModule)`` is an ``nn.Module`` with more around it for training; so is
 # ``BaseModule`` of mmcv. What such a base does for training, nothing here asks for.

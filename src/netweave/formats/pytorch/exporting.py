@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 from netweave.formats.pytorch.functions import FUNCTIONS, recognized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 

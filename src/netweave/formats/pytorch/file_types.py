@@ -6,6 +6,7 @@ import enum
 import re
 import zipfile
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.files.model_imports import imported_packages, imports_of
@@ -14,8 +15,6 @@ from netweave.files.source import is_folder
 from netweave.formats.pytorch.state import is_legacy
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.files import Source
 
 OTHER_FRAMEWORKS = ("chainer", "keras", "tensorflow", "mxnet", "paddle", "jax")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from netweave.formats.pytorch.error_text import is_machinery
 from netweave.graph import Layer, LayerTable, Origin, set_layer_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import onnx_ir as ir
 
 _PROP = "pkg.torch.onnx."

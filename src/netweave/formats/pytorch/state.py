@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,11 +20,6 @@ from netweave.files.pickles import Name, Persistent, PickledCall, describe, read
 from netweave.files.safetensors import read_safetensors
 from netweave.files.zipped import read_member, zip_errors
 from netweave.graph.costs import num_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
 
 # Both containers of ``torch.save``: the zip archive (since 1.6) and, before it, pickles one after another
 # (torch/serialization.py ``_save``, ``_legacy_save``).

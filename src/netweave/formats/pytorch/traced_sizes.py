@@ -9,15 +9,12 @@ though the tracer knew how many there are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.graph.passes.scaffolding import settled_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 

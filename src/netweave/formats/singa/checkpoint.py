@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -21,8 +22,6 @@ from netweave.formats.singa.unroll import kind_of
 from netweave.graph.summary import dims_text, names_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message

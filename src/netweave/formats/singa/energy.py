@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError, WeightError
@@ -19,9 +21,6 @@ from netweave.graph import scale_gradients
 from netweave.graph.summary import names_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     import onnx_ir as ir
 
     from netweave.errors import SourceError

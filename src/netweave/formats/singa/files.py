@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
@@ -11,9 +13,6 @@ from netweave.files.wire import BYTES, VARINT, outer_fields
 from netweave.formats.singa.schema import singa_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from netweave.files import Source
     from netweave.files.protobuf import Message
 

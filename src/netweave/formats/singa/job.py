@@ -6,7 +6,9 @@ what contrastive divergence computes from both.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
@@ -28,9 +30,6 @@ from netweave.formats.singa.paths import below, root_of
 from netweave.job import Job, JobOptions, Phase, with_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from netweave.files.protobuf import Message
     from netweave.formats.singa.inputs import InputLayer, SizesOfRecords
     from netweave.formats.singa.net import Net

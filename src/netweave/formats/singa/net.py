@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError
@@ -18,9 +20,6 @@ from netweave.graph import Graph, GraphBuilder, Layer, Origin
 from netweave.job import Checkpoints, Cluster, Policy, Schedule, Solver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     import onnx_ir as ir
 
     from netweave.files import Source

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from netweave.formats.singa.unroll import kind_of
 from netweave.graph.summary import names_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from netweave.files.protobuf import Message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
@@ -12,8 +13,6 @@ from netweave.formats.singa.net import build
 from netweave.graph import graph_of_weights
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.files import Source
     from netweave.graph import Graph
 

@@ -6,6 +6,7 @@ nor that of its learning rate, so that there is no file of a solver's state.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING
 from netweave.formats.singa.checkpoint import encode_arrays, read_checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
-
     import numpy as np
 
     from netweave.graph import Graph

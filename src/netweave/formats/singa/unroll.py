@@ -6,6 +6,7 @@ that is not unrolled keeps its name, though SINGA calls it ``0#name`` since 0.2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from netweave.errors import ReadError
 from netweave.graph.ordering import CycleError, inputs_first
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files.protobuf import Message
 
 MAX_COPIES = 10_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from netweave.files.unknown import UnknownLayer, UnknownSetting
 from netweave.graph.costs import MAX_AXES, MAX_ELEMENTS, MAX_FILLED, num_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from netweave.files.protobuf import Message
     from netweave.formats.tensorflow.nodes import Node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from netweave.formats.tensorflow.operands import Item, Open, Sizes, numbers_of, 
 from netweave.graph.costs import MAX_LISTED, num_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from netweave.formats.tensorflow.nodes import Program, Ref
 
 

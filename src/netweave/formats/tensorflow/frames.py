@@ -9,12 +9,11 @@ again for every iteration.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from netweave.formats.tensorflow.nodes import Node, Ref
 
 ENTER = frozenset({"Enter", "RefEnter"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from netweave.graph import Origin
 from netweave.graph.ordering import CycleError, inputs_first
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
-
     from netweave.formats.lowering.channels_last import ChannelsLastNet
     from netweave.formats.tensorflow.nodes import Body, Node, OperatorReader, Program, Ref
     from netweave.formats.tensorflow.opening import Variables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,6 @@ from netweave.formats.tensorflow.table import is_table, read_table
 from netweave.graph.summary import names_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.files import Source
     from netweave.files.protobuf import Message
     from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref

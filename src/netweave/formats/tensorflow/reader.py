@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,6 @@ from netweave.formats.tensorflow.operators import READERS, REASONS
 from netweave.graph import BATCH, Graph, GraphBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.files import Source
     from netweave.formats.tensorflow.nodes import Node, Program, Ref
     from netweave.formats.tensorflow.opening import Opened

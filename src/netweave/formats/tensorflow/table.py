@@ -7,13 +7,10 @@ blocks, and a footer with the place of the index. Every number is checked agains
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.wire import read_varint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 """The last eight bytes of a table."""

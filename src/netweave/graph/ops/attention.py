@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from netweave.graph.operators import Attributes, Dim, operator
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # N examples, L queries, S keys, H heads, D features of each head, E features of each step.
 

@@ -8,10 +8,8 @@ so that they may use nothing but ``math`` and one another (decision 0133).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 Array = Any
 """An array of the library that ``xp`` is."""

@@ -6,15 +6,11 @@ square of neighbouring places of the same channel, zeros around the plane, and a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from netweave.graph.operators import Attributes, Dim, operator
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # ONNX ``ceil_mode=1`` (opset >= 22) drops a last window that would start in the end padding, per axis.
 # Caffe drops it on both axes when either has padding and on none otherwise; MXNet's ``full`` never does.

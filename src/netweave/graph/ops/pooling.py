@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.graph.operators import Attributes, Dim, operator
 from netweave.graph.opset import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 # ONNX ``ceil_mode=1`` (opset >= 22) drops a last window that would start in the end padding, per axis.
 # Caffe drops it on both axes when either has padding and on none otherwise; MXNet's ``full`` never does.

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from netweave.errors import RunError
 from netweave.graph.operators import Attributes, Dim, Effect, operator
 from netweave.graph.ops.losses import softmax
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # What does not depend on the state (the products with the inputs) is done outside, by standard operators.
 # ``cont`` is 0 where a sequence begins and 1 where it goes on. Without initial states the loops begin with

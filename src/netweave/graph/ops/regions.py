@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +11,6 @@ from netweave.errors import RunError
 from netweave.graph.operators import Attributes, Dim, operator
 from netweave.graph.ops.box_geometry import mean_bins, region_bins
 from netweave.graph.ops.detection import overlaps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # ONNX has the former, ONNX Runtime lacks it in the opset of our graphs.
 

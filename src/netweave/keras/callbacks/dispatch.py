@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from netweave.keras.epochs import BatchEnd, Callback, EpochEnd
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping, Sequence
-
     from netweave.keras.running import Fitted
 
 

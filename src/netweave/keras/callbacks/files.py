@@ -5,15 +5,13 @@ from __future__ import annotations
 import csv
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 from netweave.errors import UsageError
 from netweave.files.output_files import write_file, writing
 from netweave.keras.callbacks.base import Callback, Logs, Monitoring
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class ModelCheckpoint(Monitoring):

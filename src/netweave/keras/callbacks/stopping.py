@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,6 @@ from netweave.errors import UsageError
 from netweave.keras.callbacks.base import Callback, Logs, Monitoring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from netweave.keras.operation import Variable
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
@@ -9,8 +10,6 @@ from netweave.keras.layer import LAYERS, Layer
 from netweave.keras.operation import unique_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.keras.operation import KerasTensor, Shape
 
 

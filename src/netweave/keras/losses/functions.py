@@ -5,7 +5,8 @@ A function gives one number for each row, a ``Loss`` reduces these to what is ma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,6 @@ from netweave.errors import UsageError
 from netweave.keras import ops
 from netweave.keras.objects import Configured, Family
 from netweave.keras.operation import EPSILON, unique_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none", None)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,6 @@ from netweave.errors import UsageError
 from netweave.keras.losses.functions import as_values, same_rank
 from netweave.keras.objects import Configured, Family
 from netweave.keras.operation import unique_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 METRICS: Family[Any] = Family("metric", "keras.metrics")
 

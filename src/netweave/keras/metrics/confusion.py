@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,6 @@ from netweave.errors import UsageError
 from netweave.keras.losses.functions import same_rank
 from netweave.keras.metrics.base import METRICS, Metric
 from netweave.keras.operation import EPSILON
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LOWEST = -1e10
 """What Keras puts in the place of predictions that are not among the largest."""

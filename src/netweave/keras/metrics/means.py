@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from netweave.errors import UsageError
 from netweave.keras.losses import functions
 from netweave.keras.losses.functions import same_rank
 from netweave.keras.metrics.base import METRICS, Mean, MeanMetricWrapper, Metric
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def accuracy(y_true: Any, y_pred: Any) -> Any:

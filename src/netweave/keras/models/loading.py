@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.files.source import Source
@@ -18,9 +19,6 @@ from netweave.keras.objects import suggestion
 from netweave.keras.operation import KerasTensor, Operation
 from netweave.keras.optimizer_files import PLACE
 from netweave.keras.saving import assign_arrays
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def load_model(filepath: Any, custom_objects: Any = None, compile: bool = True) -> Any:  # noqa: A002

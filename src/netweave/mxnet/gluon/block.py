@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol import Symbol
@@ -19,9 +20,6 @@ from netweave.mxnet.gluon.parameter import (
 )
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.sizes import shapes_of, sized
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class _Scope:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
@@ -12,8 +13,6 @@ from netweave.mxnet import symbol as sym
 from netweave.mxnet.context import as_contexts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from netweave.mxnet.ndarray.array import NDArray
 
 

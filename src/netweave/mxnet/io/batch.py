@@ -6,7 +6,7 @@ import math
 import queue
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -19,8 +19,6 @@ from netweave.runtime.engine import ThreadedEngine
 from netweave.training.data import Loader, Order, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.training.data import Record
 
 

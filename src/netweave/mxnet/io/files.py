@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from netweave.training.data import Source
 from netweave.training.data.sources.arrays import CSV, MNIST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.training.data import Record
 
 

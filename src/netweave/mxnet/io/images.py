@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from netweave.training.data.sources.images import DetectionRecords, RecordIO, jo
 from netweave.training.data.transforms.detection import CropSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.training.data import Source
 
 

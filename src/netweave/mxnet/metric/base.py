@@ -7,16 +7,14 @@ the last ``reset_local`` (which ``Speedometer`` calls) and since the last ``rese
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy
 
 from netweave.errors import UsageError
 from netweave.mxnet.ndarray.array import NDArray
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 M = TypeVar("M", bound=type["EvalMetric"])
 REGISTRY: dict[str, type[EvalMetric]] = {}

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,10 +20,6 @@ from netweave.mxnet.io.batch import DataBatch
 from netweave.mxnet.module.fitting import BatchEndParam, FitSettings, call, run_fit
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.training.loop import FitCheckpoints
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class BaseModule:

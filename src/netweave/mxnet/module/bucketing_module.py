@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.mxnet import checkpoint
 from netweave.mxnet.module.base_module import BaseModule
 from netweave.mxnet.module.module import Module
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class BucketingModule(BaseModule):

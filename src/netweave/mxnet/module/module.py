@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from netweave.mxnet.module.optimized_module import OptimizedModule
 from netweave.mxnet.ndarray.array import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from netweave.formats.mxnet.symbol import Symbol
 
 

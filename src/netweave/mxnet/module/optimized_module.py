@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,8 +17,6 @@ from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.training.checkpoint_file import nested
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.formats.mxnet.symbol import Symbol
     from netweave.mxnet.context import Context
     from netweave.mxnet.executor import Executor

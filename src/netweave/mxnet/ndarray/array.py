@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,9 +16,6 @@ from netweave.formats.mxnet.symbol.reshaping import sizes_from_codes
 from netweave.mxnet.context import Context, context_of
 from netweave.mxnet.operators import find_operator
 from netweave.mxnet.recording import GRAD_REQS, is_recording, run_backward, scope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 
 def select(tensor: Tensor, key: Any) -> Tensor:

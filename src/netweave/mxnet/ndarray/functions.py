@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +15,6 @@ from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.operators import take_apart
 from netweave.mxnet.recording import scope
 from netweave.runtime.images.decode import decode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def is_array(value: Any) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +12,6 @@ from netweave.mxnet.context import Context, current_context
 from netweave.mxnet.ndarray.array import NDArray, torch_type
 from netweave.mxnet.ndarray.functions import deliver, shuffle
 from netweave.mxnet.recording import scope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 __all__ = [
     "exponential",

@@ -6,7 +6,8 @@ memory is that of a dense array.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,9 +17,6 @@ from netweave.mxnet.context import Context, current_context
 from netweave.mxnet.ndarray.array import NDArray, torch_type
 from netweave.mxnet.ndarray.functions import operator_function
 from netweave.mxnet.operators import find_operator
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class CSRNDArray(NDArray):

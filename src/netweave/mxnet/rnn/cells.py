@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from netweave.errors import UsageError
@@ -10,8 +11,6 @@ from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from netweave.formats.mxnet.symbol import Symbol
 
 

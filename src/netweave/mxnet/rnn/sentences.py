@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from netweave.mxnet import checkpoint
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.io import DataBatch, DataDesc, DataIter
 from netweave.mxnet.ndarray import random
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def encode_sentences(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from netweave.errors import RunError
 from netweave.graph.passes import specialise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.graph import Graph

@@ -6,6 +6,7 @@ size of ours can contradict it. Large arrays never pass through protobuf, whose 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ import onnx
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from netweave.runtime.backends.segmented import Segment
 
 INLINE_BYTES = 1024

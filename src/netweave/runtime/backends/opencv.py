@@ -7,6 +7,7 @@ far as sizes are known; the rest is left to ONNX Runtime, what both lack to the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,8 +36,6 @@ from netweave.runtime.backends.segmented import (
 from netweave.runtime.backends.settings import Purpose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from netweave.graph import Graph
     from netweave.graph.operators import Attributes
     from netweave.runtime.backends.model import SegmentModel

@@ -6,6 +6,7 @@ OpenVINO computes in bfloat16 where the CPU can, unless it is told otherwise: it
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,8 +31,6 @@ from netweave.runtime.backends.segmented import (
 from netweave.runtime.backends.settings import Purpose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     import numpy as np
     import onnx_ir as ir
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from netweave.errors import RunError, UsageError
@@ -10,8 +11,6 @@ from netweave.installation import install_command
 from netweave.runtime.backends.settings import BACKENDS, TAPPING, RunSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
 
     from netweave.graph import Graph

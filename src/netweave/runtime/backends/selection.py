@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from netweave.runtime.backends.runner import prepare
 from netweave.runtime.backends.settings import BACKENDS, TAPPING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.graph import Graph
     from netweave.runtime.backends.runner import Runner
     from netweave.runtime.backends.settings import RunSettings

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.runtime.engine.threaded import num_cores
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+TORCH = "torch"
+"""The backend that trains, too; its package and the extra that installs it have the same name."""
 
-BACKENDS = ("onnxruntime", "openvino", "opencv", "torch")
+BACKENDS = ("onnxruntime", "openvino", "opencv", TORCH)
 """Names of the backends; each is a module or package of ``netweave.runtime.backends``."""
 
 AUTO = "auto"

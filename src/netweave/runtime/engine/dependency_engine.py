@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 from netweave.errors import RunError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from netweave.runtime.engine.threaded import Trace

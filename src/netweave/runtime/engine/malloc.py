@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
 """Parameters of glibc's ``mallopt`` (malloc.h)."""

@@ -7,6 +7,8 @@ import itertools
 import json
 import os
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,6 @@ from netweave.files.output_files import writing
 from netweave.runtime.engine.dependency_engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
     from typing import TextIO
 
     from netweave.runtime.engine.dependency_engine import Task

@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import re
 import struct
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.expansion import ALLOWED_BYTES
 from netweave.installation import need
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 # A file of 200 bytes can declare 2**30 pixels, and decoders allocate them before they read the first.
 

@@ -6,16 +6,14 @@ Presets have the names that users of the frameworks know; a text such as
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import UsageError
 from netweave.runtime.images.scaling import INTERPOLATIONS, resized
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 COLORS = ("rgb", "bgr", "gray")
 

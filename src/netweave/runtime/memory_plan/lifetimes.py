@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from netweave.graph import gradient_factors, known_shape
 from netweave.runtime.memory_plan.behaviour import behaviour_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     import onnx_ir as ir
 
     from netweave.graph import Graph

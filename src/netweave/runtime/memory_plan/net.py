@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from netweave.runtime.memory_plan.behaviour import behaviour_of, is_product, is_
 from netweave.runtime.memory_plan.lifetimes import Overwrite, overwrites
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.graph import Graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from netweave.runtime.memory_plan.behaviour import Behaviour, behaviour_of, is_s
 from netweave.runtime.memory_plan.lifetimes import Buffer, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.runtime.memory_plan.net import Net

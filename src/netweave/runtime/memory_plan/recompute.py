@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from netweave.runtime.memory_plan.net import prepare
 from netweave.runtime.memory_plan.program import timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     import onnx_ir as ir
 
     from netweave.graph import Graph

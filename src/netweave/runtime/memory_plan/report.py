@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from netweave.runtime.memory_plan.program import timeline
 from netweave.runtime.memory_plan.recompute import cheapest, square_root, tile_to_fit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from netweave.graph import Graph
     from netweave.runtime.memory_plan.lifetimes import Timeline
 

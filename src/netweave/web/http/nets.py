@@ -6,7 +6,8 @@ import enum
 import gzip
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID  # noqa: TC003 (read at run time)
 
 from django.conf import settings
@@ -30,10 +31,6 @@ from netweave.web.safety import count
 from netweave.web.samples import samples
 from netweave.web.statements import select_one
 from netweave.web.work import storage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 router = Router()
 input_router = Router()

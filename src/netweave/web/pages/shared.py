@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from netweave.web.owners import make_workspace, welcome, workspace_of
 from netweave.web.safety import TooManyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import IPv6Address, IPv6Network, ip_address
@@ -14,8 +15,6 @@ from django.db import connection
 from netweave.web.models import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from django.http import HttpRequest
 
 WINDOW_SECONDS = 60

@@ -14,13 +14,11 @@ import fcntl
 import os
 import threading
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.backends.sqlite3 import base
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WRITES = ("INSERT", "UPDATE", "DELETE")
 

@@ -14,6 +14,7 @@ import resource
 import signal
 import tempfile
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import parent_process
@@ -25,7 +26,6 @@ from netweave.errors import MAX_MESSAGE, CodeError, NetweaveError, SourceError, 
 from netweave.web import choices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from multiprocessing.connection import Connection
 
     from netweave.api import Comparison, Graph, SortedParts

@@ -11,6 +11,7 @@ import stat
 import tempfile
 import time
 import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,7 +35,6 @@ from netweave.web.safety.limits import forget_counts
 from netweave.web.work import leases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from datetime import datetime
     from typing import IO
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -14,9 +16,6 @@ from netweave.web.owners import may_read_code
 from netweave.web.work import child, leases, shares, storage, supervise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from netweave.web.options import Options
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from netweave.formats.lowering.windows import Window, repeat_elements
 from netweave.graph.ops.pooling import pooling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files.protobuf import Message
 
 

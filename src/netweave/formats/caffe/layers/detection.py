@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats.caffe.context import CaffeLayer, layer
@@ -12,8 +13,6 @@ from netweave.formats.caffe.python_code import parse_settings
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message

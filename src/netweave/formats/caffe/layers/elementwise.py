@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -21,8 +22,6 @@ from netweave.graph import DOMAIN
 from netweave.graph.summary import dims_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files.protobuf import Message
 
 

@@ -8,6 +8,7 @@ Scale together. The settings tell them apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +20,6 @@ from netweave.graph import DOMAIN, Statistics
 from netweave.graph.parameters import drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message

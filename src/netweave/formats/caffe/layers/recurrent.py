@@ -6,6 +6,7 @@ states (1, N, H); tops are the outputs (T, N, H) and with ``expose_hidden`` the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from netweave.formats.lowering.indexing import LARGEST, SMALLEST
 from netweave.graph.summary import dims_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files.protobuf import Message
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from netweave.errors import UnsupportedError
 from netweave.files import OutputFiles
 from netweave.files.node_writer import NotWritableNodes
 from netweave.files.output_files import replacing_files, require_weights
-from netweave.files.prototext_writer import format_text
+from netweave.files.prototext import format_text
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.writer.operators import TABLE
 from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode
@@ -30,9 +32,6 @@ from netweave.graph.passes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from netweave.graph import Graph
 
 

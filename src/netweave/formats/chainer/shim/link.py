@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.recorder import Parameter, Variable
 from netweave.formats.chainer.shim.registry import FUNCTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
     "REMOVED",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from types import ModuleType, SimpleNamespace
@@ -24,7 +25,6 @@ from netweave.formats.chainer.shim.links import LINKS
 from netweave.formats.chainer.shim.recorder import Parameter, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
     from contextlib import AbstractContextManager
 
 

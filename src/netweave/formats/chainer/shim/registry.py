@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Every function by its name in ``chainer.functions``."""

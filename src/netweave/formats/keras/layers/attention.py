@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod, sqrt
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from netweave.formats.lowering.channels_last import Tensor
 from netweave.formats.lowering.channels_last.layer import reduce, widen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.keras.context import KerasLayer
     from netweave.formats.lowering.channels_last import Operand
 

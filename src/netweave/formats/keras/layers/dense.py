@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -13,8 +14,6 @@ from netweave.formats.lowering.channels_last import Tensor
 from netweave.formats.lowering.channels_last.layer import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from netweave.formats.keras.context import KerasLayer
 
 

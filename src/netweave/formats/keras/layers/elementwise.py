@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from netweave.formats.keras.context import layer_reader, read_layer
@@ -11,8 +11,6 @@ from netweave.formats.lowering.channels_last.layer import along, cut, split
 from netweave.formats.lowering.elementwise import gelu, hard_sigmoid, hard_swish, rectify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.keras.context import KerasLayer

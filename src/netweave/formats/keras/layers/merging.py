@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from netweave.formats.lowering.channels_last.layer import concat, drop
 from netweave.formats.lowering.elementwise import find_operator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.keras.context import KerasLayer
     from netweave.formats.lowering.channels_last import Operand
 

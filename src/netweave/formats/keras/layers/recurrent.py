@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,6 @@ from netweave.formats.lowering.channels_last.windows import (
 from netweave.formats.lowering.recurrent import RecurrentCell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.keras.context import KerasLayer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from netweave.formats.keras.source.operators import TABLE
 from netweave.formats.keras.source.table import KerasNode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files.source_code.forward import Step
     from netweave.graph import Graph
 

@@ -6,6 +6,8 @@ values are as in the Graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.node_writer import NotWritable, WriterTable
@@ -15,9 +17,6 @@ from netweave.formats.keras.source.layouts import IMAGE, RANKS
 from netweave.graph.passes.windows import same_pads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from collections.abc import Set as AbstractSet
-
     import numpy as np
     import onnx_ir as ir
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import keyword
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,9 +45,6 @@ from netweave.graph.passes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from netweave.files.source_code.forward import Module
     from netweave.graph import Graph
 

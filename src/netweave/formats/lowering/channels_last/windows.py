@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from netweave.formats.lowering.recurrent import (
 from netweave.formats.lowering.windows import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from netweave.formats.lowering.channels_last.layer import ChannelsLastLayer

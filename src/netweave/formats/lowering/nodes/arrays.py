@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from netweave.files.node_writer import NotWritable
 from netweave.formats.lowering.elementwise import ONNX_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from netweave.files.node_writer import GraphNode
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from netweave.graph.ops.pooling import PoolWindows
 from netweave.graph.passes.windows import same_pads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from netweave.files.node_writer import GraphNode
 
 

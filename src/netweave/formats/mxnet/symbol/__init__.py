@@ -11,7 +11,7 @@ sizes). To add an operator see docs/how-to/add-an-mxnet-operator.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from netweave.formats.mxnet.symbol.functions import arange, full, hypot, maximum, minimum, ones, pow, zeros  # noqa: A004
 from netweave.formats.mxnet.symbol.registry import READERS
@@ -25,9 +25,6 @@ from netweave.formats.mxnet.symbol.symbol import (
     variable,
 )
 from netweave.formats.mxnet.symbol.vertex import AttrScope, NameManager, Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Variable = var = variable
 Group = group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +35,6 @@ from netweave.graph import Graph, GraphBuilder, layer_keys
 from netweave.graph.summary import names_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from netweave.formats.mxnet.symbol.vertex import Document
     from netweave.graph import Origin
 

@@ -6,6 +6,7 @@ rank, its channels and its element type; height and width stay open, as they are
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ import onnx_ir as ir
 from netweave.formats.mxnet.symbol.settings import is_channels_last
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import numpy as np
 
     from netweave.formats.mxnet.symbol.vertex import Vertex

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol.symbol import Number, Symbol, operator_function
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Operand = Symbol | Number
 

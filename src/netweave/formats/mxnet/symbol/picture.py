@@ -7,6 +7,7 @@ by bends, the order in a layer is that of the mean place of the neighbours, swep
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from netweave.formats.mxnet.symbol.vertex import Vertex, auxiliaries, sorted_ver
 from netweave.graph import known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from netweave.formats.mxnet.symbol.symbol import Symbol
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 170, 40, 24, 34

@@ -7,14 +7,13 @@ from Python 2, ``(3L, 3L)``. What a reader did not ask for is known at the end: 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.unknown import UnknownSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from netweave.files.unknown import UnknownLayer
 
 T = TypeVar("T")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from netweave.graph import BATCH, known_shape
 from netweave.graph import infer_shapes as infer_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.mxnet.symbol.symbol import Symbol

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.job import Policy, Solver
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 RATES = {
     "adadelta": 1.0,

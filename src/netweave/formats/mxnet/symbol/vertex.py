@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from itertools import accumulate
@@ -19,7 +20,6 @@ from netweave.graph import Origin
 from netweave.graph.ordering import CycleError, inputs_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
     from netweave.formats.mxnet.symbol.registry import OperatorReader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.files import OutputFiles
@@ -24,8 +25,6 @@ from netweave.graph.passes import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     import onnx_ir as ir
 

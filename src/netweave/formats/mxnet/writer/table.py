@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,6 @@ from netweave.formats.mxnet.symbol import Symbol, operator_function, variable
 from netweave.graph.naming import take_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import onnx_ir as ir
 
     from netweave.graph import Graph

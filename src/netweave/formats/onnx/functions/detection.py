@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -30,10 +31,6 @@ from netweave.graph.ops.box_geometry import (
     intersection_over_union,
 )
 from netweave.graph.ops.detection import BASE_SIZE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 # B tables of P boxes are dealt with at a time.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -11,9 +11,6 @@ from netweave.files.node_writer import NotWritable
 from netweave.formats.onnx.functions.tape import LOWEST, FunctionNode, Tensor, body, constant, loop, op
 from netweave.graph import DOMAIN
 from netweave.graph.ops.pooling import PoolWindows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @body("MaxPool")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,6 @@ from netweave.formats.openvino.context import constant_of, operator_reader
 from netweave.formats.openvino.operators.elementwise import renamed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import EllipsisType
 
     from netweave.formats.lowering.channels_last import Operand

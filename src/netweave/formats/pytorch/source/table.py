@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import WriterTable
 from netweave.files.source_code.forward import Field, Module, Step
 from netweave.files.source_code.node import SourceNode
 from netweave.files.source_code.text import number
 from netweave.graph import parameter_key
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TABLE: WriterTable[PyTorchNode, Step | list[Step]] = WriterTable()
 """The operators that can be written, as a step or several."""

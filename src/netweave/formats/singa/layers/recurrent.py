@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from netweave.formats.lowering.recurrent import RecurrentCell, recurrent_node, without_state_bias
 from netweave.formats.singa.context import Output, SingaLayer, layer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import onnx_ir as ir
 
 

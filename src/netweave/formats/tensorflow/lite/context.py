@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,6 @@ from netweave.formats.tensorflow.operands import Item
 from netweave.formats.tensorflow.operators import READERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.lowering.channels_last import ChannelsLastNet
     from netweave.formats.tensorflow.lite.tensors import LiteTensor, Quantization
     from netweave.formats.tensorflow.nodes import Program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from netweave.formats.tensorflow.nodes import Body, Node, Program
 from netweave.formats.tensorflow.opening import Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files import Source
     from netweave.files.flatbuffers import Record
     from netweave.formats.tensorflow.nodes import Ref

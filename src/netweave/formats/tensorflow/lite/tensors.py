@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from netweave.graph import StoredFormat
 from netweave.graph.costs import num_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files.flatbuffers import Record
     from netweave.formats.lowering.channels_last import ChannelsLastLayer, Tensor
 

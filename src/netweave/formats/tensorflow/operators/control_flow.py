@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,6 @@ from netweave.formats.tensorflow.operands import Dead, Handle, TensorList, const
 from netweave.graph.summary import dims_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.nodes import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from netweave.formats.lowering.channels_last import Stored, Tensor
@@ -9,8 +10,6 @@ from netweave.formats.lowering.channels_last.windows import batch_normalization 
 from netweave.formats.tensorflow.nodes import operator_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.nodes import TensorFlowOperation
 

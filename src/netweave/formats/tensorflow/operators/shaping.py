@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from netweave.formats.tensorflow.nodes import operator_reader
 from netweave.formats.tensorflow.operands import Handle, Open, Sizes, numbers_of, of_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.nodes import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -10,8 +11,6 @@ from netweave.errors import UsageError
 from netweave.mxnet.module.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.mxnet.symbol import Symbol
 
 Sums = dict[str, torch.Tensor]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.recordio import MXIndexedRecordIO
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Dataset:

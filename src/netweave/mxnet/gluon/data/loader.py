@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +12,6 @@ from netweave.errors import UsageError
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.ndarray import random
 from netweave.mxnet.ndarray.array import NDArray
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Sampler:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
 from netweave.mxnet.gluon.block import Block, HybridBlock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class _Row(Block):

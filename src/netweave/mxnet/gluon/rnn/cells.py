@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from netweave.errors import UsageError
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
 from netweave.mxnet.gluon.block import Block, HybridBlock
 from netweave.mxnet.gluon.rnn import layers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 States = list[Any]
 

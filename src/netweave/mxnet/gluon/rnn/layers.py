@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol import Symbol
@@ -11,9 +12,6 @@ from netweave.mxnet import symbol as sym
 from netweave.mxnet.gluon.block import HybridBlock
 from netweave.mxnet.gluon.parameter import DeferredInitializationError
 from netweave.mxnet.ndarray.array import NDArray
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class _Layer(HybridBlock):

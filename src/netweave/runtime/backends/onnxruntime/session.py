@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -27,8 +28,6 @@ from netweave.runtime.backends.settings import Purpose
 from netweave.runtime.engine.threaded import num_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy as np
     import onnx_ir as ir
 

@@ -5,6 +5,7 @@ T steps, N examples, H hidden units. ``cont`` (T, N) is 0 where a sequence begin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,8 +16,6 @@ from netweave.runtime.backends.torch.node_memory import Memory
 from netweave.runtime.backends.torch.table import lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.runtime.backends.torch.node_memory import State
 
 

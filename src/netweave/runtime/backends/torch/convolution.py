@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,8 +13,6 @@ from netweave.runtime.backends.torch.elementwise import is_pointwise, pointwise
 from netweave.runtime.backends.torch.table import lower_to, lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.runtime.backends.torch.table import Ints
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,8 +17,6 @@ from netweave.runtime.backends.torch.losses import LOG_TINY, bounded, wide
 from netweave.runtime.backends.torch.table import add_lowering, lowering, registered_lowering, with_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from netweave.runtime.backends.torch.random import Draws

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from netweave.errors import RunError, UsageError
 from netweave.graph import Effect, effects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from netweave.graph import Graph
     from netweave.runtime.backends.torch.net import TorchNet
 

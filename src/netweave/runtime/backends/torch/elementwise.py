@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from netweave.runtime.backends.torch.device import torch_dtype
 from netweave.runtime.backends.torch.table import lower_to, lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.runtime.backends.torch.table import Ints, Number
 
 

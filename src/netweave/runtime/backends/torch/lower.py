@@ -7,6 +7,7 @@ import keyword
 import operator
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,8 +44,6 @@ from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.runtime.memory_plan import overwrites, pixel_strides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from torch import Tensor
 
     from netweave.graph import Graph

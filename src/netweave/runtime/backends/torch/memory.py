@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
@@ -18,8 +19,6 @@ from netweave.runtime.backends.torch.net import TorchNet
 from netweave.runtime.memory_plan import MeasuredMemory, cheapest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy as np
 
     from netweave.graph import Graph

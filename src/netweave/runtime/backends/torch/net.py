@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ from netweave.runtime.backends.torch.parameters import ParameterStore, Views
 from netweave.runtime.backends.torch.recomputation import PlannedModule, schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from torch import fx
 
     from netweave.graph import Graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from torch.nn import functional
 from netweave.runtime.backends.torch.table import lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.runtime.backends.torch.table import Ints
     from netweave.runtime.backends.torch.whole_batch import WholeBatch
 

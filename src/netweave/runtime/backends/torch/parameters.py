@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,6 @@ from netweave.graph.stored import source_array, values_of
 from netweave.runtime.backends.torch.device import to_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     import numpy as np
     import onnx_ir as ir
 
@@ -55,7 +53,7 @@ class ParameterStore:
 
     Attributes:
         channels_last: Whether filters, and with them the images of a net, have their channels last in
-            memory. Sizes and results are the same; on a CPU it is faster (``benchmarks/torch_speed``).
+            memory. Sizes and results are the same; on a CPU it is faster (``benchmarks/training``).
     """
 
     def __init__(self, *, channels_last: bool = True) -> None:

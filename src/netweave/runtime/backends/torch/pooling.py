@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from netweave.runtime.backends.torch.convolution import Pads, extents, pad, per_
 from netweave.runtime.backends.torch.table import lowering, needs_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.runtime.backends.torch.table import Ints
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,6 @@ from netweave.runtime.backends.torch.device import torch_dtype
 from netweave.runtime.backends.torch.table import lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.runtime.backends.torch.table import Ints, Number
 
 

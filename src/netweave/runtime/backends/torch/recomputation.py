@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,6 @@ from netweave.runtime.backends.torch.normalisation import kept_statistics, norma
 from netweave.runtime.backends.torch.table import with_gradients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     import onnx_ir as ir

@@ -5,9 +5,8 @@ T steps, N examples, I inputs, H hidden units, D directions, G gates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,9 +14,6 @@ from torch.nn import functional
 
 from netweave.errors import RunError
 from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Activation = Callable[[Tensor], Tensor]
 State = tuple[Tensor, ...]

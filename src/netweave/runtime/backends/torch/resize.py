@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,8 +13,6 @@ from torch.nn import functional
 from netweave.runtime.backends.torch.table import lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.runtime.backends.torch.table import Ints, Numbers
 
 

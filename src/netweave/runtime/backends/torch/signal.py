@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,8 +12,6 @@ from netweave.runtime.backends.torch.device import torch_dtype
 from netweave.runtime.backends.torch.table import lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.runtime.backends.torch.table import Number
 
 

@@ -10,6 +10,7 @@ likewise: its gradient is complete when the backward of the first one is done.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,6 @@ from netweave.graph.costs import node_cost
 from netweave.runtime.backends.torch.elementwise import every
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
     from torch.autograd.graph import GradientEdge
 

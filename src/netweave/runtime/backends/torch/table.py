@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,8 +16,6 @@ from netweave.errors import RunError
 from netweave.graph import DOMAIN, Effect, find_operator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.graph import Operator
     from netweave.runtime.backends.torch.node_memory import OperatorState
     from netweave.runtime.backends.torch.random import Draws

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from netweave.runtime.backends.torch.device import find_device
 from netweave.runtime.backends.torch.net import TorchNet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import numpy as np
     import onnx_ir as ir
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from netweave.formats.lowering.nodes.windows import pool_windows_of, spatial_siz
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.lowering.windows import Window
     from netweave.graph.ops.pooling import PoolWindows
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -13,10 +14,6 @@ from netweave.formats.chainer.shim.functions.table import function, integers, no
 from netweave.formats.chainer.shim.recorder import Variable, current
 from netweave.formats.lowering import elementwise
 from netweave.graph import DOMAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 LIKE_EVERYWHERE = (
     "arccos", "arcsin", "arctan", "arctanh", "ceil", "cos", "cosh", "erf", "exp", "expm1", "floor", "log",

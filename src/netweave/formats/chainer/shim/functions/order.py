@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,6 @@ from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.array import concat, flip, pad, split_axis, stack
 from netweave.formats.chainer.shim.functions.table import function, integers, node
 from netweave.formats.chainer.shim.recorder import Variable, current
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @function()

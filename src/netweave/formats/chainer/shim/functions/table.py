@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,6 @@ from netweave.formats.chainer.shim.recorder import ImageSize, Size, Variable, cu
 from netweave.formats.chainer.shim.registry import FUNCTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     import onnx_ir as ir
 
 

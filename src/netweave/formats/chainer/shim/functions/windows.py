@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from netweave.formats.lowering.windows import REPEATED, Window
 from netweave.graph.ops.pooling import pooling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.chainer.shim.recorder import Variable
 
 

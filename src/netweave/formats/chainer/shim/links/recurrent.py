@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError
@@ -15,8 +16,6 @@ from netweave.formats.chainer.shim.recorder import Parameter, Variable, current
 from netweave.formats.lowering.recurrent import CUDNN_CELLS, gate_permutation, stacked_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.lowering.recurrent import Weights

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netweave.formats.chainer.shim.functions.table import plain
 from netweave.formats.chainer.shim.link import Link, bind, parse_signature
 from netweave.formats.chainer.shim.recorder import current
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LINKS: dict[str, type[Link]] = {}
 """Every link by its name in ``chainer.links``."""

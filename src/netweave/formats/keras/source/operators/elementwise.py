@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from netweave.formats.keras.source.table import KerasNode, writes
 from netweave.formats.lowering.nodes.arrays import by_operator, clip_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import onnx_ir as ir
 
     from netweave.files.source_code.forward import Step

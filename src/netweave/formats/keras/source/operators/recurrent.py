@@ -5,6 +5,7 @@ T steps, N examples, I inputs, H hidden units, D directions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from netweave.formats.lowering.nodes.arrays import by_operator
 from netweave.formats.lowering.nodes.windows import FIRST_STATES, RecurrentNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import onnx_ir as ir
 
     from netweave.files.node_writer import GraphNode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -16,8 +17,6 @@ from netweave.formats.lowering.nodes.arrays import permutation, repeats_elements
 from netweave.graph import known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.files.source_code.forward import Step
     from netweave.formats.keras.source.operators.windows import State
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -25,8 +26,6 @@ from netweave.graph.passes.projections import dense_before
 from netweave.graph.passes.windows import is_never_negative
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.graph.ops.pooling import PoolWindows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,6 @@ from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.mxnet.symbol.context import MXNetOperator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.formats.mxnet.symbol.variables import onnx_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.mxnet.symbol.context import MXNetOperator
     from netweave.formats.mxnet.symbol.settings import Settings
 

@@ -6,6 +6,7 @@ versions read them with ``valid``. So does this reader.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from netweave.formats.mxnet.symbol.settings import is_channels_last
 from netweave.graph.ops.pooling import pooling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.mxnet.symbol.context import MXNetOperator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from netweave.formats.lowering.indexing import SMALLEST
@@ -9,8 +10,6 @@ from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.formats.mxnet.symbol.reshaping import INFER, Size, reshape, sizes_from_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.mxnet.symbol.context import MXNetOperator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,6 @@ from netweave.formats.mxnet.symbol.registry import operator_reader, with_bias
 from netweave.formats.mxnet.symbol.settings import is_channels_last
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.formats.mxnet.symbol.context import MXNetOperator

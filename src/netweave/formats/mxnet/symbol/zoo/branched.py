@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from netweave.formats.mxnet.symbol.symbol import Symbol, variable
 from netweave.formats.mxnet.symbol.vertex import Prefix
 from netweave.formats.mxnet.symbol.zoo import blocks as b
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 GOOGLENET = {
     "3a": (64, 96, 128, 16, 32, 32),

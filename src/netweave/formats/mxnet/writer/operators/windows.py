@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,6 @@ from netweave.graph import DOMAIN, known_shape
 from netweave.graph.ops.pooling import is_standard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.lowering.windows import Window
     from netweave.formats.mxnet.symbol import Symbol
     from netweave.graph.ops.pooling import PoolWindows

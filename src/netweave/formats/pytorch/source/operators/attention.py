@@ -5,6 +5,7 @@ E features of each step, H heads, D features of each head.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy as np
 
 

@@ -5,6 +5,7 @@ T steps, N examples, I inputs, H hidden units, D directions, G gates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from netweave.formats.lowering.nodes.windows import FIRST_STATES, RecurrentNode
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     import onnx_ir as ir
 

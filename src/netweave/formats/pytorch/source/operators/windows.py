@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable, int_or_tuple
@@ -15,8 +16,6 @@ from netweave.graph import DOMAIN, find_operator
 from netweave.graph.passes.projections import dense_before
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy as np
 
     from netweave.formats.lowering.windows import Window

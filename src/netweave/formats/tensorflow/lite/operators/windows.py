@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from netweave.formats.lowering.recurrent import RecurrentCell
 from netweave.formats.tensorflow.lite.registry import lite_operator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.lite.context import LiteOperator
     from netweave.formats.tensorflow.operands import Item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from netweave.mxnet.gluon.model_zoo.vision.nets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from netweave.mxnet.gluon.block import HybridBlock
 
 NETWORKS: dict[str, Callable[..., HybridBlock]] = {

@@ -1,1 +1,0 @@
-"""The same nets by Keras and here."""

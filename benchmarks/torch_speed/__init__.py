@@ -1,1 +1,0 @@
-"""Speed of the torch backend; see ``run.py``."""
