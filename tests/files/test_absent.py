@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import new_class
 
 import pytest
 
@@ -24,7 +25,6 @@ def test_a_package_that_is_not_here_may_be_imported_subclassed_and_used_as_a_dec
 
         assert not gone_package.HAS_GPU
     assert Own().size == 3
-    assert Own.__mro__ == (Own, object)
     assert Net.__name__ == "Net"  # a decorator leaves what it decorates
     assert not [name for name in sys.modules if name.startswith("gone_package")]
 
@@ -33,6 +33,10 @@ def test_a_package_that_is_not_here_may_be_imported_subclassed_and_used_as_a_dec
     ("use", "message"),
     [
         (lambda package: package.parts.made(3), "calls gone_package.parts.made, and 'gone_package' is not"),
+        (
+            lambda package: new_class("Net", (package.parts.Base,))(3),
+            "calls gone_package.parts.Base, and 'gone_package' is not",
+        ),
         (lambda package: bool(package.FLAG), "decides by gone_package.FLAG, and 'gone_package' is not"),
     ],
 )
@@ -64,7 +68,7 @@ def test_a_base_that_is_not_here_gives_way_to_one_that_is():
             pass
 
     assert Mixed.__mro__ == (Mixed, dict, object)
-    assert Two.__mro__ == (Two, object)
+    assert [each.__name__ for each in Two.__mro__] == ["Two", "Mixin", "object"]
 
 
 def test_bases_can_be_another_framework_s():

@@ -203,8 +203,13 @@ class Absent:
 
 
 def plain_base(name: str) -> type:
-    """Return ``object``, which has nothing that a class could inherit from one that is not here."""
-    return object
+    """Return a class with nothing that another one could inherit, whose constructor takes no arguments."""
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs:
+            Absent(name)(*args, **kwargs)
+
+    return type(name.rpartition(".")[2], (), {"__init__": init})
 
 
 _STAND_IN_BASE: list[Callable[[str], type]] = [plain_base]
@@ -213,7 +218,7 @@ _STAND_IN_BASE: list[Callable[[str], type]] = [plain_base]
 
 @contextmanager
 def with_bases(base: Callable[[str], type]) -> Iterator[None]:
-    """Let classes of absent packages be other bases than ``object``, until the context ends.
+    """Let classes of absent packages be other bases than ``plain_base`` gives, until the context ends.
 
     Args:
         base: Returns the class that stands for an absent one, by its full name.

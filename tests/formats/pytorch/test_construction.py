@@ -324,6 +324,6 @@ def test_an_argument_that_is_no_literal_is_pointed_out(tmp_path: Path) -> None:
     text = NET.replace("width=8):", "width=8):\n        width = classes.shape[1]")
     path = lay(tmp_path, {"net.py": text}) / "net.py"
     with pytest.raises(
-        CodeError, match=r"net.py:8: .*AttributeError: .*; its arguments are literals: .*write a"
+        CodeError, match=r"net.py:7: .*AttributeError: .*; its arguments are literals: .*write a"
     ):
         load(f"{path}:Net([1, 3])")

@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from netweave.errors import UnsupportedError, WeightError
-from netweave.files.absent import importing, with_bases, without
+from netweave.files.absent import importing, plain_base, with_bases, without
 from netweave.files.model_imports import Wanted, construct, imported, in_folder, own_factories
 from netweave.files.pickles import removed_names
 from netweave.files.python_code import Settings
@@ -50,7 +50,7 @@ class AbsentBase(torch.nn.Module):  # type: ignore[misc]  # torch is not looked 
 def base_for(name: str) -> type:
     """Return the class that stands for an absent one: ``nn.Module`` for a module by its name."""
     last = name.rpartition(".")[2]
-    return AbsentBase if last.endswith("Module") and not last.endswith("DataModule") else object
+    return AbsentBase if last.endswith("Module") and not last.endswith("DataModule") else plain_base(name)
 
 
 # Many constructors download the weights of their backbone, or load a file of their author's. Nothing is
