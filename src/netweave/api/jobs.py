@@ -257,7 +257,7 @@ def start_of(world: World | None, job: Job, resume: str | Path | bool, watch: Wa
     if world is None:
         return _asked(job, resume, watch)
     start, run, generation = world.keep(lambda: _beginning(job, resume, world.run, watch), "beginning")
-    if world.is_first and world.attempt:
+    if world.is_first and world.is_restart:
         start = _own(job, run, generation, watch) or start
     shared = world.share(start, "start")
     return Path(shared) if shared else None
