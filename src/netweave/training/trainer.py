@@ -228,7 +228,7 @@ class Trainer(Loop):
         """Show and test what the end of the schedule asks for; a run that was stopped only ends."""
         schedule = self.job.schedule
         if not is_whole:
-            self._end(Stopped(self.iteration))
+            self._end(Stopped(self.iteration, self._saved_at))
             return
         if schedule.display_at_end and schedule.is_due("display", self.iteration):
             loss, outputs = self._evaluator.last_loss(self.iteration)
