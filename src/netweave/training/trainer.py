@@ -42,6 +42,7 @@ from netweave.training.process import let_others_interrupt
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
 from netweave.training.record_speed import RecordSpeed
+from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
 from netweave.training.testing import Evaluator, turns_of
 from netweave.training.watchers import TrainOptions
 
@@ -123,13 +124,14 @@ class Trainer(Loop):
         super().__init__(job.checkpoints)
         self.job = job
         resume, checkpoint = _start_of(options)
+        check_promise(options, checkpoint)
         self.seed: int = checkpoint.state["seed"] if checkpoint else choose_seed(job, options.seed, world)
         self._engine = engine
         self.history = History()
         self._watch = watch
         self._content = content
         where = self._where = Where(find_device(device), options.precision == "bf16", self.seed, update_lane)
-        _prepare_thread(engine, exchanges=world is not None)
+        _prepare_thread(engine, exchanges=world is not None, threads=THREADS if options.same_bits else None)
         self._looks = [*looks, *norms_of(job)]
         taps = [name for look in self._looks for name in look.taps]
         self.nets = dict(nets or {}) or make_nets(
@@ -143,7 +145,8 @@ class Trainer(Loop):
         )
         self._ranks = None
         if world is not None:
-            self._ranks = RankExchange(world, options, engine=engine)
+            kind = RankExchange if options.same_bits is None else ShardRanks
+            self._ranks = kind(world, options, engine=engine)
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
         self.updater = Updater(
             job.solver,
@@ -336,10 +339,11 @@ class Trainer(Loop):
         if self._ranks is not None and not self._num_samples:
             self._ranks.world.occupancy.restart()
         pushed = []
-        for number in range(self.job.solver.accumulate):
+        shards = self._ranks.shards if isinstance(self._ranks, ShardRanks) else None
+        for number in range(self.job.solver.accumulate if shards is None else shards.count):
             batch, variables = loader.take(program.idle_since)
-            first = number * loader.batch_size + loader.offset
-            part = Part(number, batch, variables, first, loader.samples)
+            first = loader.offset + (number * loader.batch_size if shards is None else 0)
+            part = Part(number, batch, variables, first, loader.samples, shards is None and number > 0)
             pushed.append(program.push(step, part))
             self._num_samples += part.samples
         looked = program.push_looks(step)
@@ -392,6 +396,8 @@ class Trainer(Loop):
             "history": self.history.state(),
             "feeds": {name: loader.state() for name, loader in self._loaders.items()},
         }
+        if isinstance(self._ranks, ShardRanks):
+            content["same bits"] = self._ranks.promise()
         content["displayed batches"], sums = self._since_display.state()
         arrays = {f"display:{name}": to_array(tensor) for name, tensor in sums.items()}
         if self._ranks is not None:
@@ -412,20 +418,23 @@ class Trainer(Loop):
         """Return how this rank loads the batches of a phase."""
         if self._ranks is None:
             return config
+        if name == "train" and isinstance(self._ranks, ShardRanks):
+            return replace(config, turns=self._ranks.shards)
         if name == "train":
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
         turns = turns_of(self.job.phases[name], self.nets[name], self._ranks.world)
         return replace(config, turns=turns)
 
 
-def _prepare_thread(engine: Engine, *, exchanges: bool) -> None:
+def _prepare_thread(engine: Engine, *, exchanges: bool, threads: int | None) -> None:
     """Prepare the thread that computes.
 
     Args:
         engine: Whose.
         exchanges: Whether other threads exchange what it computes.
+        threads: How many threads share its sums; as many as torch has by default.
     """
     # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
-    engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
+    engine.push(partial(torch.set_num_threads, threads or torch.get_num_threads()), lane=COMPUTE).result()
     if exchanges:
         engine.push(let_others_interrupt, lane=COMPUTE).result()

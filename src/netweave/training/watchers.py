@@ -269,6 +269,10 @@ class TrainOptions(Options):
         batch: Whether ranks ``split`` the Job's batch or ``multiply`` it; by default what its source does.
         sync_batch_norm: Whether batch normalisation takes the statistics of the whole batch; False for each
             rank's own part, which needs no communication in forward.
+        same_bits: Number of shards, >= 1, that a batch is divided into for updates that are bit-identical on
+            any number of ranks that divides it; None for updates that depend on the number of ranks.
+        other_bits: Whether a run that is resumed may go on where such updates cannot be those of the run
+            before: with another number of shards, on another processor or with another torch.
         slice_elements: Elements of a slice, the unit of exchange, a multiple of 64; chosen by the link by
             default. A run that is resumed keeps its own.
         timeout_s: Seconds to wait for a rank, > 0; 60 by default.
@@ -306,6 +310,8 @@ class TrainOptions(Options):
     threshold: float | None = None
     batch: str | None = None
     sync_batch_norm: bool = True
+    same_bits: int | None = None
+    other_bits: bool = False
     slice_elements: int | None = None
     timeout_s: float | None = None
     monitor: Monitor | Sequence[str] | None = None
@@ -314,7 +320,13 @@ class TrainOptions(Options):
     grace_s: float = 30.0
 
     def __post_init__(self) -> None:
-        for name, least in (("threads", 1), ("keep", 1), ("num_stages", 1), ("restarts", 0)):
+        for name, least in (
+            ("threads", 1),
+            ("keep", 1),
+            ("num_stages", 1),
+            ("restarts", 0),
+            ("same_bits", 1),
+        ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} is {value}, expected at least {least}")
@@ -326,7 +338,14 @@ class TrainOptions(Options):
             raise UsageError(f"grace_s is {self.grace_s}, expected more than 0 seconds")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise UsageError(f"timeout_s is {self.timeout_s}, expected more than 0 seconds")
-        _ = self.exchange_settings
+        settings = self.exchange_settings
+        if self.same_bits is not None and (settings.kind, settings.compression) != ("overlapped", "none"):
+            raise UsageError(
+                f"same_bits is for the exchange 'overlapped' without compression, not {settings.kind!r} with "
+                f"{settings.compression!r}: they round by the number of ranks"
+            )
+        if self.same_bits is not None and (self.memory is not None or self.precision != "f32"):
+            raise UsageError("same_bits does not go with memory or precision; leave them out")
 
     @property
     def exchange_settings(self) -> ExchangeSettings:

@@ -15,14 +15,14 @@ pytest.importorskip("torch")
 from netweave.errors import PeerError, UsageError
 from netweave.training.parallel import waiting, world
 from netweave.training.parallel.environment import RankEnvironment
-from netweave.training.parallel.launcher import _store
-from netweave.training.parallel.world import Rank, RankStore, World
+from netweave.training.parallel.launcher import store_on_loopback
+from netweave.training.parallel.world import Rank, RankStore, StartedAgainError, World
 
 
 @pytest.fixture
 def port(monkeypatch):
     monkeypatch.setattr(world, "_joined", iter([1] * 9))  # the ranks are no processes of their own here
-    with _store() as port:
+    with store_on_loopback() as port:
         yield port
 
 
@@ -61,6 +61,22 @@ def test_what_is_kept_is_that_of_the_first_start(port):
         assert at_once(lambda: keep(one, start), lambda: keep(two, -1)) == [0, 0]  # noqa: B023
         assert one.is_restart == (start > 0)
     assert made == [0]
+
+
+def test_a_rank_that_waits_meets_one_that_was_started_again(port):
+    first, second = stores_of(port, timeout_s=60.0)
+    kept = first.keys
+    with pytest.raises(StartedAgainError, match=r"rank 1 cannot go on: another rank was started again"):
+        at_once(lambda: second.gather("b", "x"), lambda: store_of(0, port, timeout_s=0.5))
+    again = None
+
+    def start():
+        nonlocal again
+        again = store_of(0, port)
+
+    at_once(start, second.meet)
+    assert at_once(lambda: again.gather("a", "x"), lambda: second.gather("b", "x")) == [["a", "b"]] * 2
+    assert not kept.check(["x 1"])
 
 
 @pytest.mark.timing
@@ -127,7 +143,7 @@ def test_a_store_that_does_not_answer_ends_the_wait(monkeypatch):
 def test_a_store_that_is_gone_is_named(monkeypatch):
     monkeypatch.setattr(world, "SLACK_S", 0.2)
     monkeypatch.setattr(world, "_joined", iter([1] * 9))
-    with _store() as port:
+    with store_on_loopback() as port:
         _, store = stores_of(port)
     with pytest.raises(
         PeerError, match=r"rank 1 cannot go on: the store of the ranks at 127.0.0.1:\d+ has ended"

@@ -45,12 +45,13 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def agent(folder, node, port):
+def agent(folder, node, port, *more):
     """Start one agent with one worker; what it says goes to a file, as it outlives what reads it."""
     arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-backend", "c10d"]
     arguments += ["--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "run", "--local-addr", "127.0.0.1"]
     arguments += ["--rdzv-conf", f"is_host={int(node == 0)}"]
     arguments += ["-m", "netweave", "train", "solver.prototxt", "--batch", "split", "--seed", "4"]
+    arguments += more
     with (folder / f"agent{node}.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", *arguments],
@@ -104,18 +105,21 @@ def test_a_killed_worker_of_one_agent_is_started_again(tmp_path, whole, node):
     assert command.is_equal(command.arrays(tmp_path, STEPS), whole)
 
 
-def test_a_killed_agent_is_started_again(tmp_path, whole):
-    """Its worker dies with it or loses the others; the other agent's worker waits for the new ones."""
+def test_a_run_goes_on_when_an_agent_was_killed_and_all_are_started_again(tmp_path, whole):
+    """As by a scheduler; torchrun's own agents do not find each other again when one of them has died."""
     command.write(tmp_path, steps=STEPS, snapshot=SNAPSHOT, display=10)
     port = free_port()
     agents = [agent(tmp_path, 0, port), agent(tmp_path, 1, port)]
     with ended(agents):
         wait_until(tmp_path, lambda: has_checkpoint(tmp_path))
-        workers = command.ranks_of(agents[1])
-        for pid in [agents[1].pid, *workers]:  # as when the machine goes
+        for pid in [agents[1].pid, *command.ranks_of(agents[1])]:  # as when the machine goes
             os.kill(pid, signal.SIGKILL)
-        agents[1].wait()
-        agents[1] = agent(tmp_path, 1, port)
+        agents[0].terminate()
+        wait_until(tmp_path, lambda: all(one.poll() is not None for one in agents))
+    assert not (tmp_path / f"out/net_iter_{STEPS}.checkpoint").exists()
+    port = free_port()
+    agents = [agent(tmp_path, node, port, "--requeued") for node in range(2)]
+    with ended(agents):
         wait_until(tmp_path, lambda: all(one.poll() is not None for one in agents))
         assert [one.returncode for one in agents] == [0, 0], logs(tmp_path)
     assert "resuming from out/net_iter_" in logs(tmp_path)

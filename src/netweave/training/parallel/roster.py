@@ -60,6 +60,10 @@ class Roster:
             return name
         return name if store.check([_complete(name)]) else ""
 
+    def has_changed(self) -> bool:
+        """Return whether one of the ranks that have met was started again, and is listed."""
+        return list(json.loads(self._store.get(_LIST))) != self._listed
+
     def missing(self) -> Sequence[int]:
         """Return the ranks that have not read the list of which this rank is one, or have never come."""
         if not self._listed:

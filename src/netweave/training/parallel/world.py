@@ -54,6 +54,10 @@ _FAILED = "failed"
 _joined = itertools.count(1)
 
 
+class StartedAgainError(PeerError):
+    """A rank that has met the others was started again: those that wait for it can meet it once more."""
+
+
 class RankStore:
     """The store of a run's ranks, seen from one of them.
 
@@ -80,10 +84,17 @@ class RankStore:
         self.is_restart = False
         # a process may train several times; keys of the last time are still there
         RankStore.num_joined = number = next(_joined)
-        base = self._connect(is_master=environment.hosts_store)
-        self._run = distributed.PrefixStore(f"netweave/{number}/run", base)
-        self._prefix = f"netweave/{number}/ranks {self._meet(f'netweave/{number}/roster', base)}"
-        self.keys = distributed.PrefixStore(self._prefix, base)
+        self._place = f"netweave/{number}"
+        self._base = self._connect(is_master=environment.hosts_store)
+        self._run = distributed.PrefixStore(f"{self._place}/run", self._base)
+        self._roster = self._call(
+            lambda: Roster(
+                distributed.PrefixStore(f"{self._place}/roster", self._base),
+                environment.rank,
+                environment.size,
+            )
+        )
+        self.meet()
 
     @property
     def holder(self) -> str:
@@ -175,24 +186,22 @@ class RankStore:
         with contextlib.suppress(RuntimeError, TimeoutError):
             within(HOLD_S + SLACK_S, wait)
 
-    def _meet(self, prefix: str, base: distributed.Store) -> str:
-        """Return the hash of the list of the ranks that train together, when all have read it.
+    def meet(self) -> None:
+        """Wait until all ranks have read one list of them, and take the keys of this list.
 
         Raises:
             PeerError: A rank is not there within the timeout; the message names it.
         """
-        environment = self._environment
-        roster = self._call(
-            lambda: Roster(distributed.PrefixStore(prefix, base), environment.rank, environment.size)
-        )
         until_s = time.monotonic() + self._timeout_s
         pause_s = FIRST_PAUSE_S
-        while not (met := self._call(roster.look)):
+        while not (met := self._call(self._roster.look)):
             if time.monotonic() >= until_s:
-                raise self._not_there(self._call(roster.missing), "joining the others")
+                raise self._not_there(self._call(self._roster.missing), "joining the others")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
-        return met
+        self._prefix = f"{self._place}/ranks {met}"
+        self.keys = distributed.PrefixStore(self._prefix, self._base)
+        self._num_calls.clear()
 
     def _values(self, keys: Sequence[str], of_ranks: Sequence[str], what: str) -> list[Any]:
         """Return the values of keys, for which ranks write theirs; ``share`` has but one."""
@@ -205,6 +214,10 @@ class RankStore:
             failure = self.read_failure(self.keys)
             if failure:
                 raise PeerError(f"rank {self._environment.rank} cannot go on: {failure}")
+            if self._roster.has_changed():
+                raise StartedAgainError(
+                    f"rank {self._environment.rank} cannot go on: another rank was started again"
+                )
             if time.monotonic() >= until_s:
                 missing = [rank for rank, key in enumerate(of_ranks) if not self.keys.check([key])]
                 raise self._not_there(missing or [0], what)
@@ -333,9 +346,7 @@ class World:
         self._blame_lock = threading.Lock()
         self._store = RankStore(environment, timeout_s=timeout_s)
         try:
-            self.ranks = self._introduce()
-            self._store.names = [str(rank) for rank in self.ranks]
-            self.run: str = self.keep(lambda: secrets.token_hex(8), "run")
+            self.ranks, self.run = self._introduce()
             self.is_restart = self._store.is_restart
             self._heartbeat = Heartbeat(self._store, self.rank, timeout_s=timeout_s, tell=tell)
         except NetweaveError as error:
@@ -485,7 +496,17 @@ class World:
 
     # Joining.
 
-    def _introduce(self) -> list[Rank]:
+    def _introduce(self) -> tuple[list[Rank], str]:
+        """Return all ranks, and the name of the run; begin again if one is started again meanwhile."""
+        while True:
+            try:
+                ranks = self._gather_ranks()
+                self._store.names = [str(rank) for rank in ranks]
+                return ranks, self.keep(lambda: secrets.token_hex(8), "run")
+            except StartedAgainError:
+                self._store.meet()
+
+    def _gather_ranks(self) -> list[Rank]:
         host = os.environ.get(MACHINE) or socket.gethostname()
         netweave = import_module("netweave")  # by name: the package imports this module, not the reverse
         versions = f"netweave {netweave.__version__}, torch {torch.__version__}"
@@ -523,6 +544,7 @@ class World:
 
 
 def join(
+    environment: RankEnvironment | None = None,
     *,
     device: str | torch.device | None = None,
     timeout_s: float = TIMEOUT_S,
@@ -531,6 +553,7 @@ def join(
     """Join the ranks that the environment speaks of; return None if it speaks of none.
 
     Args:
+        environment: What it says of this rank; read from its variables by default.
         device: Where this rank computes; what the launcher says, or the CPU, by default.
         timeout_s: How long a rank is waited for.
         tell: Told of ranks that stand still or are slow; lines on standard error by default.
@@ -539,7 +562,7 @@ def join(
         UsageError: The environment is incomplete, the device is not there, or ranks do not fit together.
         PeerError: A rank does not come within the timeout.
     """
-    environment = rank_environment()
+    environment = environment or rank_environment()
     if environment is None:
         return None
     if threading.current_thread() is threading.main_thread() and environment.is_one_machine:
