@@ -45,12 +45,14 @@ class StepResult:
         rate: Learning rate, before multipliers.
         outputs: Outputs of the net in the last batch.
         stop: The exit status that any rank was asked to stop with before it computed this; 0 if none was.
+        saves: Whether the first of several ranks has asked for a checkpoint.
     """
 
     loss: float
     rate: float
     outputs: Mapping[str, torch.Tensor]
     stop: int = 0
+    saves: bool = False
 
 
 class StepProgram:
@@ -250,7 +252,9 @@ class StepProgram:
             return None
         return self._result(loss, shown)
 
-    def _result(self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: int = 0) -> StepResult:
+    def _result(
+        self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: int = 0, saves: bool = False
+    ) -> StepResult:
         """Go on to the update that the objective of the whole batch belongs to."""
         updater = self._updater
         self.losses.append(loss)
@@ -258,7 +262,7 @@ class StepProgram:
         rate = updater.advance(smoothed)
         if not updater.rule.measures:
             self._update = updater.begin()
-        return StepResult(smoothed, rate, outputs, stop)
+        return StepResult(smoothed, rate, outputs, stop, saves)
 
     def _not_finite(self, step: int, part: Part, loss: float) -> RunError:
         job = self._job

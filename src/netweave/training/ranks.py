@@ -91,8 +91,17 @@ STOP_WEIGHTS = {0: 0.0, INTERRUPTED: 1.0, PREEMPTED: 2.0**20}
 """What a rank adds to the sum by which all learn that one was asked to stop: more ranks there are not."""
 
 
-def stop_status(total: float) -> int:
-    """Return the gravest exit status that any rank was asked to stop with."""
+_SAVE_WEIGHT = 2.0**40
+"""What the first rank adds to it when all are to write a checkpoint after the update."""
+
+
+def told_by(total: float) -> dict[str, Any]:
+    """Return the gravest exit status that any was asked to stop with, and whether a checkpoint is due."""
+    saves = total >= _SAVE_WEIGHT - 0.5
+    return {"stop": _stop_status(total - _SAVE_WEIGHT * saves), "saves": saves}
+
+
+def _stop_status(total: float) -> int:
     return max((status for status, weight in STOP_WEIGHTS.items() if total >= weight - 0.5), default=0)
 
 
@@ -107,11 +116,13 @@ class RankExchange:
     Attributes:
         world: The ranks.
         stop: The exit status that this rank was asked to stop with; 0 if it was not.
+        saves: Whether this rank, the first, asks all for a checkpoint after the update.
     """
 
     def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
         self.world = world
         self.stop = 0
+        self.saves = False
         self._settings, self._engine = options.exchange_settings, engine
         is_synchronised = options.sync_batch_norm
         self.require_same_start(
@@ -158,6 +169,11 @@ class RankExchange:
             SliceInfo(sum(span.stop - span.start for span in spans), layers[spans[0].key], stage)
             for spans, stage in zip(updater.layout.slices, stages, strict=True)
         ]
+
+    @property
+    def told(self) -> float:
+        """What this rank adds to the sum by which all learn what one was asked for."""
+        return STOP_WEIGHTS[self.stop] + _SAVE_WEIGHT * self.saves
 
     @property
     def num_bytes(self) -> int:
@@ -211,14 +227,15 @@ class RankExchange:
         Args:
             step: Number of the update.
             variable: Of what ``measured`` took; written.
-            result: Called with the mean objective, the outputs, and the exit status to stop with.
+            result: Called with the mean objective, the outputs, the exit status to stop with, and whether a
+                checkpoint is due.
         """
         sums: list[Tensor] = []
 
         def begin() -> Any:
             assert self._measured is not None
             loss, outputs = self._measured
-            numbers = [STOP_WEIGHTS[self.stop], loss]
+            numbers = [self.told, loss]
             numbers += [float(tensor) for tensor in outputs.values() if is_mean(tensor)]
             sums.append(torch.tensor(numbers, dtype=torch.float64))
             return distributed.all_reduce(sums[0], group=self.world.group("means"), async_op=True)
@@ -235,7 +252,7 @@ class RankExchange:
                     outputs[name] = torch.tensor(rest[taken], dtype=tensor.dtype)
                     taken += 1
             self._note_progress(step)
-            return result(loss, outputs, stop=stop_status(stop * self.world.size))
+            return result(loss, outputs, **told_by(stop * self.world.size))
 
         return self._engine.push(finish, (), [variable], lane="link", name=f"result {step}")
 

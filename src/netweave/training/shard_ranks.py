@@ -21,7 +21,7 @@ from netweave.runtime.backends.torch.node_memory import memories
 from netweave.training.data.order import Shards
 from netweave.training.loading import moving_states
 from netweave.training.parallel.shards import ShardBatch, ShardExchange, ShardSum
-from netweave.training.ranks import STOP_WEIGHTS, RankExchange, check_parts, is_mean, stop_status
+from netweave.training.ranks import RankExchange, check_parts, is_mean, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 THREADS = 1
 """Threads of a shard's pass: sums over many elements are rounded by how they are shared out."""
+
+
+_SHARDS = "the number of shards"
 
 
 def kernels() -> dict[str, str]:
@@ -65,7 +68,7 @@ def check_promise(options: TrainOptions, checkpoint: Checkpoint | None) -> None:
     promised = checkpoint.state.get("same bits") if checkpoint else None
     if not promised or options.other_bits:
         return
-    here = {**kernels(), "shards": options.same_bits or 0}
+    here = {**kernels(), _SHARDS: options.same_bits or "none (--same-bits)"}
     changed = [
         f"{name} was {before}, and is {here.get(name)}"
         for name, before in promised.items()
@@ -108,7 +111,7 @@ class ShardRanks(RankExchange):
         count = size // world.size
         self.shards = Shards(world.rank * count, count, size)
         self._is_synchronised = options.sync_batch_norm
-        self.require_same_start({"shards": size, **kernels()})
+        self.require_same_start({_SHARDS: size, **kernels()})
         self._batch = ShardBatch(size)
         self._states: list[Tensor] = []
         self._before: list[Tensor] = []
@@ -123,7 +126,7 @@ class ShardRanks(RankExchange):
 
     def promise(self) -> dict[str, Any]:
         """Return, for a checkpoint, what the bits of the run depend on."""
-        return {**kernels(), "shards": self.shards.size}
+        return {**kernels(), _SHARDS: self.shards.size}
 
     def join_batch(self, net: TorchNet, job: Job) -> None:
         """Let a net's operators see the whole batch of which a pass computes a shard.
@@ -198,8 +201,8 @@ class ShardRanks(RankExchange):
 
     def measured(self, loss: float, outputs: dict[str, Tensor]) -> None:
         """Take the objective, the outputs and the moving statistics of a shard."""
-        stop = 0.0 if self._rows else STOP_WEIGHTS[self.stop]
-        numbers = [stop, loss, *(float(tensor) for tensor in outputs.values() if is_mean(tensor))]
+        told = 0.0 if self._rows else self.told
+        numbers = [told, loss, *(float(tensor) for tensor in outputs.values() if is_mean(tensor))]
         rows = [torch.tensor(numbers, dtype=torch.float64)]
         with torch.no_grad():
             for tensor, before in zip(self._states, self._before, strict=True):
@@ -227,7 +230,7 @@ class ShardRanks(RankExchange):
             for shard, row in enumerate(gathered[0].reshape(size, -1)):
                 total.add(shard, shard + 1, row)
             means = total.take()
-            stop = float(means[0])
+            told = float(means[0])
             means /= size
             outputs = self._outputs
             at = 2
@@ -241,7 +244,7 @@ class ShardRanks(RankExchange):
                     tensor.copy_(mean.reshape(tensor.shape))
                     at += tensor.numel()
             self._note_progress(step)
-            return result(float(means[1]), outputs, stop=stop_status(stop))
+            return result(float(means[1]), outputs, **told_by(told))
 
         return self._engine.push(finish, (), [variable, self._state], lane="link", name=f"result {step}")
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -66,7 +67,9 @@ def _start_of(options: TrainOptions) -> tuple[Path | None, Checkpoint | None]:
     if not options.resume:
         return None, None
     file = Path(str(options.resume))
-    return file, None if ".solverstate" in file.name else read_run(file)
+    checkpoint = None if ".solverstate" in file.name else read_run(file)
+    check_promise(options, checkpoint)
+    return file, checkpoint
 
 
 class Trainer(Loop):
@@ -124,14 +127,15 @@ class Trainer(Loop):
         super().__init__(job.checkpoints)
         self.job = job
         resume, checkpoint = _start_of(options)
-        check_promise(options, checkpoint)
         self.seed: int = checkpoint.state["seed"] if checkpoint else choose_seed(job, options.seed, world)
         self._engine = engine
         self.history = History()
         self._watch = watch
         self._content = content
         where = self._where = Where(find_device(device), options.precision == "bf16", self.seed, update_lane)
-        _prepare_thread(engine, exchanges=world is not None, threads=THREADS if options.same_bits else None)
+        self._num_threads = _prepare_thread(
+            engine, exchanges=world is not None, threads=THREADS if options.same_bits else None
+        )
         self._looks = [*looks, *norms_of(job)]
         taps = [name for look in self._looks for name in look.taps]
         self.nets = dict(nets or {}) or make_nets(
@@ -143,6 +147,7 @@ class Trainer(Loop):
             dtype=dtype,
             tell=lambda text: None if resume else watch(Note(text)),
         )
+        self._save_every_s, self._saved_s, self._saves = options.checkpoint_every_s, perf_counter(), False
         self._ranks = None
         if world is not None:
             kind = RankExchange if options.same_bits is None else ShardRanks
@@ -276,6 +281,8 @@ class Trainer(Loop):
 
     def close(self) -> None:
         """Let go of the data."""
+        if isinstance(self._ranks, ShardRanks):  # its lane has set those of MKL in all threads
+            torch.set_num_threads(self._num_threads)
         for net in self.nets.values():
             net.guard(None)
             if net.draws is not None:
@@ -320,7 +327,12 @@ class Trainer(Loop):
 
     @property
     def _is_save_due(self) -> bool:
-        return self.job.schedule.is_due("checkpoint", self.iteration, self.job.checkpoints.interval)
+        due = self.job.schedule.is_due("checkpoint", self.iteration, self.job.checkpoints.interval)
+        return due or (self._is_time_to_save if self._ranks is None else self._saves)
+
+    @property
+    def _is_time_to_save(self) -> bool:
+        return self._save_every_s is not None and perf_counter() - self._saved_s >= self._save_every_s
 
     def _before_step(self) -> None:
         """Evaluate what is due before the next update."""
@@ -339,6 +351,8 @@ class Trainer(Loop):
         if self._ranks is not None and not self._num_samples:
             self._ranks.world.occupancy.restart()
         pushed = []
+        if self._ranks is not None:
+            self._ranks.saves = self._is_writer and self._is_time_to_save
         shards = self._ranks.shards if isinstance(self._ranks, ShardRanks) else None
         for number in range(self.job.solver.accumulate if shards is None else shards.count):
             batch, variables = loader.take(program.idle_since)
@@ -352,6 +366,7 @@ class Trainer(Loop):
         result = pushed[-1].result()
         assert isinstance(result, StepResult)
         super().stop(result.stop)
+        self._saves = result.saves
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
         if looked is not None:
@@ -386,6 +401,7 @@ class Trainer(Loop):
 
     def _save(self) -> None:
         self._settle()
+        self._saved_s = perf_counter()
         self._average_states()
         content = {
             **self._content(),
@@ -426,15 +442,17 @@ class Trainer(Loop):
         return replace(config, turns=turns)
 
 
-def _prepare_thread(engine: Engine, *, exchanges: bool, threads: int | None) -> None:
-    """Prepare the thread that computes.
+def _prepare_thread(engine: Engine, *, exchanges: bool, threads: int | None) -> int:
+    """Prepare the thread that computes; return how many threads torch had.
 
     Args:
         engine: Whose.
         exchanges: Whether other threads exchange what it computes.
         threads: How many threads share its sums; as many as torch has by default.
     """
+    before = torch.get_num_threads()
     # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
-    engine.push(partial(torch.set_num_threads, threads or torch.get_num_threads()), lane=COMPUTE).result()
+    engine.push(partial(torch.set_num_threads, threads or before), lane=COMPUTE).result()
     if exchanges:
         engine.push(let_others_interrupt, lane=COMPUTE).result()
+    return before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -257,6 +258,8 @@ class TrainOptions(Options):
         plot: File for a plot of loss, test results and learning rate, from the beginning of the run even
             after it was resumed.
         keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
+        checkpoint_every: Time after which a checkpoint is due, besides the Job's iterations, > 0: seconds, or
+            a text such as ``60s``, ``10m`` or ``2h``.
         num_stages: Number of stages that the net is split into, >= 1, each with its own tasks; the result is
             bit-identical for any number. By default 1, or 16 on several ranks.
         memory: Memory limit of the run, on each rank: bytes, or a size such as ``4GB``. Backward then
@@ -303,6 +306,7 @@ class TrainOptions(Options):
     events: str | Path | None = None
     plot: str | Path | None = None
     keep: int | None = None
+    checkpoint_every: float | str | None = None
     num_stages: int | None = None
     memory: str | int | None = None
     exchange: str = "overlapped"
@@ -338,6 +342,7 @@ class TrainOptions(Options):
             raise UsageError(f"grace_s is {self.grace_s}, expected more than 0 seconds")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise UsageError(f"timeout_s is {self.timeout_s}, expected more than 0 seconds")
+        _ = self.checkpoint_every_s
         settings = self.exchange_settings
         if self.same_bits is not None and (settings.kind, settings.compression) != ("overlapped", "none"):
             raise UsageError(
@@ -346,6 +351,22 @@ class TrainOptions(Options):
             )
         if self.same_bits is not None and (self.memory is not None or self.precision != "f32"):
             raise UsageError("same_bits does not go with memory or precision; leave them out")
+
+    @property
+    def checkpoint_every_s(self) -> float | None:
+        """Seconds after which a checkpoint is due.
+
+        Raises:
+            UsageError: They are no time.
+        """
+        if self.checkpoint_every is None:
+            return None
+        match = re.fullmatch(r"(\d+(?:\.\d*)?)([smh]?)", str(self.checkpoint_every).strip())
+        if match is None or not float(match[1]):
+            raise UsageError(
+                f"checkpoint_every is {self.checkpoint_every!r}, expected a time such as 60s, 10m or 2h"
+            )
+        return float(match[1]) * {"m": 60, "h": 3600}.get(match[2], 1)
 
     @property
     def exchange_settings(self) -> ExchangeSettings:
