@@ -455,4 +455,4 @@ def _prepare_thread(engine: Engine, *, exchanges: bool, threads: int | None) -> 
     engine.push(partial(torch.set_num_threads, threads or before), lane=COMPUTE).result()
     if exchanges:
         engine.push(let_others_interrupt, lane=COMPUTE).result()
-    return before
+    return int(before)
