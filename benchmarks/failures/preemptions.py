@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-STEPS = 1000
-SHAPES: tuple[tuple[str, ...], ...] = (("--seed", "4"), ("--devices", "cpu:3", *SEED))
-"""Alone, and as three ranks: then the launcher or one of them gets the signal."""
+SHAPES: dict[tuple[str, ...], int] = {("--seed", "4"): 40_000, ("--devices", "cpu:3", *SEED): 4000}
+"""Updates of a run alone, and as three ranks: then the launcher or one of them gets the signal. They last for
+longer than ten signals take."""
+
+DISPLAY = 20
 
 GRACE_S = 30.0
 LONGEST_S = 3.0
@@ -27,17 +29,17 @@ LONGEST_S = 3.0
 
 def whole_run(folder: Path, shape: tuple[str, ...]) -> dict[str, Any]:
     """Return the parameters at the end of a run that nobody disturbs."""
-    command.write(folder, steps=STEPS, snapshot=0, display=1)
+    command.write(folder, steps=SHAPES[shape], snapshot=0, display=DISPLAY)
     status, output = command.finish(command.start(folder, *shape))
     assert status == 0, output
-    return command.arrays(folder, STEPS)
+    return command.arrays(folder, SHAPES[shape])
 
 
 def preempted_run(
     folder: Path, shape: tuple[str, ...], draw: random.Random, most: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Send signals until the run ends, or has had so many; return what each did, and the last exit status."""
-    command.write(folder, steps=STEPS, snapshot=0, display=1)
+    command.write(folder, steps=SHAPES[shape], snapshot=0, display=DISPLAY)
     done: list[dict[str, Any]] = []
     while True:
         process = command.start(folder, *shape, "--requeued")
@@ -58,7 +60,7 @@ def preempted_run(
         if done:
             resumed = re.search(r"resuming from \S*_iter_(\d+)\.checkpoint", text)
             done[-1].setdefault("resumed", int(resumed[1]) if resumed else None)
-        if status == -signal.SIGTERM and f"Iteration {STEPS}, writing" in text:
+        if status == -signal.SIGTERM and f"Iteration {SHAPES[shape]}, writing" in text:
             continue  # after the last update and its checkpoint, no more is to be saved
         if status != signal.SIGTERM + 128:
             return done, status

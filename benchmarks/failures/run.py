@@ -91,13 +91,13 @@ def do_preemptions(result: Result, folder: Path, go_on: Callable[[], bool], save
     }
     while go_on():
         number = len(runs)
-        shape = preemptions.SHAPES[number % len(preemptions.SHAPES)]
+        shape = list(preemptions.SHAPES)[number % len(preemptions.SHAPES)]
         place = folder / f"run {number}"
         done, status = preemptions.preempted_run(place, shape, random.Random(number), 10)
         faults = [fault for one in done for fault in preemptions.faults(one)]
         if status:
             faults.append(f"status {status}")
-        elif not command.is_equal(command.arrays(place, preemptions.STEPS), expected[shape]):
+        elif not command.is_equal(command.arrays(place, preemptions.SHAPES[shape]), expected[shape]):
             faults.append("other parameters at the end")
         runs.append({"of": " ".join(shape), "preemptions": done, "faults": faults})
         every = [one for run in runs for one in run["preemptions"]]

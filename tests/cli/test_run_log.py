@@ -51,7 +51,9 @@ def test_other_events():
         "checkpoint to a",
         "checkpoint to b",
     ]
-    assert only_line(Stopped(7)).endswith("] Iteration 7, stopped; --resume goes on from here")
+    assert only_line(Stopped(7, 7)).endswith("] Iteration 7, stopped; --resume goes on from here")
+    assert only_line(Stopped(7, 5)).endswith("] Iteration 7, stopped; --resume goes on from iteration 5")
+    assert only_line(Stopped(7, None)).endswith("] Iteration 7, stopped; no checkpoint was written")
     assert only_line(Note("said")).endswith("] said")
     assert list(SingaLog().opening(4)) == ["Unique JOB_ID is 4"]
     assert list(log_of("caffe").opening(4)) == []

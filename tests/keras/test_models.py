@@ -284,45 +284,6 @@ def test_a_loss_that_is_no_number_ends_a_fit_well_if_asked():
     assert history.epoch == []
 
 
-def test_a_fit_resumes_bit_for_bit(tmp_path):
-    """Killed after the second of four epochs by a callback, and resumed: every array and the history."""
-    x, y = data()
-
-    class KilledError(Exception):
-        pass
-
-    class Kill(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == 3:
-                raise KilledError
-
-    def fit(start, folder, callbacks, **settings):
-        keras.utils.clear_session()
-        model = small(keras.optimizers.Adam(0.02))
-        model.set_weights(start)
-        callbacks = [keras.callbacks.ReduceLROnPlateau("loss", patience=1, min_delta=1.0), *callbacks]
-        history = model.fit(
-            x,
-            y,
-            epochs=4,
-            seed=3,
-            callbacks=callbacks,
-            verbose=0,
-            checkpoint_prefix=folder / "fit",
-            **settings,
-        )
-        return model, history.history
-
-    start = small().get_weights()
-    whole, expected = fit(start, tmp_path / "a", [])
-    with pytest.raises(KilledError):
-        fit(start, tmp_path / "b", [Kill()])
-    resumed, found = fit(start, tmp_path / "b", [], resume=True)
-    assert found == expected
-    for one, other in zip(whole.get_weights(), resumed.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def test_batches_by_hand_are_the_fit():
     x, y = data(32)
     model, other = small(), small()

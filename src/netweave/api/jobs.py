@@ -21,7 +21,7 @@ from netweave.runtime.backends.settings import TORCH
 from netweave.training import Note, latest
 from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_generation, read_origin
 from netweave.training.parallel.early_failure import announce_early_failure
-from netweave.training.parallel.environment import rank_environment
+from netweave.training.parallel.environment import RankEnvironment, rank_environment
 
 if TYPE_CHECKING:
     from netweave.job import Job
@@ -230,17 +230,25 @@ def announcing_early_failure(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextlib.contextmanager
-def joined(device: str | None, timeout_s: float | None) -> Iterator[World | None]:
-    """Join the ranks that the environment speaks of; give None if this process runs alone."""
-    if rank_environment() is None:
+def joined(options: TrainOptions) -> Iterator[World | None]:
+    """Join the ranks that the environment speaks of; give None if this process runs alone.
+
+    A process that computes shards alone is a rank of one: it does all that several do.
+    """
+    environment = rank_environment()
+    if environment is None and options.same_bits is None:
         yield None
         return
+    from netweave.training.parallel.launcher import store_on_loopback
     from netweave.training.parallel.world import TIMEOUT_S, join
 
-    world = join(device=device, timeout_s=timeout_s or TIMEOUT_S)
-    assert world is not None
-    with world:
-        yield world
+    with contextlib.ExitStack() as stack:
+        if environment is None:
+            port = stack.enter_context(store_on_loopback())
+            environment = RankEnvironment(0, 1, 0, True, "127.0.0.1", port, True)
+        world = join(environment, device=options.device, timeout_s=options.timeout_s or TIMEOUT_S)
+        assert world is not None
+        yield stack.enter_context(world)
 
 
 @contextlib.contextmanager
@@ -265,7 +273,7 @@ def start_of(world: World | None, job: Job, resume: str | Path | bool, watch: Wa
     if world is None:
         return _asked(job, resume, watch)
     start, run, generation = world.keep(lambda: _beginning(job, resume, world.run, watch), "beginning")
-    if world.is_first and world.attempt:
+    if world.is_first and world.is_restart:
         start = _own(job, run, generation, watch) or start
     shared = world.share(start, "start")
     return Path(shared) if shared else None
@@ -296,11 +304,15 @@ def shared(job: Job, options: TrainOptions, world: World, watch: Watch) -> tuple
     Raises:
         UsageError: There is no such meaning of the batch.
     """
-    from netweave.training.parallel.batch import batch_meaning, describe_batch, with_batch
+    from netweave.training.parallel.batch import batch_meaning, describe_batch, describe_shards, with_batch
     from netweave.training.parallel.link_speed import slice_elements_for
 
-    meaning = batch_meaning(job, options.batch)
-    job = with_batch(job, meaning, world.size)
+    shards = options.same_bits
+    meaning = batch_meaning(job, options.batch if shards is None else options.batch or "split")
+    job = with_batch(job, meaning, world.size if shards is None else shards)
+    if shards is not None:
+        watch(Note(describe_shards(job, shards, world)))
+        return job, options
     watch(Note(describe_batch(job, meaning, world)))
     has_owners = options.exchange_settings.has_owners
     chosen = options.slice_elements or slice_elements_for(world, has_owners=has_owners)

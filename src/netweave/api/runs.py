@@ -151,7 +151,7 @@ def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
     from netweave.training.watchers import Audience
 
     with (
-        joined(options.device, options.timeout_s) as world,
+        joined(options) as world,
         traced(world, options.trace),
         ThreadedEngine() as engine,
     ):
@@ -159,12 +159,12 @@ def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
         place = options.device or "cpu" if world is None else world.device
         if str(place) == "cpu":
             keep_memory()
-        if world is not None and world.size > 1:
+        if world is not None and (world.size > 1 or options.same_bits is not None):
             job, options = shared(job, options, world, audience.show)
         options = replace(
             options,
             resume=start_of(world, job, options.resume, audience.show) or False,
-            num_stages=options.num_stages or stages_for(world),
+            num_stages=options.num_stages or stages_for(world, options.same_bits),
         )
         trainer = Trainer(
             job,

@@ -133,10 +133,17 @@ def _common_lines(event: Event) -> Iterator[str]:
     if isinstance(event, Note):
         yield event.text
     elif isinstance(event, Stopped):
-        yield f"Iteration {event.iteration}, stopped; --resume goes on from here"
+        yield f"Iteration {event.iteration}, stopped; {_resumption(event)}"
     elif isinstance(event, ValuesSeen):
         for name, seen in event.values.items():
             yield f"Iteration {event.iteration}, {name}: {seen}"
+
+
+def _resumption(event: Stopped) -> str:
+    if event.saved_at is None:
+        return "no checkpoint was written"
+    place = "here" if event.saved_at == event.iteration else f"iteration {event.saved_at}"
+    return f"--resume goes on from {place}"
 
 
 def _norm_lines(event: NormsSeen) -> Iterator[str]:

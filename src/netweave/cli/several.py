@@ -56,6 +56,18 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Whether batch normalisation takes the statistics of the whole batch, or of each device's part.",
     )
     @click.option(
+        "--same-bits",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Compute each batch in N shards, so that the result is bit-identical on any number of devices "
+        "that divides N.",
+    )
+    @click.option(
+        "--other-bits",
+        is_flag=True,
+        help="Resume although the result will not be that of --same-bits: on another processor, for example.",
+    )
+    @click.option(
         "--slice-elements",
         type=click.IntRange(64),
         metavar="N",

@@ -103,6 +103,11 @@ OF_JOB = ("data", "scale_l1", "allow_urls")
     help="Number of checkpoints to keep.",
 )
 @click.option(
+    "--checkpoint-every",
+    metavar="TIME",
+    help="Write a checkpoint after so long (60s, 10m, 2h), besides those of the solver.",
+)
+@click.option(
     "--watch",
     "monitor",
     metavar="NAME",

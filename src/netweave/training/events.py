@@ -172,9 +172,11 @@ class Stopped:
 
     Attributes:
         iteration: Updates done before.
+        saved_at: Updates in the last checkpoint that the run has written; None if it has written none.
     """
 
     iteration: int
+    saved_at: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,17 @@ from netweave.graph import known_shape, unread_arrays
 from netweave.graph.summary import names_text
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
 from netweave.training.checkpoint_file import SUFFIX, nested, parameters_in, read_checkpoint
-from netweave.training.data import BatchShare, BatchTurns, Loader, Order, Source, Turns, open_source
+from netweave.training.data import (
+    BatchShards,
+    BatchShare,
+    BatchTurns,
+    Loader,
+    Order,
+    Shards,
+    Source,
+    Turns,
+    open_source,
+)
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.sources.composed import Iterated
 from netweave.training.optim import Trained, first_values
@@ -44,7 +54,7 @@ class LoaderConfig:
         dtype: Floating-point type of the batches.
         threads: Of decoding; None to find the number by itself.
         share: Number of this rank, and number of ranks, where each takes a part of every batch.
-        turns: Where ranks take turns at whole batches instead.
+        turns: Where ranks take turns at whole batches instead, or shards of each batch.
     """
 
     engine: Engine
@@ -52,7 +62,7 @@ class LoaderConfig:
     dtype: type[np.floating[Any]] = np.float32
     threads: int | None = None
     share: tuple[int, int] | None = None
-    turns: Turns | None = None
+    turns: Turns | Shards | None = None
 
 
 class PhaseLoader:
@@ -202,7 +212,7 @@ def _loader(source: DataSource, given: Given, config: LoaderConfig) -> Loader:
 
 def _of_rank(
     order: Order, records: Source, place: str, config: LoaderConfig
-) -> Order | BatchShare | BatchTurns:
+) -> Order | BatchShare | BatchShards | BatchTurns:
     """Return the order in which one of several ranks takes records."""
     if config.turns is None and config.share is None:
         return order
@@ -211,6 +221,8 @@ def _of_rank(
             f"{place}: records that come one after another cannot be shared among several ranks; give them "
             "as a sequence or a file"
         )
+    if isinstance(config.turns, Shards):
+        return BatchShards(order, config.turns, place)
     if config.turns is not None:
         return BatchTurns(order, config.turns)
     assert config.share is not None

@@ -130,7 +130,7 @@ class Loop(ABC):
             self._settle()
             is_due = self._checkpoints.at_end or (self.stopped_by == PREEMPTED and self._checkpoints.interval)
             if is_due and self._saved_at != self.iteration:
-                self._save()
+                self._save_now()
             self._finish(is_whole=is_whole)
         return is_whole
 
@@ -147,5 +147,8 @@ class Loop(ABC):
 
     def _save_if_due(self) -> None:
         if self._is_save_due:
-            self._saved_at = self.iteration
-            self._save()
+            self._save_now()
+
+    def _save_now(self) -> None:
+        self._saved_at = self.iteration
+        self._save()

@@ -51,6 +51,7 @@ class Part:
         variables: What tasks that read them must name.
         first: Number of the first sample in the whole batch of the update.
         samples: Number of samples.
+        adds: Whether its gradients are added to those of the pass before.
     """
 
     number: int
@@ -58,6 +59,7 @@ class Part:
     variables: Sequence[Variable]
     first: int
     samples: int
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class NetPasses:
     # What the tasks do.
 
     def _forward(self, step: int, part: Part, stage: Stage, finish: Callable[[StagePass], Any] | None) -> Any:
-        if part.number == 0:
+        if not part.adds:
             for tensor in self._tensors[stage.index]:
                 tensor.grad = None
         if not stage.module.training:

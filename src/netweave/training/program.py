@@ -19,6 +19,7 @@ from netweave.errors import RunError
 from netweave.runtime.backends.torch.device import first_not_finite, single_thread
 from netweave.runtime.engine import Variable
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
+from netweave.training.shard_ranks import ShardRanks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,12 +45,14 @@ class StepResult:
         rate: Learning rate, before multipliers.
         outputs: Outputs of the net in the last batch.
         stop: The exit status that any rank was asked to stop with before it computed this; 0 if none was.
+        saves: Whether the first of several ranks has asked for a checkpoint.
     """
 
     loss: float
     rate: float
     outputs: Mapping[str, torch.Tensor]
     stop: int = 0
+    saves: bool = False
 
 
 class StepProgram:
@@ -83,6 +86,8 @@ class StepProgram:
         self.losses: deque[float] = deque(maxlen=max(1, job.schedule.average_loss))
         self._ranks = ranks
         self._job, self._updater, self._engine = job, updater, engine
+        self._shards = ranks if isinstance(ranks, ShardRanks) else None
+        self._num_passes = updater.accumulate if self._shards is None else self._shards.num_passes
         self._begun = Variable("beginning of an update")
         self._sum = 0.0
         self._groups = self._grouped()
@@ -148,13 +153,18 @@ class StepProgram:
         Returns:
             What is there after the last forward; None before the last batch of the update.
         """
-        suffix = f", batch {part.number}" if self._updater.accumulate > 1 else ""
+        suffix = f", batch {part.number}" if self._num_passes > 1 else ""
+        is_last = part.number == self._num_passes - 1
+        if self._shards is not None and not part.number:
+            self._shards.push_begin(self.state)
         result: Completion[Any] = self.passes.push_forward(
             step, part, partial(self._measure, step, part), writes=[self._begun], suffix=suffix
         )
-        if part.number == self._updater.accumulate - 1 and self._ranks is not None:
+        if is_last and self._ranks is not None:
             result = self._ranks.push_means(step, self._begun, self._result)
         self._last = self.passes.push_backward(step, part, suffix=suffix)
+        if self._shards is not None and not is_last:
+            self._shards.push_kept(step, part.number, self.gradients)
         return result
 
     def push_looks(self, step: int) -> Completion[None] | None:
@@ -227,21 +237,24 @@ class StepProgram:
         if not math.isfinite(loss):
             # raised here, before backward: the tasks behind do not run, the parameters stay as they were
             raise self._not_finite(step, part, loss)
-        updater = self._updater
-        if part.number < updater.accumulate - 1:
+        is_last = part.number == self._num_passes - 1
+        if not is_last and self._shards is None:
             return None
         for look in self._looks:
-            if look.is_due(step):
+            if is_last and look.is_due(step):
                 look.look(net, outputs)
         names = [value.name or "" for value in phase.graph.outputs]
         shown = {name: outputs[name].detach() for name in names}
-        loss = self._sum / updater.accumulate
+        if self._shards is None:
+            loss = self._sum / self._num_passes
         if self._ranks is not None:
             self._ranks.measured(loss, shown)
             return None
         return self._result(loss, shown)
 
-    def _result(self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: int = 0) -> StepResult:
+    def _result(
+        self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: int = 0, saves: bool = False
+    ) -> StepResult:
         """Go on to the update that the objective of the whole batch belongs to."""
         updater = self._updater
         self.losses.append(loss)
@@ -249,7 +262,7 @@ class StepProgram:
         rate = updater.advance(smoothed)
         if not updater.rule.measures:
             self._update = updater.begin()
-        return StepResult(smoothed, rate, outputs, stop)
+        return StepResult(smoothed, rate, outputs, stop, saves)
 
     def _not_finite(self, step: int, part: Part, loss: float) -> RunError:
         job = self._job

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.engine import Completion, Engine, Variable
     from netweave.training.optim import Updater
+    from netweave.training.parallel.shards import ShardBatch
     from netweave.training.parallel.world import World
     from netweave.training.watchers import TrainOptions
 
@@ -51,11 +52,14 @@ A stage costs each rank 0.4 ms of Python. Between ranks of one machine there is 
 """
 
 
-def stages_for(world: World | None) -> int:
-    """Return into how many stages a net is cut, by where the other ranks are."""
+def stages_for(world: World | None, same_bits: int | None = None) -> int:
+    """Return into how many stages a net is cut, by where the other ranks are.
+
+    Sums within a pass may depend on the stages: where bits are to be the same, these are always as many.
+    """
     if world is None:
         return 1
-    return STAGES_OF_ONE_MACHINE if len(world.machines) == 1 else STAGES
+    return STAGES_OF_ONE_MACHINE if len(world.machines) == 1 or same_bits else STAGES
 
 
 def check_parts(job: Job, num_ranks: int) -> None:
@@ -83,13 +87,22 @@ def check_parts(job: Job, num_ranks: int) -> None:
             )
 
 
-_STOP_WEIGHTS = {0: 0.0, INTERRUPTED: 1.0, PREEMPTED: 2.0**20}
+STOP_WEIGHTS = {0: 0.0, INTERRUPTED: 1.0, PREEMPTED: 2.0**20}
 """What a rank adds to the sum by which all learn that one was asked to stop: more ranks there are not."""
 
 
-def _status(total: float) -> int:
-    """Return the gravest exit status that any rank was asked to stop with."""
-    return max((status for status, weight in _STOP_WEIGHTS.items() if total >= weight - 0.5), default=0)
+_SAVE_WEIGHT = 2.0**40
+"""What the first rank adds to it when all are to write a checkpoint after the update."""
+
+
+def told_by(total: float) -> dict[str, Any]:
+    """Return the gravest exit status that any was asked to stop with, and whether a checkpoint is due."""
+    saves = total >= _SAVE_WEIGHT - 0.5
+    return {"stop": _stop_status(total - _SAVE_WEIGHT * saves), "saves": saves}
+
+
+def _stop_status(total: float) -> int:
+    return max((status for status, weight in STOP_WEIGHTS.items() if total >= weight - 0.5), default=0)
 
 
 class RankExchange:
@@ -103,17 +116,19 @@ class RankExchange:
     Attributes:
         world: The ranks.
         stop: The exit status that this rank was asked to stop with; 0 if it was not.
+        saves: Whether this rank, the first, asks all for a checkpoint after the update.
     """
 
     def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
         self.world = world
         self.stop = 0
+        self.saves = False
         self._settings, self._engine = options.exchange_settings, engine
         is_synchronised = options.sync_batch_norm
         self.require_same_start(
             {**exchange_in_common(self._settings), "synchronised batch normalisation": is_synchronised}
         )
-        self._batch = RankedBatch(world, is_synchronised=is_synchronised)
+        self._batch: RankedBatch | ShardBatch = RankedBatch(world, is_synchronised=is_synchronised)
         self._means = Channel(world, engine, "means")
         self._measured: tuple[float, dict[str, Tensor]] | None = None
         self._exchange: Exchange | None = None
@@ -143,14 +158,22 @@ class RankExchange:
             graph: The training net.
             stages: The stage that completes each slice.
         """
-        layers = layer_numbers(graph)
-        slices = [
-            SliceInfo(sum(span.stop - span.start for span in spans), layers[spans[0].key], stage)
-            for spans, stage in zip(updater.layout.slices, stages, strict=True)
-        ]
+        slices = self._slices(updater, graph, stages)
         self._exchange = Exchange(
             self.world, self._settings, updater.layout, updater.parameters, slices, engine=self._engine
         )
+
+    def _slices(self, updater: Updater, graph: Graph, stages: Sequence[int]) -> list[SliceInfo]:
+        layers = layer_numbers(graph)
+        return [
+            SliceInfo(sum(span.stop - span.start for span in spans), layers[spans[0].key], stage)
+            for spans, stage in zip(updater.layout.slices, stages, strict=True)
+        ]
+
+    @property
+    def told(self) -> float:
+        """What this rank adds to the sum by which all learn what one was asked for."""
+        return STOP_WEIGHTS[self.stop] + _SAVE_WEIGHT * self.saves
 
     @property
     def num_bytes(self) -> int:
@@ -204,15 +227,16 @@ class RankExchange:
         Args:
             step: Number of the update.
             variable: Of what ``measured`` took; written.
-            result: Called with the mean objective, the outputs, and the exit status to stop with.
+            result: Called with the mean objective, the outputs, the exit status to stop with, and whether a
+                checkpoint is due.
         """
         sums: list[Tensor] = []
 
         def begin() -> Any:
             assert self._measured is not None
             loss, outputs = self._measured
-            numbers = [_STOP_WEIGHTS[self.stop], loss]
-            numbers += [float(tensor) for tensor in outputs.values() if _is_mean(tensor)]
+            numbers = [self.told, loss]
+            numbers += [float(tensor) for tensor in outputs.values() if is_mean(tensor)]
             sums.append(torch.tensor(numbers, dtype=torch.float64))
             return distributed.all_reduce(sums[0], group=self.world.group("means"), async_op=True)
 
@@ -224,16 +248,19 @@ class RankExchange:
             outputs = self._measured[1]
             taken = 0
             for name, tensor in outputs.items():
-                if _is_mean(tensor):
+                if is_mean(tensor):
                     outputs[name] = torch.tensor(rest[taken], dtype=tensor.dtype)
                     taken += 1
-            progress = self.world.progress
-            progress.iteration = step
-            progress.updates += 1
-            progress.compute_s = self._compute_s
-            return result(loss, outputs, stop=_status(stop * self.world.size))
+            self._note_progress(step)
+            return result(loss, outputs, **told_by(stop * self.world.size))
 
         return self._engine.push(finish, (), [variable], lane="link", name=f"result {step}")
+
+    def _note_progress(self, step: int) -> None:
+        progress = self.world.progress
+        progress.iteration = step
+        progress.updates += 1
+        progress.compute_s = self._compute_s
 
     def push_gradients(self, step: int, gradients: Sequence[Variable]) -> None:
         """Push the exchange of gradients."""
@@ -344,6 +371,6 @@ class RankExchange:
         self._exchange.restore_residuals(residuals)
 
 
-def _is_mean(tensor: Tensor) -> bool:
+def is_mean(tensor: Tensor) -> bool:
     """Return whether an output is a number about the whole batch, and not one for each sample."""
     return bool(tensor.ndim == 0)

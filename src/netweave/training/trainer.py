@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,6 +43,7 @@ from netweave.training.process import let_others_interrupt
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
 from netweave.training.record_speed import RecordSpeed
+from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
 from netweave.training.testing import Evaluator, turns_of
 from netweave.training.watchers import TrainOptions
 
@@ -65,7 +67,9 @@ def _start_of(options: TrainOptions) -> tuple[Path | None, Checkpoint | None]:
     if not options.resume:
         return None, None
     file = Path(str(options.resume))
-    return file, None if ".solverstate" in file.name else read_run(file)
+    checkpoint = None if ".solverstate" in file.name else read_run(file)
+    check_promise(options, checkpoint)
+    return file, checkpoint
 
 
 class Trainer(Loop):
@@ -129,7 +133,9 @@ class Trainer(Loop):
         self._watch = watch
         self._content = content
         where = self._where = Where(find_device(device), options.precision == "bf16", self.seed, update_lane)
-        _prepare_thread(engine, exchanges=world is not None)
+        self._num_threads = _prepare_thread(
+            engine, exchanges=world is not None, threads=THREADS if options.same_bits else None
+        )
         self._looks = [*looks, *norms_of(job)]
         taps = [name for look in self._looks for name in look.taps]
         self.nets = dict(nets or {}) or make_nets(
@@ -141,9 +147,11 @@ class Trainer(Loop):
             dtype=dtype,
             tell=lambda text: None if resume else watch(Note(text)),
         )
+        self._save_every_s, self._saved_s, self._saves = options.checkpoint_every_s, perf_counter(), False
         self._ranks = None
         if world is not None:
-            self._ranks = RankExchange(world, options, engine=engine)
+            kind = RankExchange if options.same_bits is None else ShardRanks
+            self._ranks = kind(world, options, engine=engine)
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
         self.updater = Updater(
             job.solver,
@@ -228,7 +236,7 @@ class Trainer(Loop):
         """Show and test what the end of the schedule asks for; a run that was stopped only ends."""
         schedule = self.job.schedule
         if not is_whole:
-            self._end(Stopped(self.iteration))
+            self._end(Stopped(self.iteration, self._saved_at))
             return
         if schedule.display_at_end and schedule.is_due("display", self.iteration):
             loss, outputs = self._evaluator.last_loss(self.iteration)
@@ -273,6 +281,8 @@ class Trainer(Loop):
 
     def close(self) -> None:
         """Let go of the data."""
+        if isinstance(self._ranks, ShardRanks):  # its lane has set those of MKL in all threads
+            torch.set_num_threads(self._num_threads)
         for net in self.nets.values():
             net.guard(None)
             if net.draws is not None:
@@ -317,7 +327,12 @@ class Trainer(Loop):
 
     @property
     def _is_save_due(self) -> bool:
-        return self.job.schedule.is_due("checkpoint", self.iteration, self.job.checkpoints.interval)
+        due = self.job.schedule.is_due("checkpoint", self.iteration, self.job.checkpoints.interval)
+        return due or (self._is_time_to_save if self._ranks is None else self._saves)
+
+    @property
+    def _is_time_to_save(self) -> bool:
+        return self._save_every_s is not None and perf_counter() - self._saved_s >= self._save_every_s
 
     def _before_step(self) -> None:
         """Evaluate what is due before the next update."""
@@ -336,10 +351,13 @@ class Trainer(Loop):
         if self._ranks is not None and not self._num_samples:
             self._ranks.world.occupancy.restart()
         pushed = []
-        for number in range(self.job.solver.accumulate):
+        if self._ranks is not None:
+            self._ranks.saves = self._is_writer and self._is_time_to_save
+        shards = self._ranks.shards if isinstance(self._ranks, ShardRanks) else None
+        for number in range(self.job.solver.accumulate if shards is None else shards.count):
             batch, variables = loader.take(program.idle_since)
-            first = number * loader.batch_size + loader.offset
-            part = Part(number, batch, variables, first, loader.samples)
+            first = loader.offset + (number * loader.batch_size if shards is None else 0)
+            part = Part(number, batch, variables, first, loader.samples, shards is None and number > 0)
             pushed.append(program.push(step, part))
             self._num_samples += part.samples
         looked = program.push_looks(step)
@@ -348,6 +366,7 @@ class Trainer(Loop):
         result = pushed[-1].result()
         assert isinstance(result, StepResult)
         super().stop(result.stop)
+        self._saves = result.saves
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
         if looked is not None:
@@ -382,6 +401,7 @@ class Trainer(Loop):
 
     def _save(self) -> None:
         self._settle()
+        self._saved_s = perf_counter()
         self._average_states()
         content = {
             **self._content(),
@@ -392,6 +412,8 @@ class Trainer(Loop):
             "history": self.history.state(),
             "feeds": {name: loader.state() for name, loader in self._loaders.items()},
         }
+        if isinstance(self._ranks, ShardRanks):
+            content["same bits"] = self._ranks.promise()
         content["displayed batches"], sums = self._since_display.state()
         arrays = {f"display:{name}": to_array(tensor) for name, tensor in sums.items()}
         if self._ranks is not None:
@@ -412,20 +434,25 @@ class Trainer(Loop):
         """Return how this rank loads the batches of a phase."""
         if self._ranks is None:
             return config
+        if name == "train" and isinstance(self._ranks, ShardRanks):
+            return replace(config, turns=self._ranks.shards)
         if name == "train":
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
         turns = turns_of(self.job.phases[name], self.nets[name], self._ranks.world)
         return replace(config, turns=turns)
 
 
-def _prepare_thread(engine: Engine, *, exchanges: bool) -> None:
-    """Prepare the thread that computes.
+def _prepare_thread(engine: Engine, *, exchanges: bool, threads: int | None) -> int:
+    """Prepare the thread that computes; return how many threads torch had.
 
     Args:
         engine: Whose.
         exchanges: Whether other threads exchange what it computes.
+        threads: How many threads share its sums; as many as torch has by default.
     """
+    before = torch.get_num_threads()
     # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
-    engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
+    engine.push(partial(torch.set_num_threads, threads or before), lane=COMPUTE).result()
     if exchanges:
         engine.push(let_others_interrupt, lane=COMPUTE).result()
+    return int(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -257,6 +258,8 @@ class TrainOptions(Options):
         plot: File for a plot of loss, test results and learning rate, from the beginning of the run even
             after it was resumed.
         keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
+        checkpoint_every: Time after which a checkpoint is due, besides the Job's iterations, > 0: seconds, or
+            a text such as ``60s``, ``10m`` or ``2h``.
         num_stages: Number of stages that the net is split into, >= 1, each with its own tasks; the result is
             bit-identical for any number. By default 1, or 16 on several ranks.
         memory: Memory limit of the run, on each rank: bytes, or a size such as ``4GB``. Backward then
@@ -269,6 +272,10 @@ class TrainOptions(Options):
         batch: Whether ranks ``split`` the Job's batch or ``multiply`` it; by default what its source does.
         sync_batch_norm: Whether batch normalisation takes the statistics of the whole batch; False for each
             rank's own part, which needs no communication in forward.
+        same_bits: Number of shards, >= 1, that a batch is divided into for updates that are bit-identical on
+            any number of ranks that divides it; None for updates that depend on the number of ranks.
+        other_bits: Whether a run that is resumed may go on where such updates cannot be those of the run
+            before: with another number of shards, on another processor or with another torch.
         slice_elements: Elements of a slice, the unit of exchange, a multiple of 64; chosen by the link by
             default. A run that is resumed keeps its own.
         timeout_s: Seconds to wait for a rank, > 0; 60 by default.
@@ -299,6 +306,7 @@ class TrainOptions(Options):
     events: str | Path | None = None
     plot: str | Path | None = None
     keep: int | None = None
+    checkpoint_every: float | str | None = None
     num_stages: int | None = None
     memory: str | int | None = None
     exchange: str = "overlapped"
@@ -306,6 +314,8 @@ class TrainOptions(Options):
     threshold: float | None = None
     batch: str | None = None
     sync_batch_norm: bool = True
+    same_bits: int | None = None
+    other_bits: bool = False
     slice_elements: int | None = None
     timeout_s: float | None = None
     monitor: Monitor | Sequence[str] | None = None
@@ -314,7 +324,13 @@ class TrainOptions(Options):
     grace_s: float = 30.0
 
     def __post_init__(self) -> None:
-        for name, least in (("threads", 1), ("keep", 1), ("num_stages", 1), ("restarts", 0)):
+        for name, least in (
+            ("threads", 1),
+            ("keep", 1),
+            ("num_stages", 1),
+            ("restarts", 0),
+            ("same_bits", 1),
+        ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} is {value}, expected at least {least}")
@@ -326,7 +342,31 @@ class TrainOptions(Options):
             raise UsageError(f"grace_s is {self.grace_s}, expected more than 0 seconds")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise UsageError(f"timeout_s is {self.timeout_s}, expected more than 0 seconds")
-        _ = self.exchange_settings
+        _ = self.checkpoint_every_s
+        settings = self.exchange_settings
+        if self.same_bits is not None and (settings.kind, settings.compression) != ("overlapped", "none"):
+            raise UsageError(
+                f"same_bits is for the exchange 'overlapped' without compression, not {settings.kind!r} with "
+                f"{settings.compression!r}: they round by the number of ranks"
+            )
+        if self.same_bits is not None and (self.memory is not None or self.precision != "f32"):
+            raise UsageError("same_bits does not go with memory or precision; leave them out")
+
+    @property
+    def checkpoint_every_s(self) -> float | None:
+        """Seconds after which a checkpoint is due.
+
+        Raises:
+            UsageError: They are no time.
+        """
+        if self.checkpoint_every is None:
+            return None
+        match = re.fullmatch(r"(\d+(?:\.\d*)?)([smh]?)", str(self.checkpoint_every).strip())
+        if match is None or not float(match[1]):
+            raise UsageError(
+                f"checkpoint_every is {self.checkpoint_every!r}, expected a time such as 60s, 10m or 2h"
+            )
+        return float(match[1]) * {"m": 60, "h": 3600}.get(match[2], 1)
 
     @property
     def exchange_settings(self) -> ExchangeSettings:

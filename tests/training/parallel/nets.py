@@ -100,8 +100,13 @@ def _lenet(pool: str, activation: str) -> str:
     )
 
 
-DIGITS = {"lenet": _lenet("MAX", "ReLU"), "smooth": _lenet("AVE", "TanH")}
-"""LeNet for scikit-learn's digits, as Caffe has it, and without steps in its derivative."""
+DIGITS = {
+    "lenet": _lenet("MAX", "ReLU"),
+    "smooth": _lenet("AVE", "TanH"),
+    "residual": _BLOCK + _dense("out", "pool", 10) + _ACCURACY + _LOSS % "",
+}
+"""LeNet for scikit-learn's digits, as Caffe has it, and without steps in its derivative; a net with batch
+normalisation and dropout."""
 
 CLIPPED = 'clip_gradients: 0.5 type: "Adam" momentum2: 0.999 '
 """Settings of a solver that needs the norm of all gradients before it changes any."""

@@ -43,6 +43,7 @@ class Case:
         base_lr: The rate of the solver.
         momentum: Of the solver.
         threshold: What a 2-bit code stands for, if they are sent.
+        same_bits: Shards of a batch, if it has shards.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Case:
     base_lr: float = 0.05
     momentum: float = 0.9
     threshold: float | None = None
+    same_bits: int | None = None
 
 
 def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray]:
@@ -95,6 +97,7 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
             compression=case.compression,
             threshold=case.threshold,
             sync_batch_norm=case.sync_batch_norm,
+            same_bits=case.same_bits,
             watch=lambda event: losses.append(event.loss) if type(event).__name__ == "Updated" else None,
         )
         try:
@@ -107,11 +110,11 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
     return {**arrays, "losses": np.array(losses)}
 
 
-def run(folder: Path, cases: list[Case], size: int) -> dict[str, dict[str, np.ndarray]]:
-    """Return the results of cases on so many ranks, each a process of its own."""
+def run(folder: Path, cases: list[Case], size: int, threads: int = 1) -> dict[str, dict[str, np.ndarray]]:
+    """Return the results of cases on so many ranks, each a process of its own with so many threads."""
     folder.mkdir(exist_ok=True, parents=True)
     described = json.dumps([asdict(case) for case in cases])
-    command = [sys.executable, "-m", "tests.training.parallel.ranks", str(folder), described]
+    command = [sys.executable, "-m", "tests.training.parallel.ranks", str(folder), described, str(threads)]
     assert Launcher(command, ["cpu"] * size, 0, print).run() == 0
     return {case.name: dict(np.load(folder / f"{case.name}.npz")) for case in cases}
 
@@ -121,9 +124,9 @@ def alone(folder: Path, case: Case) -> dict[str, np.ndarray]:
     return train(case, folder, None)
 
 
-def main(folder: Path, cases: list[Case]) -> None:
+def main(folder: Path, cases: list[Case], threads: int) -> None:
     """Be one rank."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     world = join()
     assert world is not None
     with world:
@@ -134,4 +137,4 @@ def main(folder: Path, cases: list[Case]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [Case(**one) for one in json.loads(sys.argv[2])])
+    main(Path(sys.argv[1]), [Case(**one) for one in json.loads(sys.argv[2])], int(sys.argv[3]))

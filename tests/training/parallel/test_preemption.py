@@ -78,6 +78,16 @@ def test_a_checkpoint_is_written_though_the_end_of_the_run_makes_none(tmp_path):
     assert list((tmp_path / "out").glob("*.checkpoint")) == [tmp_path / f"out/net_iter_{at}.checkpoint"]
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_checkpoints_are_written_by_time_besides_the_iterations(tmp_path, ranks):
+    command.write(tmp_path, steps=STEPS, snapshot=100_000)
+    process = command.start(tmp_path, *arguments(ranks), "--checkpoint-every", "0.000001s", "--keep", "100")
+    status, output = command.finish(process)
+    assert status == 0, output
+    written = sorted(int(path.stem.split("_")[-1]) for path in (tmp_path / "out").glob("*.checkpoint"))
+    assert written == list(range(1, STEPS + 1))
+
+
 def test_an_unknown_signal_is_refused():
     with pytest.raises(UsageError, match=r"stop_signal is 'KILL', expected one of TERM, USR1, USR2, HUP"):
         netweave.TrainOptions(stop_signal="KILL")

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -14,20 +15,25 @@ pytest.importorskip("torch")
 from netweave.errors import PeerError, UsageError
 from netweave.training.parallel import waiting, world
 from netweave.training.parallel.environment import RankEnvironment
-from netweave.training.parallel.launcher import _store
-from netweave.training.parallel.world import Rank, RankStore, World
+from netweave.training.parallel.launcher import store_on_loopback
+from netweave.training.parallel.world import Rank, RankStore, StartedAgainError, World
 
 
 @pytest.fixture
 def port(monkeypatch):
     monkeypatch.setattr(world, "_joined", iter([1] * 9))  # the ranks are no processes of their own here
-    with _store() as port:
+    with store_on_loopback() as port:
         yield port
 
 
-def store_of(rank, port, *, size=2, attempt=0, timeout_s=5.0):
-    environment = RankEnvironment(rank, size, rank, size, "127.0.0.1", port, True, attempt)
+def store_of(rank, port, *, size=2, timeout_s=5.0, is_held=True):
+    environment = RankEnvironment(rank, size, rank, True, "127.0.0.1", port, is_held)
     return RankStore(environment, timeout_s=timeout_s)
+
+
+def stores_of(port, *, size=2, **options):
+    """Return the stores of all ranks, which have met."""
+    return at_once(*(partial(store_of, rank, port, size=size, **options) for rank in range(size)))
 
 
 def at_once(*tasks):
@@ -36,7 +42,7 @@ def at_once(*tasks):
 
 
 def test_values_go_round(port):
-    one, two = store_of(0, port), store_of(1, port)
+    one, two = stores_of(port)
     for _ in range(2):  # the second time under other keys
         assert (
             at_once(lambda: one.gather("a", "x"), lambda: two.gather({"b": 1}, "x")) == [["a", {"b": 1}]] * 2
@@ -44,21 +50,38 @@ def test_values_go_round(port):
     assert at_once(lambda: one.share(3, "y"), lambda: two.share(4, "y")) == [3, 3]
 
 
-def test_what_is_kept_is_that_of_the_first_attempt(port):
+def test_what_is_kept_is_that_of_the_first_start(port):
     made = []
 
     def keep(store, value):
         return store.keep(lambda: made.append(value) or value, "seed")
 
-    for attempt in range(3):
-        one, two = (store_of(rank, port, attempt=attempt) for rank in range(2))
-        assert at_once(lambda: keep(one, attempt), lambda: keep(two, -1)) == [0, 0]  # noqa: B023
+    for start in range(3):
+        one, two = stores_of(port)
+        assert at_once(lambda: keep(one, start), lambda: keep(two, -1)) == [0, 0]  # noqa: B023
+        assert one.is_restart == (start > 0)
     assert made == [0]
+
+
+def test_a_rank_that_waits_meets_one_that_was_started_again(port):
+    first, second = stores_of(port, timeout_s=60.0)
+    kept = first.keys
+    with pytest.raises(StartedAgainError, match=r"rank 1 cannot go on: another rank was started again"):
+        at_once(lambda: second.gather("b", "x"), lambda: store_of(0, port, timeout_s=0.5))
+    again = None
+
+    def start():
+        nonlocal again
+        again = store_of(0, port)
+
+    at_once(start, second.meet)
+    assert at_once(lambda: again.gather("a", "x"), lambda: second.gather("b", "x")) == [["a", "b"]] * 2
+    assert not kept.check(["x 1"])
 
 
 @pytest.mark.timing
 def test_a_rank_that_does_not_come_is_named(port):
-    store = store_of(0, port, size=3, timeout_s=0.3)
+    store, *_ = stores_of(port, size=3, timeout_s=0.3)
     store.names = ["rank 0", "rank 1 (pid 7 on b)", "rank 2 (pid 8 on c)"]
     began_s = time.monotonic()
     expected = (
@@ -71,7 +94,7 @@ def test_a_rank_that_does_not_come_is_named(port):
 
 @pytest.mark.timing
 def test_a_rank_that_has_failed_says_why_and_nobody_waits_for_the_timeout(port):
-    one, two = store_of(0, port, timeout_s=60.0), store_of(1, port)
+    one, two = stores_of(port, timeout_s=60.0)
     assert one.failure() == ""
     began_s = time.monotonic()
     with pytest.raises(PeerError, match=r"cannot go on: rank 1 failed: net.prototxt: no such file"):
@@ -89,10 +112,7 @@ def test_who_holds_the_store_leaves_last_but_does_not_wait_for_the_dead(monkeypa
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    holder, other = (
-        RankStore(RankEnvironment(rank, 3, rank, 3, "127.0.0.1", port, False, 0), timeout_s=5.0)
-        for rank in range(2)
-    )
+    holder, other, _ = stores_of(port, size=3, is_held=False)
     left = []
     began_s = time.monotonic()
     thread = threading.Thread(target=lambda: (holder.leave(), left.append(time.monotonic() - began_s)))
@@ -122,8 +142,9 @@ def test_a_store_that_does_not_answer_ends_the_wait(monkeypatch):
 
 def test_a_store_that_is_gone_is_named(monkeypatch):
     monkeypatch.setattr(world, "SLACK_S", 0.2)
-    with _store() as port:
-        store = store_of(1, port)
+    monkeypatch.setattr(world, "_joined", iter([1] * 9))
+    with store_on_loopback() as port:
+        _, store = stores_of(port)
     with pytest.raises(
         PeerError, match=r"rank 1 cannot go on: the store of the ranks at 127.0.0.1:\d+ has ended"
     ):

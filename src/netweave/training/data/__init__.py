@@ -2,7 +2,16 @@
 
 from netweave.training.data.batch import Batch
 from netweave.training.data.loader import Loader
-from netweave.training.data.order import BatchPlan, BatchShare, BatchTurns, Order, Turns, share_bounds
+from netweave.training.data.order import (
+    BatchPlan,
+    BatchShards,
+    BatchShare,
+    BatchTurns,
+    Order,
+    Shards,
+    Turns,
+    share_bounds,
+)
 from netweave.training.data.source import SOURCES, EndOfDataError, Record, Source, open_source
 from netweave.training.data.transform import TRANSFORMS, Pipeline
 
@@ -11,6 +20,7 @@ __all__ = [
     "TRANSFORMS",
     "Batch",
     "BatchPlan",
+    "BatchShards",
     "BatchShare",
     "BatchTurns",
     "EndOfDataError",
@@ -18,6 +28,7 @@ __all__ = [
     "Order",
     "Pipeline",
     "Record",
+    "Shards",
     "Source",
     "Turns",
     "open_source",

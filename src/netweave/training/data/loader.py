@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from netweave.runtime.engine import Engine
-    from netweave.training.data.order import BatchPlan, BatchShare, BatchTurns, Order
+    from netweave.training.data.order import BatchPlan, BatchShards, BatchShare, BatchTurns, Order
     from netweave.training.data.source import Record, Source
 
 
@@ -216,7 +216,7 @@ class Loader:
         outputs: Sequence[str],
         *,
         engine: Engine,
-        order: Order | BatchShare | BatchTurns,
+        order: Order | BatchShare | BatchShards | BatchTurns,
         transforms: Sequence[Mapping[str, Any]] = (),
         prefetch: int = 4,
         threads: int | None = None,

@@ -252,6 +252,84 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True)
+class Shards:
+    """Shards of every batch that one rank takes, one after another.
+
+    Attributes:
+        first: The first one.
+        count: How many.
+        size: Number of shards of a batch, whoever takes them.
+    """
+
+    first: int
+    count: int
+    size: int
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of these shards."""
+        return range(self.first, self.first + self.count)
+
+    def whole_number(self, number: int) -> int:
+        """Return how many whole batches so many shards of this rank belong to."""
+        return number // self.count
+
+    def own_number(self, whole: int) -> int:
+        """Return how many shards this rank takes of so many whole batches."""
+        return whole * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShards:
+    """The shards of the batches of an order that one rank takes.
+
+    Attributes:
+        order: The order of the whole batches.
+        shards: Which.
+        place: Where the records are from, for messages.
+
+    Raises:
+        UsageError: Shards would differ in size.
+    """
+
+    order: Order
+    shards: Shards
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        sizes = [self.order.batch_size]
+        if self.order.last == "short" and self.order.num_records is not None:
+            sizes.append(self.order.num_records % self.order.batch_size)
+        for size in sizes:
+            if size % self.shards.size:
+                which = "a batch" if size == sizes[0] else "the last batch of an epoch"
+                raise UsageError(
+                    f"{self.place}: {which} has {size} records, which are not {self.shards.size} shards of "
+                    f"equal size; take a batch size that is divisible by {self.shards.size}, or other shards"
+                )
+
+    @property
+    def batch_size(self) -> int:
+        """Records in a shard."""
+        return self.order.batch_size // self.shards.size
+
+    @property
+    def batches_per_epoch(self) -> float | None:
+        """Whole batches in one epoch."""
+        return self.order.batches_per_epoch
+
+    def plan(self, number: int) -> BatchPlan:
+        """Return what this rank's shard of a number is made of."""
+        whole, own = divmod(number, self.shards.count)
+        shard = BatchShare(self.order, self.shards.first + own, self.shards.size, self.place).plan(whole)
+        return replace(shard, number=number)
+
+    def generator(self, place: int) -> np.random.Generator:
+        """Return where transforms draw from for the record at a place of the run."""
+        return self.order.generator(place)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchTurns:
     """The batches of an order that are this rank's turn.
 

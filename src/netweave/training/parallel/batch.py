@@ -41,6 +41,16 @@ def with_batch(job: Job, meaning: str, num_ranks: int) -> Job:
     return replace(job, phases={**job.phases, "train": replace(train, data=data)})
 
 
+def describe_shards(job: Job, num_shards: int, world: World) -> str:
+    """Return one line that says what the shards of a batch are, in numbers."""
+    whole = job.phases["train"].data[0].batch_size if job.phases["train"].data else 0
+    ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
+    return (
+        f"{ranks}: the batch of {whole} is {num_shards} shards of {whole // num_shards} samples; each update "
+        "has the same bits on any number of ranks that divides the shards"
+    )
+
+
 def describe_batch(job: Job, meaning: str, world: World) -> str:
     """Return one line that says what the batch is, in numbers.
 

@@ -1,8 +1,7 @@
-"""The environment of a rank: the variables of ``torchrun``.
+"""The environment of a rank: the variables of ``torchrun``, of ``srun``, or of ``mpirun``.
 
-The launcher of Netweave sets the same variables, so that there is one way to join. ``torchrun`` gives a
-restarted worker the store of its dead predecessor; the number of the attempt keeps their keys apart
-(pytorch/pytorch issues 135712, 167288).
+The launcher of Netweave sets those of ``torchrun``. Whoever starts the ranks, they join in one way: by the
+address of a store. ``srun`` names the machines, so that the first of them holds it; ``mpirun`` names none.
 """
 
 from __future__ import annotations
@@ -10,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -57,26 +58,70 @@ class RankEnvironment:
         rank: Number of the process, from 0.
         size: Number of processes.
         local_rank: Number of the process among those of its machine.
-        local_size: Number of processes of its machine.
+        is_one_machine: Whether all processes are known to be on one machine.
         address: Host of the store.
         port: Port of the store.
         agent_holds_store: Whether who started the processes holds the store; else rank 0 does.
-        attempt: How often the processes were started again.
     """
 
     rank: int
     size: int
     local_rank: int
-    local_size: int
+    is_one_machine: bool
     address: str
     port: int
     agent_holds_store: bool
-    attempt: int
 
     @property
     def hosts_store(self) -> bool:
         """True if this process must host the store itself."""
         return self.rank == 0 and not self.agent_holds_store
+
+
+@dataclass(frozen=True, slots=True)
+class _Starter:
+    """Names of the variables by which a program that starts ranks numbers them.
+
+    Attributes:
+        name: The program.
+        size: Number of processes.
+        rank: Number of the process.
+        local_rank: Its number among those of its machine.
+        local_size: Number of processes of its machine; none where the program says the number of machines.
+        job: What is the same for all processes and no others, from which a port is chosen.
+    """
+
+    name: str
+    size: str
+    rank: str
+    local_rank: str
+    local_size: str = ""
+    job: tuple[str, ...] = ()
+
+
+_STARTERS = (
+    _Starter("torchrun", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    # of a step: a batch script itself has SLURM_PROCID, too, and is one process
+    _Starter(
+        "srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", job=("SLURM_JOB_ID", "SLURM_STEP_ID")
+    ),
+    _Starter(
+        "mpirun",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ("PMIX_NAMESPACE",),
+    ),
+    _Starter(
+        "mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ("HYDRA_JOBID", "PMI_PORT")
+    ),
+)
+"""``torchrun``; ``srun``; ``mpirun`` of Open MPI; that of MPICH and Intel MPI. The first that has numbered
+this process: those further down may have started it."""
+
+FIRST_PORT, NUM_PORTS = 20000, 10000
+"""A port is chosen among these where nobody names one: below those that systems give to clients."""
 
 
 def rank_environment(variables: Mapping[str, str] | None = None) -> RankEnvironment | None:
@@ -86,26 +131,83 @@ def rank_environment(variables: Mapping[str, str] | None = None) -> RankEnvironm
         variables: The environment; that of the process by default.
 
     Raises:
-        UsageError: A variable is missing, or no number in its range.
+        UsageError: A variable is missing, or no number in its range, or it does not say where the ranks meet.
     """
     env = os.environ if variables is None else variables
-    if "RANK" not in env or "WORLD_SIZE" not in env:
+    starter = _starter(env)
+    if starter is None:
         return None
-    size = _number(env, "WORLD_SIZE", 1, None)
-    rank = _number(env, "RANK", 0, size)
-    if "MASTER_ADDR" not in env:
-        raise UsageError("RANK is set and MASTER_ADDR is not; start with torchrun, or unset RANK")
+    size = _number(env, starter.size, 1, None)
+    rank = _number(env, starter.rank, 0, size)
+    if size == 1 and starter.name != "torchrun":
+        return None
+    local_rank = _number(env, starter.local_rank, 0, size) if starter.local_rank in env else rank
+    if starter.local_size in env:
+        is_one_machine = _number(env, starter.local_size, 1, size + 1) == size
+    else:
+        is_one_machine = starter.name == "torchrun" or env.get("SLURM_STEP_NUM_NODES") == "1"
     return RankEnvironment(
         rank,
         size,
-        _number(env, "LOCAL_RANK", 0, size) if "LOCAL_RANK" in env else rank,
-        _number(env, "LOCAL_WORLD_SIZE", 1, size + 1) if "LOCAL_WORLD_SIZE" in env else size,
-        env["MASTER_ADDR"],
-        _number(env, "MASTER_PORT", 1, 65536),
+        local_rank,
+        is_one_machine,
+        _address(env, starter, is_one_machine=is_one_machine),
+        _port(env, starter),
         agent_holds_store=env.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True",
-        attempt=_number(env, "TORCHELASTIC_RESTART_COUNT", 0, None)
-        if "TORCHELASTIC_RESTART_COUNT" in env
-        else 0,
+    )
+
+
+def _starter(env: Mapping[str, str]) -> _Starter | None:
+    """Return who has numbered this process.
+
+    Raises:
+        UsageError: It is one of several, and its number is missing.
+    """
+    for starter in _STARTERS:
+        if starter.rank in env and starter.size in env:
+            return starter
+        for name, missing, alone in (
+            (starter.rank, starter.size, {"", "0"}),
+            (starter.size, starter.rank, {"", "0", "1"}),
+        ):
+            if starter.name == "torchrun" and env.get(name, "") not in alone:
+                raise UsageError(
+                    f"{name} is {env[name]} and {missing} is not set: this process is one of several and "
+                    f"cannot meet the others; start it with torchrun, or unset {name}"
+                )
+    return None
+
+
+def _address(env: Mapping[str, str], starter: _Starter, *, is_one_machine: bool) -> str:
+    """Return the host of the store."""
+    if "MASTER_ADDR" in env:
+        return env["MASTER_ADDR"]
+    if starter.name == "torchrun":
+        raise UsageError("RANK is set and MASTER_ADDR is not; start with torchrun, or unset RANK")
+    if is_one_machine:
+        return "127.0.0.1"
+    # node[07-09,12],other: the first name, with the first number
+    first = re.match(r"([^,\[\]]+)(?:\[(\w+)[^\]]*\]([^,]*))?", env.get("SLURM_STEP_NODELIST", ""))
+    if starter.name == "srun" and first:
+        return "".join(part or "" for part in first.groups())
+    raise _nowhere(env, starter, "MASTER_ADDR", "to the name of the machine of the first one")
+
+
+def _port(env: Mapping[str, str], starter: _Starter) -> int:
+    """Return the port of the store."""
+    job = [env[name] for name in starter.job if name in env]
+    if "MASTER_PORT" in env or starter.name == "torchrun":
+        return _number(env, "MASTER_PORT", 1, 65536)
+    if job:
+        return FIRST_PORT + zlib.crc32(" ".join(job).encode()) % NUM_PORTS
+    raise _nowhere(env, starter, "MASTER_PORT", "to a number that is free there, such as 29500")
+
+
+def _nowhere(env: Mapping[str, str], starter: _Starter, name: str, remedy: str) -> UsageError:
+    rank, size = env[starter.rank], env[starter.size]
+    return UsageError(
+        f"{starter.name} has started this process as number {rank} of {size}, and nothing says where they "
+        f"meet; set {name} {remedy}, or unset {starter.size} to train alone"
     )
 
 
@@ -119,7 +221,9 @@ def _number(variables: Mapping[str, str], name: str, least: int, end: int | None
 
 def is_rank() -> bool:
     """Return whether the environment says that this process is one of several, completely or not."""
-    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    with contextlib.suppress(UsageError):
+        return rank_environment() is not None
+    return True
 
 
 def is_launched() -> bool:

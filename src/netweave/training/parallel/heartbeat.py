@@ -1,17 +1,23 @@
-"""Who stands still and who is slow: every rank says once a second how far it is, and reads the others.
+"""Who stands still and who is slow: every rank says once a second how far it is, and one reads all of them.
 
 A collective that waits says nothing about whom it waits for, and as all ranks wait for the slowest, all take
 equally long for an update. A beat therefore holds how many collectives the rank has begun, and for how long
 it has computed in all without waiting for anybody. Whoever misses beats is stopped or cut off; whoever has
 begun the fewest collectives while nothing moves is the one that all others wait for; whoever computes much
 longer for an update than the others, on average between two beats, is slow.
+
+Rank 0 reads all beats and reports on them, and the others read its report alone: the store's work grows with
+the number of ranks and not with its square. Where no report comes any more, rank 1 reads and reports, and so
+on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -20,6 +26,7 @@ from typing import TYPE_CHECKING
 from torch import distributed
 
 from netweave.training.parallel.environment import GROUP_LOST, leave_error
+from netweave.training.parallel.waiting import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +42,12 @@ SILENT_S = 5.0
 LEAVE_S = 3.0
 """A rank whose store is gone has so long to end by itself."""
 
+TAKE_OVER_S = 2.5
+"""Rank 1 reads all beats when no report has come for so long, rank 2 a beat later, and so on."""
+
+MISSED_S = 3 * BEAT_S
+"""Who has not beaten for so long is to blame when the others cannot go on."""
+
 CLOSE_S = 2.0
 """A beat takes milliseconds, or does not come back at all."""
 
@@ -46,6 +59,12 @@ SLOW_SHARE = 0.1
 
 SLOW_BEATS = 3
 """... and both hold at so many beats one after another."""
+
+
+HAND_OVER = 3
+"""A rank that has read all beats goes on for so many beats when an earlier one reports again: it says so."""
+
+_REPORT = "report"
 
 
 @dataclass(slots=True)
@@ -132,17 +151,15 @@ class PeerWatch:
     ) -> None:
         self.peers = [Peer(now_s) for _ in names]
         self._holder = holder
-        self._noted_s = now_s
+        self._noted_s = self._reported_s = now_s
+        self._report = b""
         self._rank = rank
         self._names = names
         self._timeout_s = timeout_s
 
     def note(self, beats: Sequence[bytes], now_s: float) -> list[str]:
         """Take the latest beat of each rank; return messages, if it is this rank's turn to say them."""
-        if now_s - self._noted_s > SILENT_S / 2:  # this process was stopped, not the others
-            for peer in self.peers:
-                peer.changed_s += now_s - self._noted_s
-        self._noted_s = now_s
+        self._skip_stop(now_s)
         for peer, beat in zip(self.peers, beats, strict=True):
             if beat != peer.beat:
                 peer.beat, peer.changed_s = beat, now_s
@@ -156,6 +173,68 @@ class PeerWatch:
         # who is back does not know that it was away: whoever spoke for it says so
         return messages if self._rank in {before, self._speaker()} else []
 
+    def hear(self, report: bytes, now_s: float) -> None:
+        """Take the last report of who reads all beats; nothing if there was none yet."""
+        if report and report != self._report and json.loads(report)[0] != self._rank:
+            self._report, self._reported_s = report, now_s
+
+    @property
+    def reader(self) -> int:
+        """The rank whose report came last; this one if there was none yet."""
+        return int(json.loads(self._report)[0]) if self._report else self._rank
+
+    def listen(self, own_beat: bytes, now_s: float) -> list[str]:
+        """Return messages about this rank's own link, where another rank reads all beats.
+
+        Args:
+            own_beat: The last beat of this rank that the store has taken.
+            now_s: The time.
+        """
+        self._skip_stop(now_s)
+        own = self.peers[self._rank]
+        if own_beat != own.beat:
+            own.beat, own.changed_s = own_beat, now_s
+        return self._cut_off(now_s) if own.silent or now_s - own.changed_s > SILENT_S else []
+
+    def takes_over(self, now_s: float) -> bool:
+        """Return whether it is this rank's turn to read all beats, as no rank before it reports."""
+        if not self._rank:
+            return True
+        return now_s - self._reported_s > TAKE_OVER_S + (self._rank - 1) * BEAT_S
+
+    def report(self, count: int, failure: str, now_s: float) -> str:
+        """Return what the other ranks need to know of all.
+
+        Args:
+            count: A number that changes.
+            failure: What a rank has said of why it ends.
+            now_s: The time.
+        """
+        silent = self._silent_ones(now_s)
+        return json.dumps(
+            [self._rank, count, self.peers[self._rank].progress.iteration, failure, silent, self._last_ones()]
+        )
+
+    def reported(self, now_s: float, *, has_ended: bool) -> list[str]:
+        """Return what ``waiting_for`` does, by the last report of another rank."""
+        if not self._report:
+            return []
+        reader, _, iteration, failure, silent, last = json.loads(self._report)
+        away_s = now_s - self._reported_s
+        if away_s > MISSED_S and reader != self._rank:
+            silent = [[reader, self._not_answered(reader, away_s, iteration)], *silent]
+        silent = [sentence for rank, sentence in silent if rank != self._rank]
+        return [failure] if failure else silent or ([] if has_ended else list(last))
+
+    def _skip_stop(self, now_s: float) -> None:
+        """Move all times on if this process was stopped, and not the others."""
+        stopped_s = now_s - self._noted_s
+        self._noted_s = now_s
+        if stopped_s > SILENT_S / 2:
+            self._reported_s = min(now_s, self._reported_s + stopped_s)
+            for peer in self.peers:
+                peer.changed_s += stopped_s
+
     def _speaker(self) -> int:
         """Return the first rank that answers: it speaks for all."""
         return next((rank for rank, peer in enumerate(self.peers) if not peer.silent), self._rank)
@@ -167,14 +246,22 @@ class PeerWatch:
             now_s: The time.
             has_ended: Whether one of them has ended: then who is the last says nothing.
         """
-        silent = [
-            f"{self._names[rank]} has not answered for {now_s - peer.changed_s:.0f} s, last seen in "
-            f"iteration {peer.progress.iteration}"
+        silent = [sentence for _, sentence in self._silent_ones(now_s)]
+        return silent if silent or has_ended else self._last_ones()
+
+    def _silent_ones(self, now_s: float) -> list[tuple[int, str]]:
+        return [
+            (rank, self._not_answered(rank, now_s - peer.changed_s, peer.progress.iteration))
             for rank, peer in enumerate(self.peers)
-            if rank != self._rank and now_s - peer.changed_s > 3 * BEAT_S
+            if rank != self._rank and now_s - peer.changed_s > MISSED_S
         ]
-        if silent or has_ended:
-            return silent
+
+    def _not_answered(self, rank: int, silent_s: float, iteration: int) -> str:
+        return (
+            f"{self._names[rank]} has not answered for {silent_s:.0f} s, last seen in iteration {iteration}"
+        )
+
+    def _last_ones(self) -> list[str]:
         begun = [peer.progress.collectives for peer in self.peers]
         if min(begun) == max(begun):
             return []
@@ -255,14 +342,16 @@ class Heartbeat:
         self._keys = distributed.PrefixStore("heartbeat", self._connection)
         self._holder = store.holder
         self._rank = rank
-        self._size = len(store.names)
         self._tell = tell
         self._watch = PeerWatch(rank, store.names, time.monotonic(), timeout_s, holder=store.holder)
         self._end = threading.Event()
         self._failure = self._lost = ""
         self._hushed = False
         self._count = 0
-        self._beats: Sequence[bytes] | None = None
+        self._beat = b""
+        self._beats: Sequence[bytes] | None = None  # of all ranks, where this one reads them
+        self._reads_until = 0
+        self._beat_keys = [f"beat/{rank}" for rank in range(len(store.names))]
         # calls to a store beyond a link that is down do not return: who beats cannot watch as well
         self._threads = [
             threading.Thread(target=one, daemon=True) for one in (self._run_beats, self._run_watch)
@@ -276,11 +365,14 @@ class Heartbeat:
         Args:
             has_ended: Whether one of them has ended.
         """
-        return (
-            self._failure
-            or self._lost
-            or "; ".join(self._watch.waiting_for(time.monotonic(), has_ended=has_ended))
-        )
+        known = self._watch.waiting_for if self._beats is not None else self._watch.reported
+        return self._failure or self._lost or "; ".join(known(time.monotonic(), has_ended=has_ended))
+
+    def report(self) -> None:
+        """Tell the others at once what this rank knows, if it is the one that reads all beats."""
+        if self._beats is not None:
+            with contextlib.suppress(RuntimeError, TimeoutError):
+                within(CLOSE_S, self._write_report)
 
     def hush(self) -> None:
         """Go on beating and watching, and say nothing any more: the run ends."""
@@ -295,9 +387,7 @@ class Heartbeat:
     def _run_beats(self) -> None:
         try:
             while True:
-                self._beat()
-                self._beats = self._keys.multi_get([f"beat/{rank}" for rank in range(self._size)])
-                self._failure = self._failure or self._store.read_failure(self._connection)
+                self._exchange_beats()
                 if self._end.wait(BEAT_S):
                     return
         except RuntimeError:  # torch's DistError, of the store's connection, is one
@@ -308,15 +398,40 @@ class Heartbeat:
                 self._tell(self._lost)
             os._exit(GROUP_LOST)
 
-    def _beat(self) -> None:
+    def _exchange_beats(self) -> None:
         self._count += 1
         own = self.progress
         beat = json.dumps([self._count, own.iteration, own.collectives, own.updates, own.compute_s])
         self._keys.set(f"beat/{self._rank}", beat)
+        watch = self._watch
+        watch.hear(self._keys.get(_REPORT) if self._keys.check([_REPORT]) else b"", time.monotonic())
+        self._beat = beat.encode()
+        if watch.takes_over(time.monotonic()):
+            self._reads_until = sys.maxsize
+        elif watch.reader < self._rank:
+            self._reads_until = min(self._reads_until, self._count + HAND_OVER)
+        if self._count >= self._reads_until:
+            self._beats = None
+        elif self._beats is not None or self._keys.check(self._beat_keys):
+            self._beats = self._keys.multi_get(self._beat_keys)
+            self._failure = self._failure or self._store.read_failure(self._connection)
+            if self._reads_until == sys.maxsize:
+                self._write_report()
+
+    def _write_report(self) -> None:
+        report = self._watch.report(self._count, self._failure, time.monotonic())
+        self._keys.set(_REPORT, report)
 
     def _run_watch(self) -> None:
         while not self._end.wait(BEAT_S):
-            if self._beats is not None:
-                for message in self._watch.note(self._beats, time.monotonic()):
-                    if not self._hushed:
-                        self._tell(message)
+            self._watch_once()
+
+    def _watch_once(self) -> None:
+        now_s, beats = time.monotonic(), self._beats
+        if beats is not None:
+            messages = self._watch.note(beats, now_s)
+        else:
+            messages = self._watch.listen(self._beat, now_s)
+        for message in messages:
+            if not self._hushed:
+                self._tell(message)

@@ -105,7 +105,11 @@ class Launcher:
         Raises:
             RunError: Ranks failed more often than ``restarts``; the message names rank and cause.
         """
-        with self._signals(), tempfile.TemporaryDirectory(prefix="netweave-") as folder, _store() as port:
+        with (
+            self._signals(),
+            tempfile.TemporaryDirectory(prefix="netweave-") as folder,
+            store_on_loopback() as port,
+        ):
             failed: Exit | None = None
             for attempt in range(self.restarts + 1):
                 try:
@@ -231,7 +235,7 @@ def _message(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _store() -> Iterator[int]:
+def store_on_loopback() -> Iterator[int]:
     """Hold a store on the loopback; give its port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

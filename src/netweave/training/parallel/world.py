@@ -26,6 +26,7 @@ from netweave.runtime.backends.torch.device import find_device
 from netweave.training.parallel.environment import DEVICE, MACHINE, is_launched, rank_environment
 from netweave.training.parallel.heartbeat import BEAT_S, Heartbeat
 from netweave.training.parallel.occupancy import Occupancy
+from netweave.training.parallel.roster import Roster
 from netweave.training.parallel.waiting import within
 
 if TYPE_CHECKING:
@@ -35,15 +36,14 @@ if TYPE_CHECKING:
     from netweave.training.parallel.environment import RankEnvironment
 
 
-# The store is ``torch.distributed``'s, held by the launcher, by ``torchrun``, or by rank 0. Keys carry the
-# attempt: ranks that are started again must not read what their dead predecessors wrote.
+# The store is ``torch.distributed``'s, held by the launcher, by ``torchrun``, or by rank 0.
 
 T = TypeVar("T")
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.001, 0.1
 """Between two looks for a value, and for a rank that has failed meanwhile: twice as long each time."""
 
-HOLD_S = 6.0
+HOLD_S = 9.0
 """A rank that ends holds the store so long for the others: they look for who is to blame, see ``FIND_S``."""
 
 SLACK_S = 5.0
@@ -52,6 +52,10 @@ SLACK_S = 5.0
 _FAILED = "failed"
 
 _joined = itertools.count(1)
+
+
+class StartedAgainError(PeerError):
+    """A rank that has met the others was started again: those that wait for it can meet it once more."""
 
 
 class RankStore:
@@ -64,7 +68,8 @@ class RankStore:
     Attributes:
         num_joined: How many stores this process has opened so far.
         names: What each rank is called in messages.
-        attempt: The keys of this attempt.
+        keys: The keys of the ranks that have met.
+        is_restart: True, on rank 0, if ``keep`` has found what an earlier start of the ranks kept.
 
     Raises:
         PeerError: There is no store.
@@ -76,12 +81,20 @@ class RankStore:
         self.names: Sequence[str] = [f"rank {rank}" for rank in range(environment.size)]
         self._environment, self._timeout_s = environment, timeout_s
         self._num_calls: Counter[str] = Counter()
+        self.is_restart = False
         # a process may train several times; keys of the last time are still there
         RankStore.num_joined = number = next(_joined)
-        self._prefix = f"netweave/{number}/attempt {environment.attempt}"
-        base = self._connect(is_master=environment.hosts_store)
-        self._run = distributed.PrefixStore(f"netweave/{number}/run", base)
-        self.attempt = distributed.PrefixStore(self._prefix, base)
+        self._place = f"netweave/{number}"
+        self._base = self._connect(is_master=environment.hosts_store)
+        self._run = distributed.PrefixStore(f"{self._place}/run", self._base)
+        self._roster = self._call(
+            lambda: Roster(
+                distributed.PrefixStore(f"{self._place}/roster", self._base),
+                environment.rank,
+                environment.size,
+            )
+        )
+        self.meet()
 
     @property
     def holder(self) -> str:
@@ -93,7 +106,7 @@ class RankStore:
         return f"{self.names[0]}, which holds the store of the ranks at {place},"
 
     def second_connection(self) -> distributed.Store:
-        """Return another way to the keys of this attempt: one that waits for a key keeps the first busy."""
+        """Return another way to the same keys: one that waits for a key keeps the first busy."""
         return distributed.PrefixStore(self._prefix, self._connect(is_master=False))
 
     def gather(self, value: Any, what: str) -> list[Any]:
@@ -104,27 +117,33 @@ class RankStore:
         """
         key = self._key(what)
         keys = [f"{key}/{rank}" for rank in range(len(self.names))]
-        self._call(lambda: self.attempt.set(keys[self._environment.rank], json.dumps(value)))
-        return self._values(keys, range(len(keys)), what)
+        self._call(lambda: self.keys.set(keys[self._environment.rank], json.dumps(value)))
+        if self._environment.rank:  # one rank reads what all have written, not each
+            return list(self._values([key], keys, what)[0])
+        values = self._values(keys, keys, what)
+        self._call(lambda: self.keys.set(key, json.dumps(values)))
+        return values
 
     def share(self, value: Any, what: str) -> Any:
         """Return the value that rank 0 has: JSON values, small ones."""
         key = self._key(what)
         if self._environment.rank == 0:
-            self._call(lambda: self.attempt.set(key, json.dumps(value)))
-        return self._values([key], [0], what)[0]
+            self._call(lambda: self.keys.set(key, json.dumps(value)))
+        return self._values([key], [key], what)[0]
 
     def keep(self, make: Callable[[], Any], what: str) -> Any:
-        """Return the value that the first attempt's rank 0 made, so that a restarted run has it again.
+        """Return the value that the first start's rank 0 made, so that a restarted run has it again.
 
         Args:
-            make: Called by rank 0 of the first attempt that comes so far.
+            make: Called by rank 0 of the first start that comes so far.
             what: For keys and messages.
         """
         key = self._key(f"kept {what}")
         value = None
         if self._environment.rank == 0:
-            if not self._call(lambda: self._run.check([key])):
+            if self._call(lambda: self._run.check([key])):
+                self.is_restart = True
+            else:
                 made = json.dumps(make())
                 self._call(lambda: self._run.set(key, made))
             value = json.loads(self._call(lambda: self._run.get(key)))
@@ -134,16 +153,16 @@ class RankStore:
         """Tell the others why this rank ends; only the first that says so is heard."""
         content = json.dumps([self._environment.rank, message])
         with contextlib.suppress(RuntimeError, TimeoutError):
-            within(SLACK_S, lambda: self.attempt.compare_set(_FAILED, "", content))
+            within(SLACK_S, lambda: self.keys.compare_set(_FAILED, "", content))
 
     def failure(self) -> str:
         """Return which rank has said that it ends, and why; nothing if none has."""
         with contextlib.suppress(RuntimeError, TimeoutError):
-            return within(SLACK_S, lambda: self.read_failure(self.attempt))
+            return within(SLACK_S, lambda: self.read_failure(self.keys))
         return ""
 
     def read_failure(self, connection: distributed.Store) -> str:
-        """Return the same by a connection of this attempt; may block, and raise what the store raises."""
+        """Return the same by a connection to these keys; may block, and raise what the store raises."""
         if not connection.check([_FAILED]):
             return ""
         rank, message = json.loads(connection.get(_FAILED))
@@ -157,37 +176,57 @@ class RankStore:
         others = [f"left/{rank}" for rank in range(len(self.names)) if rank != self._environment.rank]
 
         def wait() -> None:
-            self.attempt.set(f"left/{self._environment.rank}", "")
+            self.keys.set(f"left/{self._environment.rank}", "")
             until_s = time.monotonic() + HOLD_S
             while self._environment.hosts_store and time.monotonic() < until_s:
-                if self.attempt.check(others):
+                if self.keys.check(others):
                     return
                 time.sleep(LAST_PAUSE_S)
 
         with contextlib.suppress(RuntimeError, TimeoutError):
             within(HOLD_S + SLACK_S, wait)
 
-    def _values(self, keys: Sequence[str], ranks: Sequence[int], what: str) -> list[Any]:
-        """Return the values of keys, each written by a rank."""
-        until_s = time.monotonic() + self._timeout_s
-        return [json.loads(value) for value in self._call(lambda: self._wait(keys, ranks, until_s, what))]
+    def meet(self) -> None:
+        """Wait until all ranks have read one list of them, and take the keys of this list.
 
-    def _wait(self, keys: Sequence[str], ranks: Sequence[int], until_s: float, what: str) -> list[bytes]:
+        Raises:
+            PeerError: A rank is not there within the timeout; the message names it.
+        """
+        until_s = time.monotonic() + self._timeout_s
         pause_s = FIRST_PAUSE_S
-        while not self.attempt.check(list(keys)):  # its own wait complains on standard error when it ends
-            failure = self.read_failure(self.attempt)
-            if failure or time.monotonic() >= until_s:
-                raise self._missing(keys, ranks, failure, what)
+        while not (met := self._call(self._roster.look)):
+            if time.monotonic() >= until_s:
+                raise self._not_there(self._call(self._roster.missing), "joining the others")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
-        return list(self.attempt.multi_get(list(keys)))
+        self._prefix = f"{self._place}/ranks {met}"
+        self.keys = distributed.PrefixStore(self._prefix, self._base)
+        self._num_calls.clear()
 
-    def _missing(self, keys: Sequence[str], ranks: Sequence[int], failure: str, what: str) -> PeerError:
-        if failure:
-            return PeerError(f"rank {self._environment.rank} cannot go on: {failure}")
-        missing = " and ".join(
-            self.names[rank] for key, rank in zip(keys, ranks, strict=True) if not self.attempt.check([key])
-        )
+    def _values(self, keys: Sequence[str], of_ranks: Sequence[str], what: str) -> list[Any]:
+        """Return the values of keys, for which ranks write theirs; ``share`` has but one."""
+        until_s = time.monotonic() + self._timeout_s
+        return [json.loads(value) for value in self._call(lambda: self._wait(keys, of_ranks, until_s, what))]
+
+    def _wait(self, keys: Sequence[str], of_ranks: Sequence[str], until_s: float, what: str) -> list[bytes]:
+        pause_s = FIRST_PAUSE_S
+        while not self.keys.check(list(keys)):  # its own wait complains on standard error when it ends
+            failure = self.read_failure(self.keys)
+            if failure:
+                raise PeerError(f"rank {self._environment.rank} cannot go on: {failure}")
+            if self._roster.has_changed():
+                raise StartedAgainError(
+                    f"rank {self._environment.rank} cannot go on: another rank was started again"
+                )
+            if time.monotonic() >= until_s:
+                missing = [rank for rank, key in enumerate(of_ranks) if not self.keys.check([key])]
+                raise self._not_there(missing or [0], what)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+        return list(self.keys.multi_get(list(keys)))
+
+    def _not_there(self, ranks: Sequence[int], what: str) -> PeerError:
+        missing = " and ".join(self.names[rank] for rank in ranks)
         return PeerError(
             f"rank {self._environment.rank} cannot go on: {missing} did not come to {what!r} within "
             f"{self._timeout_s:.0f} s"
@@ -244,8 +283,9 @@ class RankStore:
 TIMEOUT_S = 60.0
 """So long is a rank waited for; torch's own default is half an hour."""
 
-FIND_S = 4.0
-"""So long do ranks look for the one whose connection was closed: until it has missed its beats."""
+FIND_S = 7.0
+"""So long do ranks look for the one whose connection was closed: until it has missed its beats, and the rank
+that reads the beats of all has said so."""
 
 Group: TypeAlias = distributed.ProcessGroup
 
@@ -278,8 +318,8 @@ class World:
     Attributes:
         rank: Number of this process, from 0.
         size: Number of processes.
-        attempt: How often the processes were started again.
-        run: Name of the run, the same in all attempts.
+        run: Name of the run, the same in all starts.
+        is_restart: True, on rank 0, if the ranks were started again.
         device: Where this rank computes.
         ranks: All ranks.
         machines: The ranks of each machine, in order.
@@ -296,7 +336,7 @@ class World:
         timeout_s: float,
         tell: Callable[[str], None],
     ) -> None:
-        self.rank, self.size, self.attempt = environment.rank, environment.size, environment.attempt
+        self.rank, self.size = environment.rank, environment.size
         self.device = device
         self.timeout_s = timeout_s
         self.occupancy = Occupancy()
@@ -306,9 +346,8 @@ class World:
         self._blame_lock = threading.Lock()
         self._store = RankStore(environment, timeout_s=timeout_s)
         try:
-            self.ranks = self._introduce()
-            self._store.names = [str(rank) for rank in self.ranks]
-            self.run: str = self.keep(lambda: secrets.token_hex(8), "run")
+            self.ranks, self.run = self._introduce()
+            self.is_restart = self._store.is_restart
             self._heartbeat = Heartbeat(self._store, self.rank, timeout_s=timeout_s, tell=tell)
         except NetweaveError as error:
             self._announce(error)
@@ -362,7 +401,7 @@ class World:
         return self._store.share(value, what)
 
     def keep(self, make: Callable[[], Any], what: str) -> Any:
-        """Return the value that the first attempt's rank 0 made, so that a restarted run has it again."""
+        """Return the value that the first start's rank 0 made, so that a restarted run has it again."""
         return self._store.keep(make, what)
 
     def require_equal(self, value: Any, what: str, remedy: str) -> None:
@@ -423,6 +462,7 @@ class World:
                 cause = self._store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
                 if cause or time.monotonic() >= until_s:
                     self._blame = cause
+                    self._heartbeat.report()  # the others wait for it, and this rank ends
                 else:
                     time.sleep(BEAT_S / 5)
             return self._blame
@@ -456,7 +496,17 @@ class World:
 
     # Joining.
 
-    def _introduce(self) -> list[Rank]:
+    def _introduce(self) -> tuple[list[Rank], str]:
+        """Return all ranks, and the name of the run; begin again if one is started again meanwhile."""
+        while True:
+            try:
+                ranks = self._gather_ranks()
+                self._store.names = [str(rank) for rank in ranks]
+                return ranks, self.keep(lambda: secrets.token_hex(8), "run")
+            except StartedAgainError:
+                self._store.meet()
+
+    def _gather_ranks(self) -> list[Rank]:
         host = os.environ.get(MACHINE) or socket.gethostname()
         netweave = import_module("netweave")  # by name: the package imports this module, not the reverse
         versions = f"netweave {netweave.__version__}, torch {torch.__version__}"
@@ -471,7 +521,7 @@ class World:
         return ranks
 
     def _initialise(self) -> None:
-        store = distributed.PrefixStore("groups", self._store.attempt)
+        store = distributed.PrefixStore("groups", self._store.keys)
         self._connect(
             lambda: distributed.init_process_group(
                 "gloo",
@@ -494,6 +544,7 @@ class World:
 
 
 def join(
+    environment: RankEnvironment | None = None,
     *,
     device: str | torch.device | None = None,
     timeout_s: float = TIMEOUT_S,
@@ -502,6 +553,7 @@ def join(
     """Join the ranks that the environment speaks of; return None if it speaks of none.
 
     Args:
+        environment: What it says of this rank; read from its variables by default.
         device: Where this rank computes; what the launcher says, or the CPU, by default.
         timeout_s: How long a rank is waited for.
         tell: Told of ranks that stand still or are slow; lines on standard error by default.
@@ -510,10 +562,10 @@ def join(
         UsageError: The environment is incomplete, the device is not there, or ranks do not fit together.
         PeerError: A rank does not come within the timeout.
     """
-    environment = rank_environment()
+    environment = environment or rank_environment()
     if environment is None:
         return None
-    if threading.current_thread() is threading.main_thread() and environment.local_size == environment.size:
+    if threading.current_thread() is threading.main_thread() and environment.is_one_machine:
         # gloo would look up the host's name, which on many machines leads to no interface or a slow one
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     place = find_device(device or os.environ.get(DEVICE) or "cpu")

@@ -40,8 +40,12 @@ def negative_log_likelihood(
         return functional.nll_loss(x, labels, weight, ignore_index=ignored, reduction=reduction)
     total = functional.nll_loss(x, labels, weight, ignore_index=ignored, reduction="sum")
     kept = labels != ignored
+    if reduction != "mean":
+        return total / batch.divisor(None)
+    if weight is None and ignore_index is None:
+        return total / batch.divisor(labels.numel())
     weights = kept if weight is None else weight[labels.clamp(min=0)] * kept
-    return total / batch.divisor(weights.sum() if reduction == "mean" else None)
+    return total / batch.divisor(weights.sum())
 
 
 @lowering("SoftmaxCrossEntropyLoss", since=12)
@@ -81,13 +85,13 @@ def _positions(
     return flat, numbers * kept, kept
 
 
-def _divisor(kept: Tensor, normalization: str, batch: WholeBatch) -> Tensor | float:
+def _divisor(kept: Tensor, normalization: str, batch: WholeBatch, ignore_label: int | None) -> Tensor | float:
     """Return what a sum of losses is divided by; ``LossParameter.NormalizationMode``."""
-    if normalization == "VALID":
+    if normalization == "VALID" and ignore_label is not None:
         return batch.divisor(kept.sum())
     if normalization == "NONE":
         return batch.divisor(None)
-    return batch.divisor({"FULL": kept.numel(), "BATCH_SIZE": kept.shape[0]}[normalization])
+    return batch.divisor(kept.shape[0] if normalization == "BATCH_SIZE" else kept.numel())
 
 
 def _at(flat: Tensor, labels: Tensor) -> Tensor:
@@ -114,7 +118,9 @@ def softmax_with_loss(
     flat, numbers, kept = _positions(x, labels, axis, ignore_label)
     log_p = torch.log_softmax(flat, 1)
     losses = -bounded(_at(log_p, numbers), LOG_TINY) * kept
-    return losses.sum() / _divisor(kept, normalization, batch), log_p.detach().exp().reshape(x.shape)
+    return losses.sum() / _divisor(kept, normalization, batch, ignore_label), log_p.detach().exp().reshape(
+        x.shape
+    )
 
 
 @lowering("SigmoidCrossEntropyLoss", since=1, domain="netweave")
@@ -132,7 +138,7 @@ def sigmoid_cross_entropy(
     kept = torch.ones_like(goals, dtype=torch.bool)
     if ignore_label is not None:
         kept = goals.to(torch.int64) != ignore_label
-    return (losses * kept).sum() / _divisor(kept, normalization, batch)
+    return (losses * kept).sum() / _divisor(kept, normalization, batch, ignore_label)
 
 
 @lowering("EuclideanLoss", since=1, domain="netweave")
@@ -208,7 +214,9 @@ def infogain(
     log_p = torch.log_softmax(flat, 1)
     rows = gains.detach().reshape(flat.shape[1], flat.shape[1])[numbers].movedim(2, 1)
     losses = -(rows * bounded(log_p, math.log(_LOG_THRESHOLD))).sum(1) * kept
-    return losses.sum() / _divisor(kept, normalization, batch), log_p.detach().exp().reshape(x.shape)
+    return losses.sum() / _divisor(kept, normalization, batch, ignore_label), log_p.detach().exp().reshape(
+        x.shape
+    )
 
 
 @lowering("Accuracy", since=1, domain="netweave")

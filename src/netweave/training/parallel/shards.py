@@ -1,0 +1,205 @@
+"""Updates that are the same to the bit on any number of ranks: a batch in a fixed number of shards.
+
+Each shard is a pass of its own, whoever computes it. The shards' gradients are added in one fixed tree, so
+that the sum depends on their number alone: a rank adds what lies below one node of the tree among its own
+shards; collectives only move rows (each rank gets one part of every row, and sends the sum of the parts
+back), and the rest of the tree is added there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed
+
+from netweave.errors import UnsupportedError
+from netweave.runtime.backends.torch.whole_batch import WholeBatch
+from netweave.training.parallel.exchange import Exchange, Hop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.distributed import Work
+
+    from netweave.training.data.order import Shards
+    from netweave.training.parallel.world import Group
+
+
+class ShardSum:
+    """The sum of one row for each shard, in the order of a fixed tree.
+
+    Two neighbouring blocks are added when they are the halves of a block of 2, 4, 8, ... shards that begins
+    at a multiple of its size; what is left at the end, where their number is no power of two, from the left.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[int, int, Tensor]] = []
+
+    def add(self, start: int, stop: int, row: Tensor) -> None:
+        """Add the sum of a block of shards, which follows the last one; rows are changed in place."""
+        while self.blocks and _are_halves(*self.blocks[-1][:2], stop):
+            start, _, left = self.blocks.pop()
+            row = left.add_(row)
+        self.blocks.append((start, stop, row))
+
+    def take(self) -> Tensor:
+        """Return the sum of all, and begin again."""
+        total, *rest = [row for _, _, row in self.blocks]
+        self.blocks = []
+        for row in rest:
+            total.add_(row)
+        return total
+
+
+def blocks_of(shards: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the blocks that are left of neighbouring shards when halves of blocks are joined.
+
+    >>> blocks_of(range(3, 8))
+    [(3, 4), (4, 8)]
+    """
+    found: list[tuple[int, int]] = []
+    for shard in shards:
+        start = shard
+        while found and _are_halves(*found[-1], shard + 1):
+            start = found.pop()[0]
+        found.append((start, shard + 1))
+    return found
+
+
+def _are_halves(start: int, middle: int, stop: int) -> bool:
+    return middle - start == stop - middle and start % (stop - start) == 0
+
+
+class ShardBatch(WholeBatch):
+    """A batch in shards of equal size, of which each is normalised by its own statistics.
+
+    Args:
+        parts: How many.
+    """
+
+    is_synchronised = False
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+        self.waited_s = 0.0
+
+    def total(self, value: Tensor) -> Tensor:
+        """Return what the sum is if all shards are as this one: a share of right answers is then its own."""
+        return value * self.parts
+
+    def divisor(self, count: Tensor | float | None) -> Tensor | float:
+        """Return what a shard's sum is divided by so that the mean over the shards is right.
+
+        Raises:
+            UnsupportedError: What is counted differs from shard to shard.
+        """
+        if isinstance(count, Tensor):
+            raise UnsupportedError(
+                "a loss divides by a number of labels or weights that differs from shard to shard, which is "
+                "not supported with --same-bits; train without it, or normalise by the size of the batch"
+            )
+        return 1 / self.parts if count is None else max(1, count * self.parts) / self.parts
+
+
+@dataclass(slots=True)
+class _OnWay:
+    """What of a slice is on its way: rows, parts of rows of all ranks, and parts of the sum."""
+
+    sent: Tensor
+    received: Tensor
+
+
+class ShardExchange(Exchange):
+    """Adds the gradients of all shards, slice by slice; the plan, the rows and the order are ``Exchange``'s.
+
+    Args:
+        shards: Those that this rank computes.
+        arguments: As for ``Exchange``.
+        options: As for ``Exchange``.
+    """
+
+    def __init__(self, shards: Shards, *arguments: Any, **options: Any) -> None:
+        self._shards = shards
+        self._sums: dict[int, ShardSum] = {}
+        self._on_way: dict[int, _OnWay] = {}
+        super().__init__(*arguments, **options)
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all rows: those of the blocks of shards, sent and received, besides the gradients."""
+        num_blocks = self._shards.count.bit_length() + 1
+        return super().num_bytes * (1 + 3 * num_blocks)
+
+    def keep(self, number: int, shard: int) -> None:
+        """Take the gradient of a slice after the backward of a shard that is not the last one."""
+        keys = [span.key for span in self._layout.slices[number]]
+        self._gradients.load(number, {key: self._parameters[key].grad for key in keys})
+        self._sum_of(number).add(shard, shard + 1, self._gradients.slice(number).clone())
+
+    def _gradient_hops(self, name: str) -> list[Hop]:
+        world = self._world
+        parts, sums = world.group(name), world.group(f"sums of {name}")
+        return [
+            Hop("parts", self._channel(name), partial(self._begin_parts, parts), self._add_parts),
+            Hop("sums", self._channel(f"sums of {name}"), partial(self._begin_sums, sums), self._end_sums),
+        ]
+
+    def _begin_parts(self, group: Group, number: int) -> Work:
+        last, total = self._shards.numbers[-1], self._sum_of(number)
+        total.add(last, last + 1, self._gradients.take(number))
+        rows = [row for _, _, row in total.blocks]
+        total.blocks = []
+        bounds = self._bounds(number)
+        sent = torch.cat([row[start:stop] for start, stop in bounds for row in rows])
+        own_start, own_stop = bounds[self._world.rank]
+        counts = [len(self._blocks(rank)) * (own_stop - own_start) for rank in range(self._world.size)]
+        received = sent.new_empty(sum(counts))
+        self._on_way[number] = _OnWay(sent, received)
+        return distributed.all_to_all_single(
+            received,
+            sent,
+            counts,
+            [len(rows) * (stop - start) for start, stop in bounds],
+            group=group,
+            async_op=True,
+        )
+
+    def _add_parts(self, number: int) -> None:
+        """Add this rank's part of all rows."""
+        start, stop = self._bounds(number)[self._world.rank]
+        row, total, at = self._on_way[number].received, ShardSum(), 0
+        for rank in range(self._world.size):
+            for first, end in self._blocks(rank):
+                total.add(first, end, row[at : at + stop - start])
+                at += stop - start
+        part = row.new_zeros(self._part_size(number))
+        part[: stop - start] = total.take().mul_(1.0 / self._shards.size)
+        self._on_way[number] = _OnWay(part, part.new_empty(self._world.size * len(part)))
+
+    def _begin_sums(self, group: Group, number: int) -> Work:
+        way = self._on_way[number]
+        return distributed.all_gather_single(way.received, way.sent, group=group, async_op=True)
+
+    def _end_sums(self, number: int) -> None:
+        target = self._gradients.slice(number)
+        target.copy_(self._on_way.pop(number).received[: len(target)])
+
+    def _sum_of(self, number: int) -> ShardSum:
+        return self._sums.setdefault(number, ShardSum())
+
+    def _blocks(self, rank: int) -> list[tuple[int, int]]:
+        count = self._shards.count
+        return blocks_of(range(rank * count, (rank + 1) * count))
+
+    def _part_size(self, number: int) -> int:
+        return -(-len(self._gradients.slice(number)) // self._world.size)
+
+    def _bounds(self, number: int) -> list[tuple[int, int]]:
+        """Return where the part of a slice that each rank adds begins and ends."""
+        elements, size = len(self._gradients.slice(number)), self._part_size(number)
+        return [
+            (min(rank * size, elements), min((rank + 1) * size, elements)) for rank in range(self._world.size)
+        ]

@@ -1,0 +1,255 @@
+"""One of any number of ranks whose updates are the same to the bit: each computes some shards of a batch.
+
+What else differs with the number of ranks is fixed here too: objectives and outputs are added in the tree of
+the gradients, each shard begins with the moving statistics of the last update, and their mean is taken in
+every update.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import distributed
+
+from netweave.errors import UnsupportedError, UsageError
+from netweave.runtime.backends.torch.node_memory import memories
+from netweave.training.data.order import Shards
+from netweave.training.loading import moving_states
+from netweave.training.parallel.shards import ShardBatch, ShardExchange, ShardSum
+from netweave.training.ranks import RankExchange, check_parts, is_mean, told_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor
+
+    from netweave.graph import Graph
+    from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Completion, Engine, Variable
+    from netweave.training.checkpoint_file import Checkpoint
+    from netweave.training.optim import Updater
+    from netweave.training.parallel.world import World
+    from netweave.training.watchers import TrainOptions
+
+THREADS = 1
+"""Threads of a shard's pass: sums over many elements are rounded by how they are shared out."""
+
+
+_SHARDS = "the number of shards"
+
+
+def kernels() -> dict[str, str]:
+    """Return by name what the bits of a pass depend on besides the net: the processor and its libraries."""
+    try:
+        models = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        models = None
+    versions = re.search(r"MKL-DNN v(\S+)", torch.__config__.show())
+    return {
+        "the processor": models[1] if models else platform.processor() or platform.machine(),
+        "the instruction set": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "oneDNN": versions[1] if versions else "none",
+    }
+
+
+def check_promise(options: TrainOptions, checkpoint: Checkpoint | None) -> None:
+    """Refuse to go on from a checkpoint where the bits would not be those of the run that it is of.
+
+    Raises:
+        UsageError: They would not, and nobody has said that other bits will do.
+    """
+    promised = checkpoint.state.get("same bits") if checkpoint else None
+    if not promised or options.other_bits:
+        return
+    here = {**kernels(), _SHARDS: options.same_bits or "none (--same-bits)"}
+    changed = [
+        f"{name} was {before}, and is {here.get(name)}"
+        for name, before in promised.items()
+        if before != here.get(name)
+    ]
+    if changed:
+        raise UsageError(
+            f"the run would go on with other bits: {'; '.join(changed)}; resume with these as they were, or "
+            "accept other bits with --other-bits (other_bits=True)"
+        )
+
+
+class ShardRanks(RankExchange):
+    """What a run of several ranks, or of one, adds to an update that has the same bits on any number.
+
+    Args:
+        world: The ranks.
+        options: Say into how many shards a batch is divided.
+        engine: Where tasks run.
+
+    Attributes:
+        shards: Those of this rank.
+
+    Raises:
+        UsageError: The shards cannot be shared out evenly, or ranks have other processors or libraries.
+    """
+
+    def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
+        size = options.same_bits
+        assert size is not None
+        if size % world.size:
+            divisors = [str(ranks) for ranks in range(1, size + 1) if size % ranks == 0]
+            raise UsageError(
+                f"{size} shards cannot be shared out evenly among {world.size} ranks; take "
+                f"{', '.join(divisors[:-1])} or {divisors[-1]} ranks"
+                if len(divisors) > 1
+                else f"a batch of one shard is for one rank, not for {world.size}"
+            )
+        super().__init__(world, options, engine=engine)
+        count = size // world.size
+        self.shards = Shards(world.rank * count, count, size)
+        self._is_synchronised = options.sync_batch_norm
+        self.require_same_start({_SHARDS: size, **kernels()})
+        self._batch = ShardBatch(size)
+        self._states: list[Tensor] = []
+        self._before: list[Tensor] = []
+        self._state: Variable | None = None
+        self._rows: list[Tensor] = []
+        self._outputs: dict[str, Tensor] = {}
+
+    @property
+    def num_passes(self) -> int:
+        """How many passes this rank makes in an update."""
+        return self.shards.count
+
+    def promise(self) -> dict[str, Any]:
+        """Return, for a checkpoint, what the bits of the run depend on."""
+        return {**kernels(), _SHARDS: self.shards.size}
+
+    def join_batch(self, net: TorchNet, job: Job) -> None:
+        """Let a net's operators see the whole batch of which a pass computes a shard.
+
+        Raises:
+            UsageError: Batch normalisation is to look at the whole batch.
+            UnsupportedError: The net keeps something from batch to batch for each sample, or several batches
+                are accumulated.
+        """
+        graph, size = job.phases["train"].graph, self.shards.size
+        norms = [node for node in graph.nodes if node.op_type == "BatchNormalization"]
+        if norms and self._is_synchronised and size > 1:
+            raise UsageError(
+                f"{graph.place_of(norms[0])}: with --same-bits, batch normalisation takes the statistics of "
+                "each shard; say so with --no-sync-batch-norm (sync_batch_norm=False)"
+            )
+        keeping = ", ".join(memories(net.module))
+        if keeping:
+            raise UnsupportedError(
+                f"{job.name}: {keeping} keep their state from batch to batch, so they cannot be trained with "
+                "--same-bits"
+            )
+        if job.solver.accumulate > 1:
+            raise UnsupportedError(
+                f"{job.name}: an update accumulates {job.solver.accumulate} batches, which is not supported "
+                "with --same-bits; take one larger batch, and more shards"
+            )
+        check_parts(job, size)
+        self._states = moving_states(net)
+        net.set_whole_batch(self._batch)
+
+    def exchange_slices(self, updater: Updater, graph: Graph, stages: Sequence[int]) -> None:
+        """Lay out the exchange."""
+        self._exchange = ShardExchange(
+            self.shards,
+            self.world,
+            self._settings,
+            updater.layout,
+            updater.parameters,
+            self._slices(updater, graph, stages),
+            engine=self._engine,
+        )
+
+    # In an update.
+
+    def push_begin(self, state: Variable) -> None:
+        """Push what comes before the first pass.
+
+        Args:
+            state: Of the moving statistics.
+        """
+        self._state = state
+
+        def begin() -> None:
+            self._rows = []
+            self._before = [tensor.clone() for tensor in self._states]
+
+        self._engine.push(begin, (), [state], lane="compute", name="begin shards")
+
+    def push_kept(self, step: int, number: int, gradients: Sequence[Variable]) -> None:
+        """Push what takes the gradients of a pass that is not the last one."""
+        exchange, shard = self._exchange, self.shards.numbers[number]
+        assert isinstance(exchange, ShardExchange)
+        for slice_, variable in enumerate(gradients):
+            self._engine.push(
+                partial(exchange.keep, slice_, shard),
+                (),
+                [variable],
+                lane="compute",
+                name=f"keep {step}, shard {shard}, slice {slice_}",
+            )
+
+    def measured(self, loss: float, outputs: dict[str, Tensor]) -> None:
+        """Take the objective, the outputs and the moving statistics of a shard."""
+        told = 0.0 if self._rows else self.told
+        numbers = [told, loss, *(float(tensor) for tensor in outputs.values() if is_mean(tensor))]
+        rows = [torch.tensor(numbers, dtype=torch.float64)]
+        with torch.no_grad():
+            for tensor, before in zip(self._states, self._before, strict=True):
+                rows.append(tensor.reshape(-1).double().cpu())
+                tensor.copy_(before)
+        self._rows.append(torch.cat(rows))
+        self._outputs = outputs
+
+    def push_means(self, step: int, variable: Variable, result: Callable[..., Any]) -> Completion[Any]:
+        """Push the means of objectives, outputs and statistics; return what ``result`` makes of them."""
+        assert self._state is not None
+        gathered: list[Tensor] = []
+
+        def begin() -> Any:
+            rows = torch.cat(self._rows)
+            gathered.append(rows.new_empty(self.world.size * len(rows)))
+            return distributed.all_gather_single(
+                gathered[0], rows, group=self.world.group("means"), async_op=True
+            )
+
+        self._means.push(begin, variable, name=f"means {step}")
+
+        def finish() -> Any:
+            total, size = ShardSum(), self.shards.size
+            for shard, row in enumerate(gathered[0].reshape(size, -1)):
+                total.add(shard, shard + 1, row)
+            means = total.take()
+            told = float(means[0])
+            means /= size
+            outputs = self._outputs
+            at = 2
+            for name, tensor in outputs.items():
+                if is_mean(tensor):
+                    outputs[name] = means[at].to(tensor.dtype)
+                    at += 1
+            with torch.no_grad():
+                for tensor in self._states:
+                    mean = means[at : at + tensor.numel()]
+                    tensor.copy_(mean.reshape(tensor.shape))
+                    at += tensor.numel()
+            self._note_progress(step)
+            return result(float(means[1]), outputs, **told_by(told))
+
+        return self._engine.push(finish, (), [variable, self._state], lane="link", name=f"result {step}")
+
+    def average_states(self, net: TorchNet) -> None:
+        """Do nothing: every update takes the mean."""
+
+    def restore_residuals(self, residuals: Mapping[int, Any]) -> None:
+        """Do nothing: all of each gradient is sent."""
