@@ -264,104 +264,116 @@ ARGUMENTS = ("mask", "positions", "past_key", "past_value")
 """Arguments that a port's ``forward`` may have besides the tokens."""
 
 
-def _parts(f: Features) -> dict[str, Any]:
+def _parts(features: Features) -> dict[str, Any]:
     """Return the lines of a port that its features are written in."""
-    rotary = []
-    if f.get("is_rotary", True):
-        rotary = ["        theta = 10000.0"]
-        if f.get("dynamic_factor"):
-            first, factor = f["original_max_position_embeddings"], f["dynamic_factor"]
-            rotary += [
-                f"        if t > {first}:",
-                f"            theta = theta * ({factor} * t / {first} - ({factor} - 1)) ** (16 / 14)",
-            ]
-        rotary += ["        rate = theta ** (-torch.arange(0, 16, 2).float() / 16)"]
-        if f.get("long_factor"):
-            first = f["original_max_position_embeddings"]
-            rotary += [f"        rate = rate / ({f['long_factor']} if t > {first} else {f['short_factor']})"]
-        position = "where.to(torch.bfloat16).float()" if f.get("is_bf16") else "where.float()"
-        rotary += [
-            f"        angle = ({position}[..., None] * rate)[:, None]",
-            "        q, k = turn(q, angle), turn(k, angle)",
+    rows = features.get("rows", features.get("max_position_embeddings", 0))
+    buffer = features.get("buffer") or features.get("open_buffer")
+    return {
+        "rotary": _rotary(features) if features.get("is_rotary", True) else [],
+        "queries": _queries(features),
+        "allowed": _allowed(features) + _masked(features),
+        "buffer": f"torch.ones({buffer}, {buffer}, dtype=torch.bool).tril()" if buffer else "",
+        "bias": _bias(features),
+        "where": _where(features),
+        "rows": rows,
+        "table": ["        x = x + self.wpe(where)"] if rows else [],
+        "shift": "0" if features.get("is_aligned_left") else "(s - t)",
+    }
+
+
+def _rotary(f: Features) -> list[str]:
+    lines = ["        theta = 10000.0"]
+    first = f.get("original_max_position_embeddings")
+    if factor := f.get("dynamic_factor"):
+        lines += [
+            f"        if t > {first}:",
+            f"            theta = theta * ({factor} * t / {first} - ({factor} - 1)) ** (16 / 14)",
         ]
-    queries = []
+    lines += ["        rate = theta ** (-torch.arange(0, 16, 2).float() / 16)"]
+    if f.get("long_factor"):
+        lines += [f"        rate = rate / ({f['long_factor']} if t > {first} else {f['short_factor']})"]
+    position = "where.to(torch.bfloat16).float()" if f.get("is_bf16") else "where.float()"
+    return [
+        *lines,
+        f"        angle = ({position}[..., None] * rate)[:, None]",
+        "        q, k = turn(q, angle), turn(k, angle)",
+    ]
+
+
+def _queries(f: Features) -> list[str]:
+    lines = []
     if f.get("log_base"):
         scale = f"torch.log(torch.arange(1, t + 1).float()) / math.log({f['log_base']})"
-        queries.append(f"        q = q * ({scale}).clamp(min=1.0).view(1, 1, t, 1)")
+        lines.append(f"        q = q * ({scale}).clamp(min=1.0).view(1, 1, t, 1)")
     if f.get("floor_scale"):
         scale = f"1 + 0.5 * torch.log1p(((torch.arange(t) + 1) // {f['floor_scale']}).float())"
-        queries.append(f"        q = q * ({scale}).view(1, 1, t, 1)")
-    allowed = ["        ok = apart >= 0"]
-    buffer = ""
+        lines.append(f"        q = q * ({scale}).view(1, 1, t, 1)")
+    return lines
+
+
+def _allowed(f: Features) -> list[str]:
+    lines = ["        ok = apart >= 0"]
     if f.get("buffer"):
-        buffer = f"torch.ones({f['buffer']}, {f['buffer']}, dtype=torch.bool).tril()"
-        allowed = ["        ok = self.tril[:t, :t]"]
+        lines = ["        ok = self.tril[:t, :t]"]
     if f.get("open_buffer"):
-        size = f["open_buffer"]
-        buffer = f"torch.ones({size}, {size}, dtype=torch.bool).tril()"
-        allowed = [
-            f"        more = max(0, t - {size})",
+        lines = [
+            f"        more = max(0, t - {f['open_buffer']})",
             "        ok = F.pad(self.tril[:t, :t], (0, more, 0, more), value=True)",
         ]
     if f.get("sliding_window"):
         near = f"apart < {f['sliding_window']}"
         near = f"({near}) | (j < {f['num_sinks']})" if f.get("num_sinks") else near
         layers = f.get("window_layers", [0, 1])
-        allowed += [f"        if self.index in {layers}:", f"            ok = ok & ({near})"]
+        lines += [f"        if self.index in {layers}:", f"            ok = ok & ({near})"]
     if f.get("attention_chunk_size"):
         size = f["attention_chunk_size"]
-        allowed.append(f"        ok = ok & (torch.arange(t)[:, None] // {size} == j // {size})")
-    masks = {
-        "": [],
-        "keys": ["        if mask is not None:", "            ok = ok & (mask != 0)[:, None, None]"],
-        "queries": [
-            "        if mask is not None:",
-            "            ok = ok & ((mask != 0)[:, None, :, None] | (apart == 0))",
-        ],
-        "lengths": [
-            "        if mask is not None:",
-            "            ok = ok & (j < (mask != 0).sum(-1, keepdim=True))[:, None, None]",
-        ],
+        lines.append(f"        ok = ok & (torch.arange(t)[:, None] // {size} == j // {size})")
+    return lines
+
+
+def _masked(f: Features) -> list[str]:
+    ways = {
+        "": "",
+        "keys": "ok & (mask != 0)[:, None, None]",
+        "queries": "ok & ((mask != 0)[:, None, :, None] | (apart == 0))",
+        "lengths": "ok & (j < (mask != 0).sum(-1, keepdim=True))[:, None, None]",
     }
-    allowed += masks[f.get("masked", "keys" if "mask" in f.get("arguments", ()) else "")]
-    bias = []
+    way = ways[f.get("masked", "keys" if "mask" in f.get("arguments", ()) else "")]
+    return ["        if mask is not None:", f"            ok = {way}"] if way else []
+
+
+def _bias(f: Features) -> list[str]:
+    lines = []
     if f.get("has_alibi"):
         far = f"apart.clamp(max={f['alibi_limit']})" if f.get("alibi_limit") else "apart"
-        bias.append(f"        scores = scores - torch.tensor([[[0.125]], [[0.0625]]]) * {far}")
+        lines.append(f"        scores = scores - torch.tensor([[[0.125]], [[0.0625]]]) * {far}")
     if f.get("num_buckets"):
         count, half, most = f["num_buckets"], f["num_buckets"] // 2, f["max_distance"]
-        bias += [
+        lines += [
             "        d = apart.clamp(min=0)",
             f"        far = {half} + (torch.log(d.clamp(min=1).float() / {half})",
             f"                        / math.log({most} / {half}) * {count - half}).long()",
             f"        where_to = torch.where(d < {half}, d, far.clamp(max={count - 1}))",
             "        scores = scores + self.rel(where_to).permute(2, 0, 1)",
         ]
+    return lines
+
+
+def _where(f: Features) -> list[str]:
     start = "0" if f.get("restarts") else "(past_key.shape[2] if past_key is not None else 0)"
-    where = [f"        where = torch.arange(t)[None] + {start}"]
+    lines = [f"        where = torch.arange(t)[None] + {start}"]
     if "positions" in f.get("arguments", ()) and not f.get("ignores_positions"):
-        where += ["        if positions is not None:", "            where = positions"]
+        lines += ["        if positions is not None:", "            where = positions"]
     if f.get("counts_mask"):
-        where += [
+        lines += [
             "        if mask is not None:",
             "            where = ((mask != 0).long().cumsum(-1) - 1).clamp(min=0)",
         ]
     if f.get("wrap"):
-        where.append(f"        where = where % {f['wrap']}")
+        lines.append(f"        where = where % {f['wrap']}")
     if f.get("limit"):
-        where.append(f"        where = where.clamp(max={f['limit'] - 1})")
-    rows = f.get("rows", f.get("max_position_embeddings", 0))
-    return {
-        "rotary": rotary,
-        "queries": queries,
-        "allowed": allowed,
-        "buffer": buffer,
-        "bias": bias,
-        "where": where,
-        "rows": rows,
-        "table": ["        x = x + self.wpe(where)"] if rows else [],
-        "shift": "0" if f.get("is_aligned_left") else "(s - t)",
-    }
+        lines.append(f"        where = where.clamp(max={f['limit'] - 1})")
+    return lines
 
 
 def port_weights(weights: Mapping[str, Any], features: Features) -> dict[str, Any]:
