@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -75,8 +76,7 @@ class _Longer:
             own.append(dict(probe.inputs))
             changes = [mapping.tensor_mapping(probe.inputs[mapping.a].shape) for mapping in mappings]
             others.append({change.b: change.apply(probe.inputs[change.a]) for change in changes})
-        computed = zip(lengths, _outputs(graphs[0], own), _outputs(graphs[1], others), strict=True)
-        for length, a, b in computed:
+        for length, a, b in zip(lengths, *_outputs_of_both(graphs, (own, others)), strict=True):
             if a is not None and b is not None:
                 if not self._agree(a, b):
                     # the nets agree when they are traced: if not at this length, the code has changed since
@@ -218,6 +218,16 @@ def at_length(graph: Graph, length: int) -> Graph | None:
         return None
     traced.trace = None
     return traced
+
+
+def _outputs_of_both(
+    graphs: Sequence[Graph], batches: Sequence[Sequence[dict[str, np.ndarray]]]
+) -> list[list[Outputs]]:
+    """Return what each net computes, at the same time if both are run by processes of their own."""
+    if all(graph.trace is not None and graph.trace.is_apart for graph in graphs):
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(_outputs, graphs, batches))
+    return list(map(_outputs, graphs, batches))
 
 
 def _outputs(graph: Graph, batches: Sequence[dict[str, np.ndarray]]) -> list[Outputs]:

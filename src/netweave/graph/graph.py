@@ -28,12 +28,14 @@ class Trace:
         run: Runs the code itself on several batches of inputs, by name, and returns the outputs of each, in
             the order of the net's; None for one on which it fails.
         again: Traces it with inputs of other sizes, by name; raises what ``load`` raises.
+        is_apart: Whether both happen in a process of their own.
     """
 
     lengths: Mapping[int, str]
     left_out: tuple[str, ...]
     run: Callable[[Sequence[Mapping[str, np.ndarray]]], list[list[np.ndarray] | None]]
     again: Callable[[Mapping[str, tuple[int, ...]]], Graph]
+    is_apart: bool = False
 
 
 @dataclass(slots=True)

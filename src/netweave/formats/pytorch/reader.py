@@ -66,8 +66,11 @@ def read(source: Source) -> Graph:
         graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
         graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
     elif kind in {Kind.CODE, Kind.FOLDER}:
-        graph.trace = traced.trace(
-            partial(_outputs, source), lambda shapes: read(replace(source, input_shapes=shapes))
+        graph.trace = replace(
+            traced.trace(
+                partial(_outputs, source), lambda shapes: read(replace(source, input_shapes=shapes))
+            ),
+            is_apart=True,
         )
     return graph
 
