@@ -163,3 +163,12 @@ def test_positions_begin_again_within_a_sample():
     drawn = draw_array(domain, np.dtype(np.int64), (3, 16), np.random.default_rng(0))
     assert all(0 in row[1:] for row in drawn.tolist())
     assert set(np.diff(drawn).reshape(-1).tolist()) - {1}
+
+
+@pytest.mark.slow
+def test_an_export_of_one_length_stays_identical(tmp_path):
+    graph = netweave.load(Reader(window=32).eval(), input_shapes={"ids": (1, TOKENS)})
+    netweave.save(graph, tmp_path / "net.onnx")
+    found = compare(graph, netweave.load(tmp_path / "net.onnx"))
+    assert found.verdict is Verdict.IDENTICAL
+    assert "sequences of another length (only of 8)" in found.sentence

@@ -68,7 +68,10 @@ class _Longer:
         graphs = self.graphs
         mappings = self.assessment.candidate.mappings
         domains = pair_domains(*graphs, mappings)
-        lengths = [self.length, *self._lengths()]
+        lengths = self._lengths()
+        if not lengths or any(graph.trace is None and _length(graph) is not None for graph in graphs):
+            return  # too dear, or a file that is of one length
+        lengths.insert(0, self.length)
         own, others = [], []
         for length in lengths:
             sizes = {name: (SAMPLES, *size[1:]) for name, size in sizes_at(graphs[0], length).items()}
@@ -140,7 +143,7 @@ class _Longer:
             spoken = [f"{name} is {n:,}" for n, name in sorted(beyond.items()) if not UNSPOKEN.search(name)]
             if spoken:
                 self._miss(f"sequences beyond {self.reached:,}", ", ".join(spoken[:2]), is_limit=True)
-        elif is_run and self.refused is None and self.apart is None:
+        elif is_run and not self.reached:  # if both take no other length, nothing is missing
             self._miss("sequences of another length", f"only of {self.length:,}", is_limit=True)
 
     def _miss(self, setting: str, reason: str, *, differs: bool = False, is_limit: bool = False) -> None:

@@ -93,7 +93,8 @@ def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarr
     different: np.ndarray = np.empty(a.shape, bool)
     with np.errstate(invalid="ignore"):
         for part, bound in zip(parts, bounds, strict=True):
-            different[part] = ~((np.abs(a[part] - b[part]) <= bound) | (a[part] == b[part]))
+            is_infinite = np.isinf(a[part]) & (a[part] == b[part]) & np.isfinite(bound)
+            different[part] = ~((np.abs(a[part] - b[part]) <= bound) | is_infinite)
     return different
 
 

@@ -18,6 +18,12 @@ OF_LENGTHS = re.compile(
 SMALL = 128
 """A setting with another name is taken for a length up to this number."""
 
+MOST_MEMBERS = 256
+"""Settings in a list or dict; larger ones are data."""
+
+DEEPEST = 12
+"""Names that a setting has before its own: a configuration may hold another one, and that the first."""
+
 LARGEST = 1 << 24
 """Numbers beyond it are no lengths."""
 
@@ -79,9 +85,11 @@ def _numbers_of(module: Any) -> Iterator[tuple[int, str]]:
 
 def _settings(path: str, key: str, value: Any) -> Iterator[tuple[int, str]]:
     """Yield the whole numbers of a setting: itself, or those of a configuration."""
+    if path.count(".") > DEEPEST:
+        return
     if type(value) is int and (value <= SMALL or OF_LENGTHS.search(path.lower())):
         yield value, key
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple) and len(value) <= MOST_MEMBERS:
         for inner in value:
             yield from _settings(path, key, inner)
     for name, inner in _members(key, value).items():
@@ -91,6 +99,8 @@ def _settings(path: str, key: str, value: Any) -> Iterator[tuple[int, str]]:
 def _members(key: str, value: Any) -> dict[str, Any]:
     """Return the settings in a dict, or in a configuration: its own, and those of its class."""
     if isinstance(value, dict):
+        if len(value) > MOST_MEMBERS:  # a vocabulary and the like
+            return {}
         return {str(name): inner for name, inner in value.items()}
     if "config" not in key.lower() or not hasattr(value, "__dict__"):
         return {}
