@@ -39,6 +39,9 @@ COSTLY_MULTIPLY_ADDS = 50_000_000_000
 SAMPLES = 2
 """Sequences of each length."""
 
+OF_MOST = re.compile(r"max|n_pos|ctx|context|block_size")
+"""Names of the length that a net is made for, in lower case."""
+
 UNSPOKEN = re.compile(r"^number in|theta|base")
 """Names of numbers that are no lengths for sure, and of which nothing is said if they are not reached."""
 
@@ -53,7 +56,8 @@ class _Longer:
         options: What the caller chose.
         reached: Longest sequence on which both nets agree.
         apart: The shortest on which they do not.
-        refused: The shortest that only one net takes, and what is said of it.
+        refused: The shortest that only one net takes, what is said of it, and whether it is longer than that
+            net is made for.
     """
 
     assessment: Assessment
@@ -61,7 +65,7 @@ class _Longer:
     options: CompareOptions
     reached: int = 0
     apart: int | None = None
-    refused: tuple[str, str] | None = None
+    refused: tuple[str, str, bool] | None = None
 
     def run(self) -> None:
         """Run both nets at each length, the shorter ones first, until they differ."""
@@ -88,7 +92,8 @@ class _Longer:
                 self.reached = length
             elif (a is None) != (b is None) and self.refused is None and self.reached:
                 takes, refuses = ("B", "A") if a is None else ("A", "B")
-                self.refused = f"sequences of {length:,}", f"{takes} takes them, {refuses} does not"
+                reason = f"{takes} takes them, {refuses} does not"
+                self.refused = f"sequences of {length:,}", reason, self._is_most(length - 1, takes)
 
     @property
     def graphs(self) -> tuple[Graph, Graph]:
@@ -102,6 +107,11 @@ class _Longer:
             for number, name in graph.trace.lengths.items() if graph.trace is not None else ():
                 numbers.setdefault(number, f"{name} of {side}")
         return numbers
+
+    def _is_most(self, length: int, side: str) -> bool:
+        """Return whether a net says that it is made for sequences up to a length."""
+        trace = self.graphs["AB".index(side)].trace
+        return trace is not None and OF_MOST.search(trace.lengths.get(length, "").lower()) is not None
 
     def _lengths(self) -> list[int]:
         """Return lengths up to and beyond each number of the code, and one beyond all."""
@@ -133,7 +143,8 @@ class _Longer:
                 names = ", ".join(graph.trace.left_out)
                 self._miss(names, f"left out of the inputs of {side}", is_limit=True)
         if self.refused is not None:
-            self._miss(*self.refused, differs=True)
+            setting, reason, is_stated = self.refused
+            self._miss(setting, reason, differs=not is_stated, is_limit=is_stated)
         if self.apart is not None:
             self._miss(f"sequences of {self.apart:,}", "what the code computes of them differs", differs=True)
         if self.reached > self.length:
