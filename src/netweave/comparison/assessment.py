@@ -149,6 +149,7 @@ class Assessment:
             joined=self._joined_in_words(),
             unlike_inputs=self.unlike_inputs,
             untried=self.coverage.differing if self.coverage is not None else (),
+            limits=self.coverage.limits if self.coverage is not None else (),
         )
 
     def _joined_in_words(self) -> list[str]:

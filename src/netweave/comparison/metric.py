@@ -70,6 +70,8 @@ MAX_AT_ONCE = 1 << 22
 def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarray:
     """Return which elements of two stored arrays differ by more than rounding; NaN differs from all.
 
+    Equal infinities do not differ, and say nothing of how the others are rounded.
+
     Args:
         a: An array.
         b: An array of the same shape.
@@ -79,6 +81,8 @@ def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarr
     [False, True]
     >>> differing(np.int8([-128, 1]), np.int8([0, 1])).tolist()  # whole numbers round nowhere
     [True, False]
+    >>> differing(np.array([-np.inf, 1.0]), np.array([-np.inf, 1.1])).tolist()
+    [False, True]
     """
     if a.dtype.kind != "f" and b.dtype.kind != "f":
         return np.asarray(a != b)
@@ -87,8 +91,10 @@ def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarr
     if not by_row:
         bounds = [np.max(bounds, axis=0)] * len(parts)
     different: np.ndarray = np.empty(a.shape, bool)
-    for part, bound in zip(parts, bounds, strict=True):
-        different[part] = ~(np.abs(a[part] - b[part]) <= bound)
+    with np.errstate(invalid="ignore"):
+        for part, bound in zip(parts, bounds, strict=True):
+            is_infinite = np.isinf(a[part]) & (a[part] == b[part]) & np.isfinite(bound)
+            different[part] = ~((np.abs(a[part] - b[part]) <= bound) | is_infinite)
     return different
 
 
@@ -105,6 +111,9 @@ def _largest(a: np.ndarray, b: np.ndarray, *, by_row: bool) -> np.ndarray:
     largest: np.ndarray = np.maximum(
         np.abs(a).max(axis=axes, keepdims=True, initial=0), np.abs(b).max(axis=axes, keepdims=True, initial=0)
     )
+    if np.isinf(largest).any():
+        a, b = (np.where(np.isinf(x), 0, x) for x in (a, b))
+        return _largest(a, b, by_row=by_row)
     return largest
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from netweave.comparison.execution.layer_range import cut_layer_range
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.tapped_values import ValueStore
+from netweave.comparison.longer import on_longer_sequences
 from netweave.comparison.metric import OUTPUT_TOLERANCE, ComparableForm, branched, comparable
 from netweave.comparison.precision import compare_precisions
 from netweave.comparison.prepare import NotComparableError, prepare
@@ -252,6 +253,12 @@ def _compare(
     try:
         pair = prepare(a, b, form, log, store)
         assessment = assess_sizes(pair, options, log, store)
+        assessment, apart = on_longer_sequences(assessment, options, log)
+        if apart is not None:
+            longer = _compare(*apart, form, options, log, store)
+            if not longer.equal:
+                note = "the nets agree on the sequences that they were read with, and differ on longer ones"
+                return replace(longer, notes=(note, *longer.notes))
         if on_verdict is not None:
             on_verdict(assessment.comparison(log))
         return assessment.with_values(log).comparison(log)

@@ -14,6 +14,7 @@ from netweave.comparison.metric import HeldValues, Signals
 from netweave.comparison.missing_weights import Completion, find_weights, looks_untrained
 from netweave.graph.passes.attention import attention_forms, fuse_heads
 from netweave.graph.passes.branches import cut_splits, num_splits
+from netweave.graph.passes.experts import compute_all_experts, num_looked_up
 from netweave.graph.passes.heads import (
     num_neighbours,
     pair_halves,
@@ -225,8 +226,14 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
 
     Nets that both write it so stay as they are: a form with more nodes tells less of what is wrong.
     """
-    forms: list[Pass] = [part_projections] if parted_columns(a) != parted_columns(b) else []
-    if num_splits(part_projections(a) if forms else a) != num_splits(part_projections(b) if forms else b):
+    forms: list[Pass] = []
+    if num_looked_up(a) != num_looked_up(b):
+        forms.append(compute_all_experts)
+        a, b = compute_all_experts(a), compute_all_experts(b)
+    if parted_columns(a) != parted_columns(b):
+        forms.append(part_projections)
+        a, b = part_projections(a), part_projections(b)
+    if num_splits(a) != num_splits(b):
         forms.append(cut_splits)
     behind = num_behind_concats(a) - num_behind_concats(b)
     before = num_before_concats(b) - num_before_concats(a)

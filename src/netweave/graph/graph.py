@@ -11,11 +11,31 @@ from netweave.errors import UsageError
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
 
     from netweave.graph.parameters import Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """How code was traced that may compute something else with other inputs.
+
+    Attributes:
+        lengths: Numbers of the code that may be lengths of a sequence, each with its name there.
+        left_out: Inputs that the code can do without, and was traced without.
+        run: Runs the code itself on several batches of inputs, by name, and returns the outputs of each, in
+            the order of the net's; None for one on which it fails.
+        again: Traces it with inputs of other sizes, by name; raises what ``load`` raises.
+        is_apart: Whether both happen in a process of their own.
+    """
+
+    lengths: Mapping[int, str]
+    left_out: tuple[str, ...]
+    run: Callable[[Sequence[Mapping[str, np.ndarray]]], list[list[np.ndarray] | None]]
+    again: Callable[[Mapping[str, tuple[int, ...]]], Graph]
+    is_apart: bool = False
 
 
 @dataclass(slots=True)
@@ -39,6 +59,7 @@ class Graph:
         unread: Arrays that the files store and a setting keeps from being read (MXNet's gammas under
             ``fix_gamma``), by the initializer in their place, if they hold anything else.
         assumed: Input sizes that code was traced with because nobody gave any, by input name.
+        trace: How code was traced, if the net is code and this is how it was read; a copy has none.
     """
 
     model: ir.Model
@@ -52,6 +73,7 @@ class Graph:
     returned: Origin | None = None
     unread: dict[str, np.ndarray] = field(default_factory=dict)
     assumed: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    trace: Trace | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:

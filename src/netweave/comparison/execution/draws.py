@@ -45,6 +45,9 @@ def draw_array(
     if domain.kind == "scores":
         classes = generator.uniform(0.2, 1.0, (*shape[:-1], 1))  # some on both sides of any threshold
         return (generator.random(shape) * classes).astype(dtype)
+    if domain.kind in {"mask", "positions"} and len(shape) == 2:
+        steps = _mask(shape, generator) if domain.kind == "mask" else _positions(shape, domain, generator)
+        return steps.astype(dtype)
     if dtype.kind in "iu" or domain.is_integral:
         return _integers(domain, dtype, shape, generator).astype(dtype)
     x = generator.standard_normal(shape)
@@ -111,6 +114,29 @@ def _sample_of_integers(
     size = np.exp(generator.uniform(0, np.log(min(-low, high) + 1.0), shape)).astype(np.int64)
     signed: np.ndarray = np.clip(size * generator.choice([-1, 1], shape), low, high)
     return signed
+
+
+def _mask(shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+    """Return which steps count: some are left out behind the first, some at the end, and some in between.
+
+    The first step always counts: where no step counts that another may see, nets compute what they like.
+    """
+    x = (generator.random(shape) < 0.75).astype(np.int64)
+    for row, sample in enumerate(x[:2]):  # padded on the left and on the right
+        left, right = (int(n) for n in generator.integers(1, 2 + shape[1] // 4, 2))
+        sample[:] = 1
+        sample[1 : 1 + left] = 0
+        sample[shape[1] - right * (row + 1) :] = 0
+    x[:, :1] = 1
+    return x
+
+
+def _positions(shape: tuple[int, ...], domain: Domain, generator: np.random.Generator) -> np.ndarray:
+    """Return places of steps, which begin at 0 again within each sample, as in packed sequences."""
+    steps = np.arange(shape[1])
+    begins = generator.integers(1, max(2, shape[1]), (shape[0], 1))
+    x: np.ndarray = np.where(steps < begins, steps, steps - begins)
+    return x if domain.high is None else np.minimum(x, domain.high)
 
 
 def _boxes(shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:

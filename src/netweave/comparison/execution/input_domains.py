@@ -45,7 +45,8 @@ class Domain:
         landmarks: Values at which an operator decides otherwise.
         is_integral: The values are rounded to integers before they count, as the ids in a float tensor.
         kind: ``boxes`` and ``scores`` for what non-maximum suppression reads, ``size`` for what sets sizes of
-            tensors; empty for anything else.
+            tensors, ``mask`` for what says which steps count, ``positions`` for places of steps; empty for
+            anything else.
     """
 
     low: int | None = None
@@ -200,13 +201,20 @@ class _Walk:
                     passed = self._pass(node, index, state)
                     todo += [(out, passed) for out in node.outputs] if passed is not None else []
         self._add_mask(value)
+        self._add_positions(value)
         return self._domain.merged(Domain(landmarks=tuple(self._landmarks)))
 
     def _add_mask(self, value: ir.Value) -> None:
         """Take a tensor of integers for a mask where its name or its complement (``1 - x``) says so."""
         is_number = value.dtype is not None and value.dtype.numpy().kind in "iu"
         if is_number and self._domain.low is None and ("mask" in str(value.name).lower() or self._is_mask):
-            self._domain = self._domain.merged(Domain(0, 1))
+            self._domain = self._domain.merged(Domain(0, 1, kind="mask"))
+
+    def _add_positions(self, value: ir.Value) -> None:
+        """Take integers that are called positions for places in a sequence."""
+        is_number = value.dtype is not None and value.dtype.numpy().kind in "iu"
+        if is_number and "position" in str(value.name).lower() and not self._domain.kind:
+            self._domain = self._domain.merged(Domain(low=0, kind="positions"))
 
     def _read(self, node: ir.Node, index: int, state: _State) -> None:
         """Note what a reader says of the tensor."""

@@ -377,12 +377,14 @@ class Unexercised:
         layer: Name of A's layer; empty for the inputs.
         reason: Why it did not show, in words (``no value is above 6``).
         differs: The nets differ in it, so that it stands in the way of *identical*.
+        is_limit: The verdict names it, though nothing says that the nets differ in it.
     """
 
     setting: str
     layer: str
     reason: str
     differs: bool = False
+    is_limit: bool = False
 
     def __str__(self) -> str:
         where = f" of {self.layer}" if self.layer else ""
@@ -415,6 +417,11 @@ class Coverage:
     def differing(self) -> tuple[Unexercised, ...]:
         """Settings that differ between the nets and were not exercised."""
         return tuple(each for each in self.not_exercised if each.differs)
+
+    @property
+    def limits(self) -> tuple[Unexercised, ...]:
+        """What else the verdict names."""
+        return tuple(each for each in self.not_exercised if each.is_limit)
 
     def missing(self, *missed: Unexercised) -> Coverage:
         """Return the coverage with more that was not exercised, before the rest."""

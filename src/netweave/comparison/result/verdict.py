@@ -36,6 +36,7 @@ def decide(
     joined: Sequence[str] = (),
     unlike_inputs: str = "",
     untried: Sequence[Unexercised] = (),
+    limits: Sequence[Unexercised] = (),
 ) -> tuple[Verdict, str]:
     """Return the verdict and its sentence.
 
@@ -51,13 +52,18 @@ def decide(
         joined: How outputs of one net are joined in the other, in words.
         unlike_inputs: Which inputs both nets have, in words, if there is no size that both can be run on.
         untried: What the nets differ in and the inputs did not exercise.
+        limits: What else was not exercised and is said.
     """
     apart = [pair for pair in outputs if not pair.agrees(tolerance)]
     if outputs and not apart:
         doubt = _doubtful(agreement, outputs) if agreement is not None else None
-        return doubt or _equal(
-            inputs, outputs, groups, joined, weights_compared=weights_compared, untried=untried
+        if doubt is not None:
+            return doubt
+        verdict, sentence = _equal(
+            inputs, outputs, groups, joined, weights_compared=weights_compared, has_untried=bool(untried)
         )
+        shown = [*untried, *limits][:MAX_SHOWN]
+        return verdict, f"{sentence}; not exercised: {'; '.join(map(str, shown))}" if shown else sentence
     effective = [group for group in groups if group.status in EFFECTIVE]
     if apart and all(not pair.a for pair in apart) and len(apart) < len(outputs):
         return Verdict.DIFFERENT, _more_outputs(inputs, outputs, apart)
@@ -126,20 +132,18 @@ def _equal(
     joined: Sequence[str],
     *,
     weights_compared: bool,
-    untried: Sequence[Unexercised],
+    has_untried: bool,
 ) -> tuple[Verdict, str]:
     agree = _agreement(outputs)
     latent = sum(group.status in WITHOUT_EFFECT for group in groups)
     tail = f"; {latent} difference{'s' * (latent > 1)} without effect here" if latent else ""
-    if untried:
-        tail += f"; not exercised: {'; '.join(map(str, untried[:MAX_SHOWN]))}"
     mapped = _mapped_in_words(inputs, outputs, joined)
     if not weights_compared:
         under = f"{mapped}; " if mapped else ""
         copied = "with weights copied from one net to the other"
         return Verdict.STRUCTURE, f"{Verdict.STRUCTURE.value}: {under}{copied}, {agree}{tail}"
     if not mapped:
-        if latent or untried:
+        if latent or has_untried:
             return Verdict.LATENT, f"equal for these weights and inputs: {agree}{tail}"
         return Verdict.IDENTICAL, f"identical: {agree}"
     return Verdict.EQUAL, f"equal under a mapping: {mapped}; {agree}{tail}"

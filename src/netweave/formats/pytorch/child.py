@@ -1,7 +1,7 @@
 """The program that the guarded child process runs: files of PyTorch to ONNX. It is never imported.
 
 It is given a request as JSON, and leaves ``net.onnx`` and ``tables.json`` in its working folder, or
-``error.json``.
+``error.json``. With a request that names arrays it leaves ``outputs.npz``: what the code computes of them.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 gc.disable()  # until it answers: what PyTorch makes lives on, and the search is a quarter of its import
 
+import numpy as np
 import torch
 
 from netweave.files.construction_lines import recording
 from netweave.files.seccomp import answer
 from netweave.formats.pytorch.construction import module_from_code, module_from_folder, on_cpu
-from netweave.formats.pytorch.module import describe, export, write, write_script
+from netweave.formats.pytorch.module import describe, export, outputs_of, write, write_script
 from netweave.formats.pytorch.returned import return_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NET, TABLES = Path("net.onnx"), Path("tables.json")
+NET, TABLES, OUTPUTS = Path("net.onnx"), Path("tables.json"), Path("outputs.npz")
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
@@ -49,11 +50,25 @@ def _exported(
         files = {request["net"], *request["beside"]}
         with recording(torch.nn.Module, files) as constructed:
             module = construct(request, notes)
+        if request.get("batches"):
+            return _run(module, request)
         lines = {name: constructed[part] for name, part in module.named_modules() if part in constructed}
         shapes = {"input_shapes": request["input_shapes"], "likely_shapes": request["likely_shapes"]}
         tables = export(module, NET, **shapes)
     returned = return_place(module, files) if tables["is_flat"] else None
     return tables | {"notes": [*notes, *tables["notes"]], "lines": lines, "returned": returned}
+
+
+def _run(module: torch.nn.Module, request: dict[str, Any]) -> dict[str, Any]:
+    batches: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(request["batches"]) as arrays:
+        for key, array in arrays.items():
+            number, _, name = key.partition("/")
+            batches.setdefault(number, {})[name] = array
+    computed = outputs_of(module, list(batches.values()))
+    named = {f"{i}/{j}": x for i, made in enumerate(computed) for j, x in enumerate(made or ())}
+    np.savez(OUTPUTS, **named)  # type: ignore[arg-type]  # NumPy's stub takes the names for settings
+    return {}
 
 
 def _from_program(request: dict[str, Any]) -> dict[str, Any]:

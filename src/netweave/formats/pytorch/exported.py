@@ -13,15 +13,16 @@ from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
 from netweave.formats.pytorch.module_calls import mark_calls, origin_of
 from netweave.formats.pytorch.traced_sizes import drop_volume_biases, settle_reshapes, settle_splits
-from netweave.graph import Graph, Parameter, parameter_key
+from netweave.graph import Graph, Parameter, Trace, parameter_key
 from netweave.graph.parameters import tag_parameter
 from netweave.graph.passes import chain, compose, see_through
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
+    import numpy as np
     import onnx_ir as ir
 
 _STATISTICS = {"running_mean": "mean", "running_var": "variance"}
@@ -41,6 +42,8 @@ class Tables:
             known.
         returned: File and line that return the outputs, where that is known.
         assumed: Sizes of inputs that the module was traced with because nobody gave any.
+        lengths: As in ``Trace``.
+        left_out: As in ``Trace``.
     """
 
     types: Mapping[str, str]
@@ -51,6 +54,8 @@ class Tables:
     lines: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     returned: tuple[str, int] | None = None
     assumed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    lengths: Mapping[int, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, value: Any, *, place: str) -> Tables:
@@ -78,9 +83,19 @@ class Tables:
                 assumed={
                     str(name): tuple(map(int, sizes)) for name, sizes in value.get("assumed", {}).items()
                 },
+                lengths={int(number): str(name) for number, name in value.get("lengths", {}).items()},
+                left_out=tuple(str(name)[:100] for name in value.get("left_out", ())),
             )
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ReadError(f"the child process wrote invalid tables ({error!r})", place=place) from error
+
+    def trace(
+        self,
+        run: Callable[[Sequence[Mapping[str, np.ndarray]]], list[list[np.ndarray] | None]],
+        again: Callable[[Mapping[str, tuple[int, ...]]], Graph],
+    ) -> Trace:
+        """Return how the module was traced, with what runs it and what traces it once more."""
+        return Trace(self.lengths, self.left_out, run, again)
 
 
 def read_exported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import traceback
 import warnings
@@ -16,12 +17,14 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from netweave.errors import CodeError
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
 from netweave.formats.pytorch.exporting import byte_masks, shared_tables, without_autocast
-from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, mapped
+from netweave.formats.pytorch.lengths import left_out, lengths_of
+from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, joined, mapped, members_of
 from netweave.graph.checks import collector_at_rest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
     from torch.utils._pytree import TreeSpec
 
 
@@ -53,7 +56,8 @@ def export(
     Returns:
         ``modules`` (class and settings by name), ``state`` (names of stored arrays), ``trainable`` (those
         that are parameters), ``notes``, ``is_flat`` (whether it returns a tensor, or several in a tuple or
-        list), ``assumed`` (sizes of inputs that nobody gave). JSON values only.
+        list), ``assumed`` (sizes of inputs that nobody gave), ``lengths`` and ``left_out`` (see
+        ``Trace``). JSON values only.
 
     Raises:
         ShapeError: Sizes are missing.
@@ -84,7 +88,40 @@ def export(
     return describe(module, notes) | {
         "is_flat": _is_flat(program.call_spec.out_spec),
         "assumed": {name: list(sizes) for name, sizes in inputs.assumed.items()},
+        "lengths": {str(number): name for number, name in lengths_of(module).items()},
+        "left_out": left_out(module, inputs.values),
     }
+
+
+@collector_at_rest()
+def outputs_of(
+    module: torch.nn.Module, batches: Sequence[Mapping[str, np.ndarray]]
+) -> list[list[np.ndarray] | None]:
+    """Run a module as it predicts, without tracing it, and return its tensors for each batch of inputs.
+
+    Args:
+        module: The module; its mode is as before afterwards.
+        batches: Inputs by the names that ``export`` gives them.
+
+    Returns:
+        For each batch the tensors in the order in which an export has them; None if the code fails on it.
+    """
+    arguments = list(inspect.signature(module.forward).parameters)
+    computed: list[list[np.ndarray] | None] = []
+    with _in_evaluation_mode(module), without_autocast([]), byte_masks(), _quiet():
+        for batch in batches:
+            tensors = {name: torch.from_numpy(x) for name, x in batch.items()}
+            members = members_of(arguments, batch)
+            lists = {name: joined(name, {leaf: tensors[leaf] for leaf in of}) for name, of in members.items()}
+            plain = {name: x for name, x in tensors.items() if name in arguments}
+            try:
+                made = module(**plain, **lists)
+            except Exception:  # noqa: BLE001 - any code's any error
+                computed.append(None)
+                continue
+            leaves = torch.utils._pytree.tree_leaves(made)
+            computed.append([leaf.float().numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)])
+    return computed
 
 
 def _is_flat(outputs: TreeSpec | None) -> bool:

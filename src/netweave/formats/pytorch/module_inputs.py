@@ -162,7 +162,19 @@ def _of_given_sizes(
         else tensors[name]
         for name in names
     }
-    return _with_integers(module, values) if _has_embedding(module) else values
+    if not _has_embedding(module):
+        return values
+    of_steps = {name: steps for name, x in values.items() if (steps := _of_steps(name, x)) is not None}
+    return _with_integers(module, values | of_steps) or _with_integers(module, values) or values
+
+
+def _of_steps(name: str, value: Any) -> torch.Tensor | None:
+    """Return a mask of sequences that leaves nothing out, or positions of their steps, by an input's name."""
+    if not isinstance(value, torch.Tensor) or value.ndim != 2:
+        return None
+    if "mask" in name.lower():
+        return torch.ones(value.shape, dtype=torch.int64)
+    return torch.arange(value.shape[1]).repeat(len(value), 1) if "position" in name.lower() else None
 
 
 def _arguments(module: torch.nn.Module) -> tuple[list[str], list[str]]:
@@ -219,8 +231,8 @@ def _has_embedding(module: torch.nn.Module) -> bool:
     return any(isinstance(part, torch.nn.Embedding) for part in module.modules())
 
 
-def _with_integers(module: torch.nn.Module, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs with integers in those of them that an embedding looks up.
+def _with_integers(module: torch.nn.Module, values: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the inputs with integers in those of them that an embedding looks up; None if all are refused.
 
     If the code fails whatever is given, the inputs are those that no embedding refuses: the error is then
     that of the code, and not one about numbers that nobody gave.
@@ -240,7 +252,7 @@ def _with_integers(module: torch.nn.Module, values: dict[str, Any]) -> dict[str,
                 accepted = trial
             continue
         return trial
-    return accepted or values
+    return accepted
 
 
 def _guessed(module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequence[int]]) -> Inputs:

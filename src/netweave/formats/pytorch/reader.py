@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from netweave.errors import UnsupportedError, UsageError
 from netweave.files.json_text import read_json
 from netweave.files.model_imports import Imports, imports_of_source
+from netweave.files.npy import read_npz
 from netweave.files.python_code import run_reader, weights_of_written
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
@@ -18,6 +22,7 @@ from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from netweave.files import Source
     from netweave.graph import Graph
@@ -50,26 +55,66 @@ def read(source: Source) -> Graph:
     if kind is Kind.CODE:
         source = _with_own_weights(source)
     files = [source.net, *([source.weights] if source.weights else [])]
-    imports = imports_of_source(source, known=OWN_MODULES) if kind is Kind.CODE else Imports("", (), (), ())
+    imports = _imports(source)
     beside = imports.places(source.net.resolve(), place)
-    has_weights = kind is Kind.FOLDER and holds_weights(source.net)
-    with run_reader(
-        source,
-        CHILD,
-        ["net.onnx", "tables.json"],
-        readable=imports.files,
-        kind=kind.name if kind else None,
-        beside=beside,
-        has_weights=has_weights,
-        **imports.request(),
-    ) as (net, tables):
+    with _child(source, imports, ["net.onnx", "tables.json"]) as (net, tables):
         traced = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}
         graph = read_exported(net, traced, place=place, files=names, beside=beside)
+    has_weights = kind is Kind.FOLDER and holds_weights(source.net)
     if source.weights is None and kind in {Kind.CODE, Kind.FOLDER} and not has_weights:
         graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
         graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
+    elif kind in {Kind.CODE, Kind.FOLDER}:
+        graph.trace = replace(
+            traced.trace(
+                partial(_outputs, source), lambda shapes: read(replace(source, input_shapes=shapes))
+            ),
+            is_apart=True,
+        )
     return graph
+
+
+def _imports(source: Source) -> Imports:
+    is_code = kind_of_source(source) is Kind.CODE
+    return imports_of_source(source, known=OWN_MODULES) if is_code else Imports("", (), (), ())
+
+
+def _child(
+    source: Source, imports: Imports, names: Sequence[str], batches: Path | None = None
+) -> AbstractContextManager[list[Path]]:
+    """Return the run of the child process that gives files that it wrote."""
+    kind = kind_of_source(source)
+    return run_reader(
+        source,
+        CHILD,
+        names,
+        readable=[*imports.files, *([batches] if batches else [])],
+        kind=kind.name if kind else None,
+        beside=imports.places(source.net.resolve(), str(source.net)),
+        has_weights=kind is Kind.FOLDER and holds_weights(source.net),
+        batches=str(batches.resolve()) if batches else None,
+        **imports.request(),
+    )
+
+
+def _outputs(source: Source, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray] | None]:
+    """Return what code in files computes of each batch of inputs; None where it fails.
+
+    Raises:
+        SourceError: The code cannot be run at all.
+    """
+    arrays = {f"{i}/{name}": x for i, batch in enumerate(batches) for name, x in batch.items()}
+    with tempfile.TemporaryDirectory(prefix="netweave-") as folder:
+        given = Path(folder) / "batches.npz"
+        np.savez(given, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes the names for settings
+        with _child(source, _imports(source), ["outputs.npz"], given) as (file,):
+            made = read_npz(file, place=str(source.net))
+    computed: list[list[np.ndarray] | None] = []
+    for number in range(len(batches)):
+        of_batch = [x for key, x in made.items() if key.startswith(f"{number}/")]
+        computed.append(of_batch or None)
+    return computed
 
 
 def _with_own_weights(source: Source) -> Source:
@@ -99,7 +144,7 @@ def read_module(
         SourceError: Its code fails or cannot be traced, or it has operators that are not read.
         UsageError: Sizes are missing or name no input.
     """
-    from netweave.formats.pytorch.module import export
+    from netweave.formats.pytorch.module import export, outputs_of
 
     name = type(module).__name__
     _need_torch(name)
@@ -108,8 +153,12 @@ def read_module(
         tables = export(
             module, path, input_shapes=input_shapes, examples=examples, likely_shapes=likely_shapes
         )
-        graph = read_exported(path, Tables.parse(tables, place=name), place=name, files={})
+        traced = Tables.parse(tables, place=name)
+        graph = read_exported(path, traced, place=name, files={})
     graph.files = (name,)
+    graph.trace = traced.trace(
+        partial(outputs_of, module), lambda shapes: read_module(module, input_shapes=shapes)
+    )
     return graph
 
 

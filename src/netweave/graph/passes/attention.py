@@ -77,11 +77,15 @@ def scores_around(softmax: ir.Node) -> Scores | None:
     last = next((use.node for use in weights.uses() if use.idx == 0), None)
     if last is None or last.op_type != "MatMul" or last.domain or not has_one_reader(weights):
         return None
-    scores, mask, nodes = softmax.inputs[0], None, [softmax, *guard, last]
-    masked = _masked(scores) if scores is not None else None
-    if masked is not None:
+    scores, nodes = softmax.inputs[0], [softmax, *guard, last]
+    masks: list[ir.Value | np.ndarray] = []
+    while scores is not None and (masked := _masked(scores)) is not None:
         node, scores, mask = masked
         nodes.insert(0, node)
+        masks.append(mask)
+    numbers = [each for mask in masks if (each := stored(mask)) is not None]
+    if len(masks) > 1 and len(numbers) < len(masks):
+        return None
     cap = 0.0
     capped = _capped(scores) if scores is not None else None
     if capped is not None:
@@ -95,7 +99,16 @@ def scores_around(softmax: ir.Node) -> Scores | None:
     query, key = inner[0].inputs
     if query is None or key is None or query.const_value is not None or key.const_value is not None:
         return None
-    return Scores(query, key, value, factor, cap, mask, (*inner, *nodes))
+    added = masks[0] if len(masks) == 1 else _together(numbers) if masks else None
+    return Scores(query, key, value, factor, cap, added, (*inner, *nodes))
+
+
+def _together(masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Return what several masks add to scores, with an axis for the examples and one for the heads."""
+    with np.errstate(over="ignore"):
+        total: np.ndarray = sum(masks[1:], start=masks[0]).astype(np.float32)
+    total = np.where(total <= NEVER, -np.inf, total).astype(np.float32)
+    return total.reshape((1,) * (4 - total.ndim) + total.shape)
 
 
 def _capped(scores: ir.Value) -> tuple[float, ir.Value, list[ir.Node]] | None:
@@ -147,6 +160,9 @@ def _masked(scores: ir.Value) -> tuple[ir.Node, ir.Value, ir.Value | np.ndarray]
         for scored, mask in (tuple(node.inputs), tuple(reversed(node.inputs))):
             if scored is not None and mask is not None and _is_scored(scored):
                 return node, scored, mask
+    if node.op_type == "Sub" and node.inputs[0] is not None and _is_scored(node.inputs[0]):
+        bias = stored(node.inputs[1])
+        return None if bias is None else (node, node.inputs[0], -bias)
     if node.op_type == "Where" and node.inputs[0] is not None and node.inputs[0].const_value is not None:
         allowed = node.inputs[0].const_value.numpy()
         first, second = node.inputs[1:]
@@ -158,7 +174,10 @@ def _masked(scores: ir.Value) -> tuple[ir.Node, ir.Value, ir.Value | np.ndarray]
 
 
 def _is_scored(value: ir.Value) -> bool:
+    """Return whether a value is scores, which may be capped, and masked already."""
     capped = _capped(value)
+    if capped is None and _masked(value) is not None:
+        return True
     return _scaled_product(value if capped is None else capped[1]) is not None
 
 

@@ -178,7 +178,8 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
     different = {}
     for name in sorted(values_a.keys() | values_b.keys()):
         a, b = values_a.get(name), values_b.get(name)
-        if name not in IGNORED and not _same(a, b) and a is not None:
+        is_axis = name == "axis" and _is_same_from_the_end(node_a, node_b, (a, b))
+        if name not in IGNORED and not _same(a, b) and a is not None and not is_axis:
             different[name] = (a, b)
     if node_a.op_type == "AveragePool" and not any(values_a.get("pads", ())) and "pads" not in different:
         different.pop("count_include_pad", None)
@@ -193,6 +194,13 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
     if node_a.op_type == "Resize":
         different = {n: row for n, row in different.items() if _says_something(n, values_a["mode"])}
     return different
+
+
+def _is_same_from_the_end(node_a: ir.Node, node_b: ir.Node, axes: tuple[Any, Any]) -> bool:
+    """Return whether an axis is as far from the last in both nets, of which one has rows in fewer axes."""
+    ranks = [len(value.shape) for node in (node_a, node_b) if (value := node.inputs[0]) and value.shape]
+    is_known = len(ranks) == 2 and None not in axes
+    return is_known and ranks[0] != ranks[1] and axes[0] - ranks[0] == axes[1] - ranks[1]
 
 
 def _has_one_window(pool: ir.Node) -> bool:

@@ -300,7 +300,9 @@ def _say(
     if factor is not None:
         return "weights", f"{role} of B is {factor:.6g} times A's"
     different = differing(wanted, b)
-    place = tuple(int(i) for i in np.unravel_index(int(np.abs(wanted - b).argmax()), b.shape))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(different, wanted - b, 0)
+    place = tuple(int(i) for i in np.unravel_index(int(np.abs(apart).argmax()), b.shape))
     return ("slope" if role == "slopes" else "weights"), (
         f"{int(different.sum()):,} of {b.size:,} values of the {role} differ, most at {list(place)}: "
         f"{float(wanted[place]):.6g} in A, {float(b[place]):.6g} in B"
