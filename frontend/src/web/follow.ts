@@ -19,6 +19,7 @@ const STAGES: Record<string, string> = {
   review: "Checking the explanations",
   "keep values": "Keeping what each layer computes, to be shown",
   "check another size": "Running both nets on inputs of another size",
+  "check longer sequences": "Running the code of both nets on longer sequences",
   "measure coverage": "Looking for settings that the inputs did not exercise",
   "measure rounding": "Measuring how much of the difference is rounding",
   "timing net A": "Measuring how long each layer of net A takes",
