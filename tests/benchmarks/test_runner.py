@@ -53,6 +53,7 @@ def test_an_unknown_name_is_told_with_what_is_near():
 
 
 def test_a_benchmark_with_a_command_line_of_its_own_is_run_as_it_is():
+    pytest.importorskip("torch")
     command = [sys.executable, "-m", "benchmarks", "failures", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.stdout.startswith("usage: python -m benchmarks failures"), done.stderr
