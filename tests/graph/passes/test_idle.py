@@ -30,6 +30,12 @@ IDLE = {
         "o = OneHot(x, k, v) s = Softplus(o) i = Cast<to=6>(s) a = Cast<to=1>(i) y = Cast<to=2>(a)",
         ["OneHot", "Softplus", "Cast", "Cast"],
     ),
+    "of what was cut off before": (
+        "float[N,8] x",
+        "i = Cast<to=7>(x) a = Cast<to=1>(i) y = Cast<to=2>(a)",
+        ["Cast", "Cast"],
+    ),
+    "to twice as many bits": ("int32[N,8] x", "a = Cast<to=11>(x) y = Cast<to=2>(a)", ["Cast"]),
     "a second sign": ("float[N,8] x", "a = Sign(x) y = Sign(a)", ["Sign"]),
     "a second rectifier": ("float[N,8] x", "a = Relu(x) y = Relu(a)", ["Relu"]),
 }
@@ -38,7 +44,6 @@ IDLE = {
 ACTING = {
     "to half precision and back": ("float[N,8] x", "a = Cast<to=10>(x) y = Cast<to=1>(a)", 2),
     "of large whole numbers by float32": ("int64[N,8] x", "a = Cast<to=1>(x) y = Cast<to=7>(a)", 2),
-    "of numbers that wrap around": ("int32[N,8] x", "a = Cast<to=11>(x) y = Cast<to=2>(a)", 2),
     "through whole numbers": ("float[N,8] x", "a = Cast<to=6>(x) y = Cast<to=1>(a)", 2),
     "another function": ("float[N,8] x", "a = Sign(x) y = Abs(a)", 2),
 }

@@ -50,8 +50,7 @@ def _is_idle(node: ir.Node, source: ir.Value) -> bool:
 
 def _read_before_casts(node: ir.Node, value: ir.Value, rewriter: Rewriter) -> ir.Value:
     """Let a Cast read what other Casts read that only it needs, or that stay for others; return that."""
-    dtype = ir.DataType(node.attributes.get_int("to", 0))
-    while (source := _before_lossless_cast(value, dtype)) is not None:
+    while (source := _before_lossless_cast(value)) is not None:
         cast = value.producer()
         if cast is not None and has_one_reader(value):
             rewriter.bypass(cast, source)
@@ -61,15 +60,20 @@ def _read_before_casts(node: ir.Node, value: ir.Value, rewriter: Rewriter) -> ir
     return value
 
 
-def _before_lossless_cast(value: ir.Value, dtype: ir.DataType) -> ir.Value | None:
-    """Return what a Cast read that made a value, if a Cast to a type would make the same of that."""
-    cast = value.producer()
-    source = cast.inputs[0] if cast is not None and not cast.domain and cast.op_type == "Cast" else None
-    if source is None or source.dtype is None or value.dtype is None or not _holds_all(value.dtype, source):
-        return None
-    # whole numbers beyond a type wrap around; others end at its bounds, or anywhere
-    wraps = source.dtype.is_integer() and dtype.is_integer() and not _holds_all(dtype, source)
-    return None if wraps else source
+def _before_lossless_cast(value: ir.Value) -> ir.Value | None:
+    """Return what a Cast read that made a value, if it lost nothing.
+
+    Another Cast then makes the same of both. Whole numbers beyond its type wrap around, while for others ONNX
+    defines nothing there.
+    """
+    source = _read_by_cast(value)
+    is_lossless = source is not None and value.dtype is not None and _holds_all(value.dtype, source)
+    return source if is_lossless else None
+
+
+def _read_by_cast(value: ir.Value) -> ir.Value | None:
+    node = value.producer()
+    return node.inputs[0] if node is not None and not node.domain and node.op_type == "Cast" else None
 
 
 def _holds_all(dtype: ir.DataType, value: ir.Value) -> bool:
@@ -79,9 +83,16 @@ def _holds_all(dtype: ir.DataType, value: ir.Value) -> bool:
     if not value.dtype.is_integer():
         return bool(np.can_cast(value.dtype.numpy(), dtype.numpy()))
     low, high = range_of(value)
-    if dtype.is_floating_point():
-        return max(-low, high) <= 2.0 ** (dtype.mantissa_bitwidth + 1)
-    return dtype.is_integer() and bool(dtype.min <= low and high <= dtype.max)
+    if dtype.is_integer():
+        return bool(dtype.min <= low and high <= dtype.max)
+    if not dtype.is_floating_point():
+        return False
+    source = _read_by_cast(value)
+    made_of = source.dtype if source is not None else None
+    digits = dtype.mantissa_bitwidth
+    if made_of is not None and made_of.is_floating_point() and made_of.mantissa_bitwidth <= digits:
+        return True  # cut off, a number has no more digits than before
+    return max(-low, high) <= 2.0 ** (digits + 1)
 
 
 def _is_within(clip: ir.Node, source: ir.Value) -> bool:
