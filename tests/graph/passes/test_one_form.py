@@ -9,7 +9,7 @@ from tests.comparison.onnx_text import read_text
 
 STORED = (
     "<float s = {0.05}, float t = {0.04}, uint8 z = {128}, float half = {0.5}, "
-    "float root = {1.4142135}, int64[1] one = {1}, int64[1] two = {2}, float first = {1}, "
+    "float root = {1.4142135}, int64[1] one = {1}, int64[1] two = {2}, float first = {1}, float many = {20}, "
     "float[9] ones = {1,1,1,1,1,1,1,1,1}, "
     "float[9] scale = {2,3,1,4,5,1,2,6,1}, float[9] shift = {1,0,3,1,2,0,1,4,1}>"
 )
@@ -45,6 +45,9 @@ NETS = {
     "reciprocal": "a = Abs(x) b = Add(a, half) y = Reciprocal(b)",
     "quotient": "a = Abs(x) b = Add(a, half) y = Div(first, b)",
     "other quotient": "a = Abs(x) b = Add(a, half) y = Div(half, b)",
+    "mish": "a = Abs(x) b = Add(a, many) y = Mish(b)",
+    "mish in parts": "a = Abs(x) b = Add(a, many) p = Softplus(b) h = Tanh(p) y = Mul(b, h)",
+    "mish of another number": "a = Abs(x) b = Add(a, many) p = Softplus(b) h = Tanh(p) y = Mul(a, h)",
     "cast twice": "a = Abs(x) b = Cast<to=1>(a) c = Add(b, half) y = Reciprocal(c)",
     "choice": "a = Abs(x) b = Add(a, half) y = ArgMax<axis=1>(b)",
     "choice by TopK": "a = Abs(x) b = Add(a, half) v, y = TopK<axis=1>(b, one)",
@@ -65,6 +68,7 @@ IDENTICAL = [
     ("gelu, half first", "gelu, half last"),
     ("reciprocal", "quotient"),
     ("reciprocal", "cast twice"),
+    ("mish", "mish in parts"),
     ("once", "twice"),
     ("choice", "choice by logarithms"),
     ("choice", "choice by probabilities"),
@@ -78,6 +82,7 @@ UNLIKE = [
     ("normalised", "normalised by other scales"),
     ("gelu, half first", "gelu, without its half"),
     ("reciprocal", "other quotient"),
+    ("mish", "mish of another number"),
     ("choice", "choice of the smallest by TopK"),
     ("choice", "choice of two by TopK"),
     ("once", "twice, otherwise"),
@@ -90,7 +95,7 @@ UNLIKE = [
 def graph(name, folder):
     kind = f"int64[N,{1 + ('two' in name)},9,9]" if "choice" in name else "float"
     text = f"g (float[N,3,9,9] x) => ({kind} y) {STORED} {{ {NETS[name]} }}"
-    return read_text(text, folder, name.replace(" ", "-").replace(",", ""))
+    return read_text(text, folder, name.replace(" ", "-").replace(",", ""), opset=18)
 
 
 @pytest.mark.parametrize(("a", "b"), [*IDENTICAL, *(pair[::-1] for pair in IDENTICAL)])

@@ -6,6 +6,7 @@
 - Padding of zeros before a convolution, as ports write it whose framework pads both ends alike.
 - A rectifier with learned slopes (``slopes``).
 - Softplus with the threshold above which PyTorch returns the input itself.
+- Mish, which exporters before opset 18 and ONNX Runtime's optimiser write in parts.
 - ArgMax and ArgMin, for which OpenVINO takes TopK of one element.
 - Layer normalisation with scale and shift, which OpenVINO has as operators behind it.
 - A reciprocal as the quotient of 1.
@@ -143,6 +144,21 @@ def _take_choice(rewriter: Rewriter, top: ir.Node) -> None:
     rewriter.graph.model.graph.remove(top, safe=True)
 
 
+def _take_mish(rewriter: Rewriter, product: ir.Node) -> None:
+    """Write as Mish what is multiplied by the hyperbolic tangent of its softplus."""
+    for x, factor in zip(product.inputs, product.inputs[::-1], strict=True):
+        nodes = [product]
+        for op_type in ("Tanh", "Softplus"):
+            maker = factor.producer() if factor is not None and has_one_reader(factor) else None
+            if maker is None or maker.domain or maker.op_type != op_type:
+                break
+            nodes.insert(0, maker)
+            factor = maker.inputs[0]
+        if len(nodes) == 3 and factor is x:
+            rewriter.replace(nodes, "Mish", [x], {})
+            return
+
+
 def _take_reciprocal(rewriter: Rewriter, quotient: ir.Node) -> None:
     """Write a quotient of 1 as a reciprocal."""
     dividend, divisor = quotient.inputs
@@ -198,6 +214,7 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], object]] = {
     "Div": _take_reciprocal,
     "Einsum": _take_product,
     "LayerNormalization": _take_scale_and_shift,
+    "Mul": _take_mish,
     "TopK": _take_choice,
     "Where": _take_threshold,
 }
