@@ -305,6 +305,25 @@ def test_bodies_are_read_with_the_graph(tmp_path):
     np.testing.assert_array_equal(run(ir.to_proto(graph.model), {"x": x})[0], np.maximum(x, 0))
 
 
+def test_constants_of_two_bodies_may_have_one_name(tmp_path):
+    """As onnxslim writes them; others follow, which are still to be looked at when the first is renamed."""
+    bodies = []
+    for number in (1.0, 2.0):
+        arrays = [numpy_helper.from_array(np.float32(number), name) for name in ("k", "m")]
+        nodes = [node("Mul", "x k", "p"), node("Add", "p m", "o")]
+        outputs = [onnx.ValueInfoProto(name="o")]
+        bodies.append(helper.make_graph(nodes, f"body{number}", [], outputs, initializer=arrays))
+    source = model(
+        [node("If", "c", "y", then_branch=bodies[0], else_branch=bodies[1])],
+        {"x": [2, 3]},
+        ["y"],
+        {"c": np.bool_(False)},
+    )
+    graph = load(source, tmp_path)
+    x = normal(2, 3)
+    np.testing.assert_allclose(run(ir.to_proto(graph.model), {"x": x})[0], 2 * x + 2, rtol=1e-6)
+
+
 def broken(change) -> onnx.ModelProto:
     made = small()
     change(made)

@@ -244,7 +244,7 @@ def rename_twins(model: ir.Model) -> None:
     names = Names(model.graph)
     seen = {value.name for value in all_values(model.graph)}
     for body in bodies:
-        for value in all_values(body):
+        for value in list(all_values(body)):  # a new name is a new key
             if value.name and value.name in seen:
                 value.name = names.value(value.name)
             seen.add(value.name)
