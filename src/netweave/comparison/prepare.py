@@ -57,7 +57,7 @@ UNALIKE: tuple[tuple[Callable[[Graph], object], Pass], ...] = (
     (num_signed_roundings, unsigned_roundings),
     (functions_before_choices, drop_before_choices),
 )
-"""What may be written in two ways: a measure by which two nets are unalike, and the pass that is then run."""
+"""Measures by which two nets may be unalike, each with the pass that writes both alike."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """How code was traced that may compute something else with other inputs.
+    """The trace of code that may compute something else with other inputs.
 
     Attributes:
         lengths: Numbers of the code that may be lengths of a sequence, each with its name there.

@@ -92,7 +92,7 @@ STOP_WEIGHTS = {0: 0.0, INTERRUPTED: 1.0, PREEMPTED: 2.0**20}
 
 
 _SAVE_WEIGHT = 2.0**40
-"""What the first rank adds to it when all are to write a checkpoint after the update."""
+"""The number that the first rank adds to it when all are to write a checkpoint after the update."""
 
 
 def told_by(total: float) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class RankExchange:
 
     @property
     def told(self) -> float:
-        """What this rank adds to the sum by which all learn what one was asked for."""
+        """The number that this rank adds to the sum by which all learn what one was asked for."""
         return STOP_WEIGHTS[self.stop] + _SAVE_WEIGHT * self.saves
 
     @property

@@ -82,7 +82,7 @@ def check_promise(options: TrainOptions, checkpoint: Checkpoint | None) -> None:
 
 
 class ShardRanks(RankExchange):
-    """What a run of several ranks, or of one, adds to an update that has the same bits on any number.
+    """The part of several ranks, or of one, in an update that has the same bits on any number.
 
     Args:
         world: The ranks.
@@ -121,7 +121,7 @@ class ShardRanks(RankExchange):
 
     @property
     def num_passes(self) -> int:
-        """How many passes this rank makes in an update."""
+        """The number of passes that this rank makes in an update."""
         return self.shards.count
 
     def promise(self) -> dict[str, Any]:

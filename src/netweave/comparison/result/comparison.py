@@ -420,7 +420,7 @@ class Coverage:
 
     @property
     def limits(self) -> tuple[Unexercised, ...]:
-        """What else the verdict names."""
+        """Limits of what was exercised, such as lengths, that the verdict names."""
         return tuple(each for each in self.not_exercised if each.is_limit)
 
     def missing(self, *missed: Unexercised) -> Coverage:

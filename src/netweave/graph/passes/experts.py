@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 MOST_EXPERTS = 64
-"""Of more experts, not all are written out."""
+"""The number of experts beyond which not all are written out."""
 
 RESHAPING = frozenset({"Concat", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators that keep the elements of one value, and here their order as well."""

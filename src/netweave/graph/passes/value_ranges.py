@@ -45,7 +45,7 @@ INCREASING: dict[str, Callable[[float], float]] = {
 """Those of them that no number bounds above, but what they read may."""
 
 LAST_BITS = 1 + 1e-6
-"""How far a runtime's function may be beyond the exact value."""
+"""Factor by which a runtime's function may be beyond the exact value."""
 
 KEEPING = frozenset(
     {

@@ -106,7 +106,7 @@ class ShardBatch(WholeBatch):
 
 @dataclass(slots=True)
 class _OnWay:
-    """What of a slice is on its way: rows, parts of rows of all ranks, and parts of the sum."""
+    """The transfers of a slice: rows, parts of rows of all ranks, and parts of the sum."""
 
     sent: Tensor
     received: Tensor
