@@ -25,13 +25,14 @@ def both_orders():
         yield
 
 
-_IN_ONE_ORDER = ("one_order", "slow", "exhaustive", "timing", "corpus", "oracle", "gpu", "multi", "browser")
+_IN_ONE_ORDER = ("slow", "exhaustive", "timing", "corpus", "oracle", "gpu", "multi", "browser")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item, nextitem):
     """Compare in both orders in unmarked tests, their fixtures included; marked ones are long enough."""
-    with _both_orders.switched(on=not any(map(item.get_closest_marker, _IN_ONE_ORDER))):
+    on = not any(map(item.get_closest_marker, _IN_ONE_ORDER))
+    with _both_orders.switched(on=on, with_findings=item.get_closest_marker("findings_by_order") is None):
         return (yield)
 
 

@@ -66,6 +66,14 @@ def test_a_finding_about_another_layer_is_told():
         check_mirrored(NORM_IN_A, replace(NORM_IN_B, groups=(finding, alone)))
 
 
+def test_findings_may_depend_on_the_order_where_that_is_said_and_verdicts_may_not():
+    finding = replace(NORM_IN_B.groups[0], status=Status.LATENT, finding=Finding(None, ""))
+    other = replace(NORM_IN_B, groups=(finding, NORM_IN_B.groups[1]))
+    check_mirrored(NORM_IN_A, other, with_findings=False)
+    with pytest.raises(AsymmetryError, match="exit status"):
+        check_mirrored(NORM_IN_A, replace(other, verdict=Verdict.IDENTICAL), with_findings=False)
+
+
 def test_both_orders_are_compared_where_that_is_switched_on():
     both = BothOrders()
     compare = both.wrap(lambda a, b: NORM_IN_A)

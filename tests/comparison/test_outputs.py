@@ -122,7 +122,7 @@ def test_a_net_that_goes_on_behind_an_output_differs_there():
     assert "B has double (scaled by 2) here, A has nothing after sigmoid" in found.sentence
 
 
-@pytest.mark.one_order(
+@pytest.mark.findings_by_order(
     reason="the finding is about the layer that makes A's output, which is another one where B is A"
 )
 def test_another_layer_under_the_name_of_an_output_is_a_difference():

@@ -143,7 +143,7 @@ class Chainer(Model):
 MANNERS = [Fused, Keras, TensorFlow, Chainer]
 
 
-ALONE = pytest.mark.one_order(
+ALONE = pytest.mark.findings_by_order(
     reason="steps of Chainer as A are grouped with the layer of B that they compute, and as B are only in B; "
     "verdict and mappings are the same"
 )

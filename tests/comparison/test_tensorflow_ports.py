@@ -90,7 +90,7 @@ FORMS = {
 }
 
 
-UNROLLED = pytest.mark.one_order(
+UNROLLED = pytest.mark.findings_by_order(
     reason="a layer of the .keras file has a copy for each step of the SavedModel's loop: a latent finding "
     "is about the first step where the loop is B, and about the last one where it is A"
 )

@@ -117,7 +117,7 @@ ROUNDED_BY_A_FAULT = (
 
 @pytest.mark.parametrize(
     "other",
-    ["float", pytest.param("dynamic", marks=pytest.mark.one_order(reason=ROUNDED_BY_A_FAULT))],
+    ["float", pytest.param("dynamic", marks=pytest.mark.findings_by_order(reason=ROUNDED_BY_A_FAULT))],
 )
 def test_a_wrong_scale_of_filters_is_located(other: str, tmp_path: Path) -> None:
     port = changed(small("int8"), tmp_path / "net.tflite", scales_of("pointwise"), 3.0)
