@@ -76,7 +76,19 @@ def per_head(x, dense):
     return q - k
 
 
-@pytest.mark.parametrize("function", [per_block, per_head])
+def parts_first(x, dense):
+    """Queries and keys lie along a first axis, in front of the examples."""
+    q, k = dense(x).view(*x.shape[:2], 2, HEADS, WIDTH).permute(2, 0, 3, 1, 4)
+    return q - k
+
+
+def single_columns(x, dense):
+    """One column is read at a time, so that no axis is left for them."""
+    y = dense(x)
+    return y[..., 0] - y[..., 3]
+
+
+@pytest.mark.parametrize("function", [per_block, per_head, parts_first, single_columns])
 @pytest.mark.parametrize("bias", [False, True])
 def test_parts_of_a_dense_layer_get_layers_of_their_own(function, bias):
     dense = torch.nn.Linear(6, 2 * WIDTH * HEADS, bias=bias)

@@ -79,14 +79,14 @@ class _Columns:
         dense: The layer.
         columns: The columns, in the order of the axes that they lie along.
         axes: These axes.
-        view: The value as a view of the layer's output.
+        others: The axes of examples and of steps, then those of one entry.
     """
 
     value: ir.Value
     dense: Dense
     columns: np.ndarray
     axes: tuple[int, ...]
-    view: View
+    others: tuple[int, ...]
 
 
 def parted_columns(graph: Graph) -> list[tuple[int, bytes]]:
@@ -131,7 +131,10 @@ def _part_of(value: ir.Value, sizes: OpenSizes) -> _Columns | None:
         shape = tuple(size for size in at.shape if size > 1)
         in_order = np.array_equal(at.reshape(-1), np.arange(at.size)) and at.ndim >= 2
         if is_grid and in_order and shape == tuple(size for size in view.sizes[:2] if size > 1):
-            return _Columns(value, dense, own, axes, view)
+            examples = at.shape.index(view.sizes[0])
+            steps = next(i for i, size in enumerate(at.shape) if i != examples and size == view.sizes[1])
+            rest = [axis for i, axis in enumerate(others) if i not in {examples, steps}]
+            return _Columns(value, dense, own, axes, (others[examples], others[steps], *rest))
     return None
 
 
@@ -148,13 +151,11 @@ def _make_own(rewriter: Rewriter, part: _Columns) -> None:
     made = rewriter.insert(before, "MatMul", [dense.x, weight]).outputs[0]
     if dense.bias is not None:
         made = rewriter.insert(before, "Add", [made, bias]).outputs[0]
-    rank = part.view.elements.ndim
-    if columns.ndim > 1 or rank > 3:
-        others = [axis for axis in range(rank) if axis not in part.axes]
-        kept = [0, 0, *[1] * (len(others) - 2), *columns.shape]
+    order = [*part.others, *part.axes]
+    if order != [0, 1, 2]:
+        kept = [0, 0, *[1] * (len(part.others) - 2), *columns.shape]
         counts = rewriter.initializer(ir.Tensor(np.array(kept, np.int64)), f"{value.name}/sizes")
         made = rewriter.insert(before, "Reshape", [made, counts]).outputs[0]
-        order = [*others, *part.axes]
         made = rewriter.insert(before, "Transpose", [made], {"perm": np.argsort(order).tolist()}).outputs[0]
     rewriter.take_over(value, made)
 
