@@ -19,6 +19,7 @@ from netweave.graph.passes.heads import (  # noqa: E402
 )
 from netweave.graph.passes.sums import order_sums, sum_orders  # noqa: E402
 from netweave.runtime.backends import prepare  # noqa: E402
+from tests.comparison.onnx_text import read_text  # noqa: E402
 
 STEPS, WIDTH, HEADS = 5, 8, 2
 REPEATS = {
@@ -134,6 +135,15 @@ def test_sums_of_three_are_added_in_the_order_of_the_net():
     ordered = order_sums(graph)
     assert sum_orders(ordered) == [(0, 1, 2)]
     check(ordered, other, *denses, shape=(1, STEPS, 6))
+
+
+def test_a_sum_may_have_thousands_of_terms(tmp_path):
+    """As dynamo unrolls an adaptive pooling."""
+    terms = 1200
+    steps = [f"t{i} = Relu(x) s{i} = Add({f's{i - 1}' if i else 'x'}, t{i})" for i in range(terms)]
+    net = read_text(f"g (float[2] x) => (float[2] s{terms - 1}) {{ {' '.join(steps)} }}", tmp_path, "net")
+    (order,) = sum_orders(net)
+    assert len(order) == terms + 1
 
 
 def test_two_sums_of_three_in_a_row():

@@ -58,11 +58,14 @@ def _sums(graph: Graph) -> Iterator[tuple[ir.Node, list[ir.Value]]]:
 
 
 def _terms(node: ir.Node) -> Iterator[ir.Value]:
-    for value in node.inputs:
-        maker = value.producer() if value is not None else None
-        if maker is not None and value is not None and _is_part(value, node):
-            yield from _terms(maker)
-        elif value is not None:
+    """Yield the terms of a sum as they are added, of which there may be thousands."""
+    left = [(value, node) for value in reversed(node.inputs) if value is not None]
+    while left:
+        value, reader = left.pop()
+        maker = value.producer()
+        if maker is not None and _is_part(value, reader):
+            left += [(term, maker) for term in reversed(maker.inputs) if term is not None]
+        else:
             yield value
 
 
