@@ -9,6 +9,7 @@ import pytest
 
 import netweave
 from netweave.comparison import Verdict
+from netweave.comparison.metric import comparable
 from tests.comparison.onnx_text import read_text
 
 if TYPE_CHECKING:
@@ -79,6 +80,15 @@ TRACED = {
 }
 """As PyTorch's exporter based on TorchScript writes it: ``expand`` keeps where a size is -1."""
 
+OF_ONE = TRACED | {
+    "expand": """
+  row = Constant<value_ints=[1,-1,-1]>()
+  count = Constant<value_ints=[3]>()"""
+    + TRACED["expand"].partition("count = Shape(row)")[2],
+    "positions": "position = Slice(table, begin, seven, along, along)",
+}
+"""Of one example: no node asks for a size, and all of them follow from constants."""
+
 EXPORTED = {
     "expand": """
   batch = Shape<start=0, end=1>(x)
@@ -115,8 +125,10 @@ def with_a_class_token(folder: Path, name: str, written: dict[str, str]) -> netw
         whole("along", 1),
         whole("keep", -1),
         whole("side", 8),
+        whole("seven", 7),
     ]
-    return read_text(TOKENS.format(arrays=", ".join(arrays), **written), folder, name)
+    text = TOKENS.format(arrays=", ".join(arrays), **written)
+    return read_text(text.replace("float[N,", "float[1,") if written is OF_ONE else text, folder, name)
 
 
 def test_sizes_that_are_written_otherwise_are_no_layers(tmp_path: Path) -> None:
@@ -126,6 +138,12 @@ def test_sizes_that_are_written_otherwise_are_no_layers(tmp_path: Path) -> None:
     )
     assert found.verdict is Verdict.IDENTICAL, found.sentence
     assert not any("Shape" in node for group in found.groups for node in group.nodes_a)
+
+
+def test_sizes_that_follow_from_constants_are_known(tmp_path: Path) -> None:
+    nets = with_a_class_token(tmp_path, "a", OF_ONE), with_a_class_token(tmp_path, "b", EXPORTED)
+    assert netweave.compare(*nets).verdict is Verdict.IDENTICAL
+    assert any(node.op_type == "LayerNormalization" for node in comparable(nets[0]).nodes)
 
 
 def test_a_size_that_is_computed_wrongly_shows_where_it_is_used(tmp_path: Path) -> None:

@@ -32,6 +32,16 @@ PAIRS = {
     ),
     "a saturation before a choice": (ROW, "y = Hardmax(x)", "e = Elu<alpha=0.07>(x) y = Hardmax(e)"),
     "a value on the threshold": (BOOLS, "y = Greater(x, c)", "y = GreaterOrEqual(x, c)"),
+    "a curve that a threshold hides": (
+        ROW,
+        "m = Mish(x) y = Shrink<bias=2.9, lambd=5.9>(m)",
+        "m = Celu(x) y = Shrink<bias=2.9, lambd=5.9>(m)",
+    ),
+    "small values of one sign beside large ones of the other": (
+        ROW,
+        "t = Mul(x, k) m = Mish(t) two = Constant<value_float=2.0>() y = Pow(m, two)",
+        "t = Mul(x, k) m = Mish(t) r = Relu(m) two = Constant<value_float=2.0>() y = Pow(r, two)",
+    ),
     "a sign where all is flat": (ROW, "m = Mul(x, k) y = Gelu(m)", "m = Mul(x, k) r = Relu(m) y = Gelu(r)"),
 }
 

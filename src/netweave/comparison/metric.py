@@ -268,6 +268,8 @@ def _settled(graph: Graph) -> Graph:
         store_masks.edit(graph)
     else:
         fold.edit(graph)
+        if any(value.shape is None for node in graph.nodes for value in node.outputs):
+            infer_shapes(graph)  # of what reads sizes that the graph computed from constants
     compose.edit(graph)
     compose_group_norm.edit(graph)
     chain(fuse_layer_norm, fuse_rms_norm, fuse_gelu).edit(graph)

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from netweave.comparison.align.value_matching import Draft
 from netweave.comparison.execution.input_domains import Variation
 from netweave.comparison.explain.exercise import (
     Draw,
     aimed_inputs,
     draws_for,
     is_same,
+    is_written_alike,
     needs_aim,
     operators_in_words,
 )
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.comparison.align.alignment import Alignment
-    from netweave.comparison.align.value_matching import Draft
     from netweave.comparison.explain.isolated import IsolatedTest
     from netweave.comparison.explain.judging import Judge
     from netweave.comparison.prepare import Side
+    from netweave.comparison.result.comparison import Finding
 
 MAX_DRAWN = 200
 """Groups beyond this many are not tested on drawn inputs, and count as untested: each takes three runs."""
@@ -217,8 +219,11 @@ class _DrawnInputTester:
         """Return a group as its test on drawn inputs leaves it, and whether the test says anything."""
         draft = self._judge.drafts[index]
         tests, says_something = self._tests(draft)
-        worst = max((t for t in tests if t.error is not None), key=lambda t: t.error or 0.0, default=None)
-        if worst is None or worst.error is None or worst.error <= draft.tolerance:
+        worst = _worst(tests, draft)
+        if worst is None:
+            hidden = self._hidden(draft) if group.status is Status.EQUAL else None
+            if hidden is not None:
+                group = replace(group, status=Status.LATENT, finding=hidden)
             return group, says_something
         finding = self._judge.explain(draft, worst)
         if finding.mismatch is None and not needs_aim(self._judge.alignment, draft):
@@ -229,6 +234,23 @@ class _DrawnInputTester:
         status = Status.DIFFERENT if self._decides else Status.LATENT
         finding = replace(finding, latent=not self._decides)
         return replace(group, status=status, isolated_error=worst.error, finding=finding), True
+
+    def _hidden(self, draft: Draft) -> Finding | None:
+        """Return in what the one layer of a group that is another in B differs, which those behind it hide.
+
+        Thresholds and choices hide nearly everything of what they read, and drawn inputs seldom meet the rest.
+        """
+        alignment = self._judge.alignment
+        start = _up_to_another(alignment, draft)
+        worst = _worst(self._tests(start)[0], start) if start is not None else None
+        if start is None or worst is None:
+            return None
+        finding = self._judge.explain(start, worst)
+        if finding.mismatch is None:
+            last = replace(start, nodes_a=start.nodes_a[-1:], nodes_b=start.nodes_b[-1:])
+            cause = f"{operators_in_words(last)}; the layers behind hide the difference on the inputs tried"
+            finding = replace(finding, cause=cause)
+        return replace(finding, latent=True)
 
     def _tests(self, draft: Draft) -> tuple[list[IsolatedTest], bool]:
         """Return isolated tests on drawn inputs, and whether the outputs depend on them."""
@@ -247,6 +269,26 @@ class _DrawnInputTester:
             runs.append(tensors)
         flaws = Variation(alignment.a.signals, runs)
         return tests, not all(flaws.flaw(name) for name, _ in draft.outputs)
+
+
+def _worst(tests: Sequence[IsolatedTest], draft: Draft) -> IsolatedTest | None:
+    """Return the test with the largest error; None if all agree."""
+    worst = max((t for t in tests if t.error is not None), key=lambda t: t.error or 0.0, default=None)
+    return None if worst is None or worst.error is None or worst.error <= draft.tolerance else worst
+
+
+def _up_to_another(alignment: Alignment, draft: Draft) -> Draft | None:
+    """Return a group up to its one layer that is another in B, if other layers follow; None otherwise."""
+    pairs = list(zip(draft.nodes_a, draft.nodes_b, strict=False))
+    others = [at for at, (a, b) in enumerate(pairs) if not is_written_alike(Draft([a], [b], draft.evidence))]
+    if len(draft.nodes_a) != len(draft.nodes_b) or len(others) != 1 or others[0] == len(pairs) - 1:
+        return None
+    a, b = pairs[others[0]]
+    made = alignment.a.signals.outputs_of(a), alignment.b.signals.outputs_of(b)
+    if a.op_type == b.op_type or len(made[0]) != 1 or len(made[1]) != 1:
+        return None
+    end = others[0] + 1
+    return Draft(draft.nodes_a[:end], draft.nodes_b[:end], draft.evidence, [(made[0][0], made[1][0])])
 
 
 def _differ(draft: Draft) -> bool:

@@ -84,6 +84,9 @@ HIDING = frozenset(
 )  # fmt: skip
 """Those of them that select or saturate, and so may show nothing of a layer of another sign before them."""
 
+LEAST_SHARE = 0.1
+"""Largest value of one sign, relative to that of the other, of which products still show something."""
+
 SMALL = 64
 """Elements of a constant that is held against the other net's exactly, as it stands."""
 
@@ -136,11 +139,13 @@ def needs_aim(alignment: Alignment, draft: Draft) -> bool:
 
 
 def _reads_both_signs(side: Side, node: ir.Node) -> bool:
+    """Return whether what a layer reads has both signs, neither lost beside the other."""
     name = next(iter(side.signals.inputs_of(node)), None)
     if name is None or name not in side.tensors:
         return True
     x = side.tensors[name]
-    return bool((x < 0).any() and (x > 0).any())
+    low, high = -x.min(initial=0), x.max(initial=0)
+    return bool(min(low, high) > LEAST_SHARE * max(low, high))
 
 
 def draws_for(draft: Draft) -> tuple[Draw, ...]:
