@@ -62,3 +62,18 @@ def test_a_layer_that_another_one_hides_is_tried_on_small_numbers(tmp_path):
         for name, body in (("a", "m = Mul(x, k) y = Gelu(m)"), ("b", "m = Mul(x, k) r = Relu(m) y = Gelu(r)"))
     )
     assert netweave.compare(a, b).verdict is Verdict.DIFFERENT
+
+
+CHOSEN = """
+g (float[N,8] x) => (float[N,8] y) <float k = {40}, float c = {7}> {
+  s = Softmax(x) m = Mul(s, k) n = Mul(s, k)
+  r = ReduceMean<keepdims=0>(m) b = Greater(r, c)
+  z = If (b) <then_branch = t () => (u) { u = Add(READ, c) }, else_branch = e () => (w) { w = Abs(READ) }>
+  y = ThresholdedRelu<alpha=0.1>(z)
+}"""
+
+
+def test_a_value_that_a_layer_gives_back_is_not_what_it_reads(tmp_path):
+    """Of two equal products in B, the second has the values of A's choice as well."""
+    nets = [read_text(CHOSEN.replace("READ", read), tmp_path, read) for read in "mn"]
+    assert netweave.compare(*nets).verdict is Verdict.IDENTICAL

@@ -238,7 +238,7 @@ class _DrawnInputTester:
     def _hidden(self, draft: Draft) -> Finding | None:
         """Return in what the one layer of a group that is another in B differs, which those behind it hide.
 
-        Thresholds and choices hide nearly everything of what they read, and drawn inputs seldom meet the rest.
+        Thresholds and choices hide nearly all of what they read, and drawn inputs seldom meet the rest.
         """
         alignment = self._judge.alignment
         start = _up_to_another(alignment, draft)

@@ -261,13 +261,14 @@ class IsolatedTester:
             if pair is not None and pair.a in free_a:
                 sources[name_b] = pair.a
                 free_a.remove(pair.a)
+        made_a = {name for node in draft.nodes_a for name in self._a.signals.outputs_of(node)}
         free_b = [name for name in reads_b if name not in sources]
         if len(free_a) == len(free_b):
             sources |= dict(zip(free_b, free_a, strict=True))
         for name_b in free_b:
             pair, source = self._b.pairs.get(name_b), sources.get(name_b, "")
             has_both = pair is not None and all(map(self._alignment.has_equal_values, (pair.a, source)))
-            if pair is not None and has_both:
+            if pair is not None and has_both and pair.a not in made_a:
                 test.rewired[name_b], sources[name_b] = source, pair.a
         return [(sources.get(name), name) for name in reads_b]
 
