@@ -21,7 +21,7 @@ LATER = torch.ones(STEPS, STEPS, dtype=torch.bool).triu(1)
 
 
 class Attention(nn.Module):
-    """Attention by torch's function or in parts, with a mask and a rotation or without."""
+    """Attention by torch's function or in parts, scaled behind the product or before it, masked and rotated."""
 
     def __init__(self, *, core: str = "parts", mask: str = "", pairs: str = "") -> None:
         super().__init__()
@@ -46,7 +46,9 @@ class Attention(nn.Module):
             layer(x).view(n, STEPS, HEADS, WIDTH).transpose(1, 2) for layer in (self.q, self.k, self.v)
         )
         q, k = self.rotated(q), self.rotated(k)
-        if self.core == "function":
+        if self.core == "before":
+            y = ((q / math.sqrt(WIDTH)) @ k.transpose(-1, -2)).softmax(-1) @ v
+        elif self.core == "function":
             y = functional.scaled_dot_product_attention(q, k, v, is_causal=bool(self.mask))
         else:
             scores = q @ k.transpose(-1, -2) / math.sqrt(WIDTH)
@@ -76,11 +78,18 @@ FUNCTION, PARTS = {"core": "function"}, {"core": "parts"}
     ("a", "b"),
     [
         (FUNCTION, PARTS),
+        (FUNCTION, {"core": "before"}),
         ({**FUNCTION, "mask": "own"}, {**PARTS, "mask": "filled"}),
         ({**PARTS, "mask": "added"}, {**PARTS, "mask": "filled"}),
         ({**PARTS, "mask": "lowest"}, {**PARTS, "mask": "infinite"}),
     ],
-    ids=["function or parts", "function or filled", "added or filled", "lowest or minus infinity"],
+    ids=[
+        "function or parts",
+        "one factor or two",
+        "function or filled",
+        "added or filled",
+        "lowest or minus infinity",
+    ],
 )
 def test_the_same_attention_written_otherwise_is_identical(a, b):
     found, is_same = pair(a, b)

@@ -251,20 +251,22 @@ fuse_heads = attention_fusion(heads_only=True)
 """The pass for nets that are compared, which keep their dense layers."""
 
 
-def attention_forms(graph: Graph) -> list[tuple[tuple[str, ...], bytes]]:
-    """Return the operators of which each core of attention is made, and the numbers of its mask.
+def attention_forms(graph: Graph) -> list[tuple[tuple[str, ...], tuple[bool, ...], bytes]]:
+    """Return the operators of each core of attention, what of it is scaled, and the numbers of its mask.
 
-    A mask that inputs decide has no numbers.
+    Queries, keys and their product may be scaled. A mask that inputs decide has no numbers.
     """
     cores = [scores_around(node) for node in graph.nodes if node.op_type == "Softmax" and not node.domain]
-    masks = Masks(graph)
+    masks, sizes = Masks(graph), OpenSizes()
     forms = []
     for core in cores:
         if core is not None:
             mask = stored(_settled(core, masks).mask)
-            forms.append(
-                (tuple(node.op_type for node in core.nodes), b"" if mask is None else mask.tobytes())
-            )
+            heads = heads_of(core, sizes)
+            far = [] if heads is None else [heads.query[-1], heads.key[-1]]
+            is_scaled = tuple(factor != 1 for factor in (core.factor, *(view.factor for view in far)))
+            operators = tuple(node.op_type for node in core.nodes)
+            forms.append((operators, is_scaled, b"" if mask is None else mask.tobytes()))
     return forms
 
 
