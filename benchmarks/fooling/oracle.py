@@ -34,8 +34,8 @@ TOLERANCE = 1e-2
 def session(model: ModelProto) -> ort.InferenceSession:
     """Return a net ready to run on one thread, every operator as it is written.
 
-    The optimisers of ONNX Runtime change what a net computes: of two pairs of quantisers in a row they keep the
-    finer one, and they join a product with dequantised weights into one that rounds its input as well.
+    The optimisers of ONNX Runtime change what a net computes: of two pairs of quantisers in a row they keep
+    the finer one, and they join a product with dequantised weights into one that rounds its input as well.
     """
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -7,12 +7,10 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from netweave.training import Evaluated, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
+from netweave.training import Evaluated, Event, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from netweave.training import Event
 
     Outputs = Mapping[str, tuple[float, ...]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -11,8 +12,6 @@ from netweave.graph import DOMAIN, OPSET, Graph
 from netweave.graph.graph import captured, subgraphs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     Find = Callable[[ir.Value | None], ir.Value | None]
 
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import UnsupportedError
-from netweave.graph import attributes_of, default_attributes, known_shape
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
-
+from netweave.graph import Graph, attributes_of, default_attributes, known_shape
 
 NodeT = TypeVar("NodeT")
 ResultT = TypeVar("ResultT")

@@ -11,18 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import UsageError
 from netweave.files.sandbox import run_guarded
 from netweave.files.seccomp import failure
-from netweave.files.source import is_file, is_folder, read_bytes
-
-if TYPE_CHECKING:
-    from netweave.files.source import Source
-
+from netweave.files.source import Source, is_file, is_folder, read_bytes
 
 # Some constructors take an example of their input and find the sizes of later layers by running it.
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from netweave.errors import CodeError, ReadError, UsageError
+from netweave.files import OutputFiles
 from netweave.files.border import reading
 from netweave.files.checksums import CHANGED, is_as_written
 from netweave.files.no_net import refusal
 from netweave.files.source import Source, is_file, is_folder, refuse_pointer
+from netweave.graph import Graph
 from netweave.graph.checks import collector_at_rest
-from netweave.job import checked_job, checked_probe
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from netweave.files import OutputFiles
-    from netweave.graph import Graph
-    from netweave.job import Job, JobOptions
+from netweave.job import Job, JobOptions, checked_job, checked_probe
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import hashlib
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +18,10 @@ from netweave.errors import UsageError, WriteError
 from netweave.files import checksums
 from netweave.files.output_files import Replacement
 from netweave.formats.table import find_run_writer, find_state_reader
-from netweave.job import RunState
+from netweave.job import Checkpoints, FoundState, Job, RunState
+from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.node_memory import memories, to_array
-from netweave.runtime.engine import Variable
+from netweave.runtime.engine import Engine, Variable
 from netweave.training.checkpoint_file import (
     Checkpoint,
     Origin,
@@ -30,16 +32,8 @@ from netweave.training.checkpoint_file import (
     prune,
 )
 from netweave.training.loading import load_weights
+from netweave.training.optim import Updater
 from netweave.training.run_lock import exclusive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from netweave.job import Checkpoints, FoundState, Job
-    from netweave.runtime.backends.torch import TorchNet
-    from netweave.runtime.engine import Engine
-    from netweave.training.optim import Updater
-
 
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""

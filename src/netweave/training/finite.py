@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from netweave.errors import RunError
+from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.device import parameter_not_finite
 
 if TYPE_CHECKING:
     from netweave.job import Job
-    from netweave.runtime.backends.torch import TorchNet
 
 
 def require_finite_parameters(job: Job, net: TorchNet, iteration: int) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from netweave.runtime.memory_plan import TrainingMemory, plan_training
+from netweave.runtime.memory_plan import Recomputation, TrainingMemory, plan_training
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from torch import Tensor
 
     from netweave.job import Job
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.backends.torch.stages import Stage
-    from netweave.runtime.memory_plan import Recomputation
     from netweave.training.optim import Updater
     from netweave.training.ranks import RankExchange
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,19 +13,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.files.border import reading
+from netweave.job import Job, Phase
+from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.device import find_device, release_threads
 from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.runtime.backends.torch.stages import cut
+from netweave.runtime.engine import Engine
 from netweave.runtime.memory_plan import parse_bytes
-from netweave.training.checkpoint_file import nested, read_run, run_in_common, values_in_common
+from netweave.training.checkpoint_file import Checkpoint, nested, read_run, run_in_common, values_in_common
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
-from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
+from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated, Watch
 from netweave.training.finite import require_finite_loss, require_finite_parameters
 from netweave.training.history import History
-from netweave.training.loading import LoaderConfig, PhaseLoader, make_nets, trained
+from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets, trained
 from netweave.training.loop import Loop
 from netweave.training.memory_limit import limit_memory
 from netweave.training.metrics import MeanOutputs, OutputElements, elements, norms_of
+from netweave.training.monitor import Look
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
 from netweave.training.parallel.environment import INTERRUPTED
@@ -46,20 +51,10 @@ from netweave.training.record_speed import RecordSpeed
 from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
 from netweave.training.testing import Evaluator, turns_of
 from netweave.training.watchers import TrainOptions
+from netweave.training.work import RankWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from netweave.job import Job, Phase
-    from netweave.runtime.backends.torch import TorchNet
-    from netweave.runtime.engine import Engine
-    from netweave.training.checkpoint_file import Checkpoint
-    from netweave.training.events import Watch
-    from netweave.training.loading import Given
-    from netweave.training.monitor import Look
     from netweave.training.parallel.world import World
-    from netweave.training.work import RankWork
 
 
 def _start_of(options: TrainOptions) -> tuple[Path | None, Checkpoint | None]:

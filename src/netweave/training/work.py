@@ -6,15 +6,12 @@ against what the same processors reach in a matrix product.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from netweave.graph import Graph
 from netweave.graph.costs import node_cost
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.comparison import Comparison, Finding, Group, TensorMapping
 from netweave.comparison.execution.inputs import InputMapping
 from netweave.comparison.execution.memory_budget import resized
-from netweave.comparison.execution.sizes import declared_sizes
+from netweave.comparison.execution.sizes import Sizes, declared_sizes
 from netweave.comparison.fixes import mend
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph
@@ -19,9 +20,6 @@ from netweave.viewer.tables import rare, repeated, table
 from netweave.viewer.values import StoredArrays, values_json, weight_differences
 
 if TYPE_CHECKING:
-    from netweave.comparison import Comparison, Finding, Group, TensorMapping
-    from netweave.comparison.execution.sizes import Sizes
-
     Times = Mapping[str, float]
 
 

@@ -8,8 +8,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
+
 from netweave.formats import format_text
-from netweave.graph import Cost, layer_costs, layer_keys, node_costs, parameter_key
+from netweave.graph import Cost, Graph, Layer, layer_costs, layer_keys, node_costs, parameter_key
 from netweave.graph.checks import collector_at_rest
 from netweave.graph.costs import Costs
 from netweave.graph.summary import settings_texts
@@ -18,10 +20,7 @@ from netweave.viewer.tables import placed, rare, repeated, table
 from netweave.viewer.values import statistics_table
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.comparison import NetRecord
-    from netweave.graph import Graph, Layer
 
 VERSION = 3
 """Version of the document; the page shows those of versions 1 and 2 as well, and refuses others."""

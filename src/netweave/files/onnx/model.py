@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
@@ -40,13 +39,9 @@ from netweave.files.onnx.upgrades import check_operators, is_known_operator, mod
 from netweave.files.partial import left_out_note, split_readable
 from netweave.files.source import read_bytes
 from netweave.files.unknown import check_input_names
-from netweave.graph import BATCH, DOMAIN, is_registered, known_shape
+from netweave.graph import BATCH, DOMAIN, Graph, LayerTable, is_registered, known_shape
 from netweave.graph.naming import take_name
 from netweave.graph.parameters import LAYOUT_PROP, PARAMETER_PROP
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph, LayerTable
-
 
 MAX_PROTO_BYTES = 2**31 - 1
 """Protobuf's limit on one message."""

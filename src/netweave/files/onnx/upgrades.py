@@ -14,11 +14,10 @@ from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.files.onnx.editing import Editor, Names, all_nodes, bodies
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.graph import DOMAIN, OPSET, all_operators
-from netweave.graph.shapes import infer_node, shape_context
+from netweave.graph.shapes import ShapeContext, infer_node, shape_context
 
 if TYPE_CHECKING:
     from netweave.files.onnx.batch import Batch
-    from netweave.graph.shapes import ShapeContext
 
 
 # A row says in which opset the form changed and how a node of before is rewritten in place. What is not

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.formats.caffe.solver import is_solver, read_solver
-
-if TYPE_CHECKING:
-    from netweave.job import Job, JobOptions
+from netweave.job import Job, JobOptions
 
 is_job = is_solver
 

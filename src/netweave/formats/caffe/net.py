@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
+from netweave.files import Source
 from netweave.files.partial import left_out_note, split_readable
+from netweave.files.protobuf import Message
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.context import CaffeLayer
-from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
+from netweave.formats.caffe.inputs import INPUTS, NetInput, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
 from netweave.formats.caffe.metric_layers import without_losses, without_measures, without_unlabelled
 from netweave.formats.caffe.parameters import Blobs
 from netweave.formats.caffe.priors import mark_dense_priors
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.unsupported import OTHERS
+from netweave.formats.caffe.weights import Weights
 from netweave.graph import Graph, GraphBuilder, Layer, Origin
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files import Source
-    from netweave.files.protobuf import Message
-    from netweave.formats.caffe.inputs import NetInput
-    from netweave.formats.caffe.weights import Weights
-
 
 # Rules: ``net.cpp`` (FilterNet, StateMeetsRule, AppendTop, AppendBottom). Layers run in the order of the
 # file. A layer that writes over its own bottom makes a new value here: the last one has the blob's plain

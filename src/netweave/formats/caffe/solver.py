@@ -10,21 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.files.protobuf import Message
 from netweave.files.prototext import parse_text
 from netweave.files.source import is_file, read_bytes
 from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
-from netweave.formats.caffe.phases import NetFile, Reading
+from netweave.formats.caffe.phases import NetFile, Reading, Sizes
 from netweave.formats.caffe.reader import LENIENT, parse_net
 from netweave.formats.caffe.schema import caffe_schema, upgrade
-from netweave.job import Checkpoints, Job, Phase, Policy, Schedule, Solver
-
-if TYPE_CHECKING:
-    from netweave.files.protobuf import Message
-    from netweave.formats.caffe.phases import Sizes
-    from netweave.job import Probe
+from netweave.job import Checkpoints, Job, Phase, Policy, Probe, Schedule, Solver
 
 COMMON = ("momentum", "weight_decay", "regularization_type", "clip_gradients")
 

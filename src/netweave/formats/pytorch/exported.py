@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import ReadError, SourceError
 from netweave.files.onnx import Rows, read_model
@@ -16,14 +22,6 @@ from netweave.formats.pytorch.traced_sizes import drop_volume_biases, settle_res
 from netweave.graph import Graph, Parameter, Trace, parameter_key
 from netweave.graph.parameters import tag_parameter
 from netweave.graph.passes import chain, compose, see_through
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-    from pathlib import Path
-
-    import numpy as np
-    import onnx_ir as ir
 
 _STATISTICS = {"running_mean": "mean", "running_var": "variance"}
 

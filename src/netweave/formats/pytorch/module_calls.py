@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx_ir as ir
 
 from netweave.formats.pytorch.error_text import is_machinery
 from netweave.graph import Layer, LayerTable, Origin, set_layer_keys
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 _PROP = "pkg.torch.onnx."
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 
 from netweave.errors import ShapeError, UsageError
 from netweave.files.unknown import check_input_names
 from netweave.formats.pytorch.error_text import root_cause
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import ArrayLike
-
 
 # PyTorch's exporter names them after the argument: ``x_0``, ``x_1`` for a list, ``x_image`` for a dict. The
 # same names give their sizes.

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
+from netweave.files.protobuf import Message
 from netweave.formats.singa.energy import build_contrastive, build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
-from netweave.formats.singa.inputs import data_sources, source_of
+from netweave.formats.singa.inputs import InputLayer, SizesOfRecords, data_sources, source_of
 from netweave.formats.singa.net import (
     PHASES,
+    Net,
     build,
     checkpoints_of,
     cluster_of,
@@ -28,12 +29,6 @@ from netweave.formats.singa.net import (
 from netweave.formats.singa.notes import notes_of
 from netweave.formats.singa.paths import below, root_of
 from netweave.job import Job, JobOptions, Phase, with_path
-
-if TYPE_CHECKING:
-    from netweave.files.protobuf import Message
-    from netweave.formats.singa.inputs import InputLayer, SizesOfRecords
-    from netweave.formats.singa.net import Net
-
 
 ALGORITHMS = {"kBP": "bp", "kBPTT": "bptt", "kCD": "cd"}
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.keras.layer import LAYERS, Layer
-from netweave.keras.operation import unique_name
-
-if TYPE_CHECKING:
-    from netweave.keras.operation import KerasTensor, Shape
-
+from netweave.keras.operation import KerasTensor, Shape, unique_name
 
 # ``tests/keras/test_curves.py`` compares them with an installed Keras (``-m oracle``). Arguments that every
 # layer has (``name``, ``trainable``, ``dtype``) and those of quantised layers are left out.

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.graph import Graph
 from netweave.keras.fitting import FitNetwork
 from netweave.keras.layer import CallGraph, Layer, Network
 from netweave.keras.layers import MODEL_LAYERS
 from netweave.keras.layers.signatures import Input, InputLayer
 from netweave.keras.operation import KerasTensor, tensors_in, unique_name
 from netweave.keras.summary import summary_text
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
 
 
 class _WithFiles(FitNetwork):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import initializer as init
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
-
 
 States = list[Any]
 

@@ -6,25 +6,22 @@ import contextlib
 import functools
 import math
 import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from netweave.errors import ShapeError, UsageError
-from netweave.runtime.engine import Variable
+from netweave.runtime.engine import Engine, Variable
 from netweave.runtime.engine.threaded import num_cores
 from netweave.training.data import transforms as _transforms
 from netweave.training.data.batch import Batch
-from netweave.training.data.source import EndOfDataError
+from netweave.training.data.source import EndOfDataError, Record, Source
 from netweave.training.data.transform import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
-
-    from netweave.runtime.engine import Engine
     from netweave.training.data.order import BatchPlan, BatchShards, BatchShare, BatchTurns, Order
-    from netweave.training.data.source import Record, Source
 
 
 # A ring of entries, each with the raw records of one batch and a variable: fetching writes it, the tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,6 @@ from netweave.formats.caffe.schema import caffe_schema
 from netweave.training.data.kvfile import frame, record_class
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.training.data.item import Item
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.training.data.mean_file import MeanImage
@@ -9,8 +10,6 @@ from netweave.training.data.order import Order
 from netweave.training.data.writers import make_writer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from netweave.training.data.source import Source
     from netweave.training.data.transforms.geometry import Resize
 

@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -14,8 +14,6 @@ import numpy as np
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from netweave.graph import Parameter
 
 

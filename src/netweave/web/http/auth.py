@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from ninja.errors import HttpError
 from ninja.security import APIKeyCookie, HttpBearer
 
+from netweave.web.models import Workspace
 from netweave.web.owners import make_workspace, workspace_of_token
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
-
-    from netweave.web.models import Workspace
 
 
 class Token(HttpBearer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import zipfile
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
@@ -17,16 +18,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from netweave.web import nets
-from netweave.web.models import Net, State
+from netweave.web.models import Net, State, Workspace
 from netweave.web.pages.shared import owned
 from netweave.web.work import storage
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from django.http import HttpRequest, HttpResponse
 
-    from netweave.web.models import Workspace
 
 PAGE_SIZE = 25
 

@@ -9,14 +9,13 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
 from netweave.web.choices import COLORS
-from netweave.web.models import Comparison, Net, State
+from netweave.web.models import Comparison, Net, State, Workspace
 from netweave.web.pages.shared import owned
 from netweave.web.samples import samples
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-    from netweave.web.models import Workspace
 
 LATEST = 3
 

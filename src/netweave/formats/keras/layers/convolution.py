@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import onnx_ir as ir
 
-from netweave.formats.keras.context import layer_reader
+from netweave.formats.keras.context import KerasLayer, layer_reader
 from netweave.formats.keras.layers.elementwise import activate
 from netweave.formats.lowering.channels_last import Stored, Tensor, windows
 from netweave.formats.lowering.channels_last.layer import reduce, widen
 from netweave.formats.lowering.windows import Window
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
 
 
 def _kernel_size(ctx: KerasLayer) -> list[int]:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.formats.keras.context import layer_reader
+from netweave.formats.keras.context import KerasLayer, layer_reader
 from netweave.formats.keras.layers.elementwise import activate
 from netweave.formats.keras.layers.recurrent import nonzero
 from netweave.formats.lowering.channels_last import Tensor
 from netweave.formats.lowering.channels_last.layer import gather
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
 
 
 @layer_reader("Dense")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.keras.context import layer_reader
+from netweave.formats.keras.context import KerasLayer, layer_reader
 from netweave.formats.lowering import elementwise
-from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.lowering.channels_last import Operand, Tensor
 from netweave.formats.lowering.channels_last.layer import along, reduce
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
-    from netweave.formats.lowering.channels_last import Operand
 
 REDUCTIONS = {
     "All": "ReduceMin",

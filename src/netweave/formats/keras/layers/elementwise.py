@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from netweave.formats.keras.context import layer_reader, read_layer
+import onnx_ir as ir
+
+from netweave.formats.keras.context import KerasLayer, layer_reader, read_layer
+from netweave.formats.lowering.channels_last import Tensor
 from netweave.formats.lowering.channels_last.layer import along, cut, split
 from netweave.formats.lowering.elementwise import gelu, hard_sigmoid, hard_swish, rectify
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.formats.keras.context import KerasLayer
-    from netweave.formats.lowering.channels_last import Tensor
-
 
 LIKE_EVERYWHERE = frozenset(
     {

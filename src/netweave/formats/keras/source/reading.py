@@ -7,16 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from netweave.files.source_code.blocks import needed, without_identities, write_steps
+from netweave.files.source_code.forward import Step
 from netweave.formats.keras.source.layouts import channels_last_values
 from netweave.formats.keras.source.operators import TABLE
 from netweave.formats.keras.source.table import KerasNode
-
-if TYPE_CHECKING:
-    from netweave.files.source_code.forward import Step
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 _KEPT = re.compile(r"layers\.Global(Average|Max)Pooling[123]D\(keepdims=True\)\(\{0\}\)")
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from netweave.files.output_files import replacing_files, require_weights
 from netweave.files.source_code.blocks import Block, BlockClass, far_values, parts_of
 from netweave.files.source_code.forward import (
     Forward,
+    Module,
     Names,
     Step,
     block_name,
@@ -28,7 +28,7 @@ from netweave.files.source_code.text import WIDTH, commented, file_name, literal
 from netweave.formats.keras.source.layouts import channels_last_values
 from netweave.formats.keras.source.reading import steps_of
 from netweave.formats.keras.source.table import order
-from netweave.graph import known_shape
+from netweave.graph import Graph, known_shape
 from netweave.graph.naming import free_name, take_name
 from netweave.graph.passes import (
     absorb_biases,
@@ -43,11 +43,6 @@ from netweave.graph.passes import (
     specialise,
     to_inference,
 )
-
-if TYPE_CHECKING:
-    from netweave.files.source_code.forward import Module
-    from netweave.graph import Graph
-
 
 # They are made of ``keras.ops``, so that a model that is saved needs the file no more.
 

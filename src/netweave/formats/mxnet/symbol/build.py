@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -24,6 +24,7 @@ from netweave.formats.mxnet.symbol.settings import HARMLESS_SUFFIXES
 from netweave.formats.mxnet.symbol.variables import Variables
 from netweave.formats.mxnet.symbol.vertex import (
     VARIABLE,
+    Document,
     Output,
     Vertex,
     caller,
@@ -31,12 +32,8 @@ from netweave.formats.mxnet.symbol.vertex import (
     scoped_attributes,
     user_attributes,
 )
-from netweave.graph import Graph, GraphBuilder, layer_keys
+from netweave.graph import Graph, GraphBuilder, Origin, layer_keys
 from netweave.graph.summary import names_text
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol.vertex import Document
-    from netweave.graph import Origin
 
 
 def build(

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.mxnet.symbol.settings import is_channels_last
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from netweave.formats.mxnet.symbol.vertex import Vertex
 
 # fmt: off

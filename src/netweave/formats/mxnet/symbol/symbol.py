@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import numpy as np
 
 from netweave.errors import UsageError
 from netweave.files.json_text import parse_json, read_json
@@ -16,7 +18,7 @@ from netweave.formats.mxnet.symbol.build import apply
 from netweave.formats.mxnet.symbol.picture import draw
 from netweave.formats.mxnet.symbol.registry import READERS
 from netweave.formats.mxnet.symbol.settings import DTYPES
-from netweave.formats.mxnet.symbol.shapes import infer_shapes, infer_types, to_graph
+from netweave.formats.mxnet.symbol.shapes import Shapes, infer_shapes, infer_types, to_graph
 from netweave.formats.mxnet.symbol.vertex import (
     HIDDEN,
     VARIABLE,
@@ -32,12 +34,7 @@ from netweave.formats.mxnet.symbol.vertex import (
     to_json,
     upgraded,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.formats.mxnet.symbol.shapes import Shapes
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 
 def composed(

@@ -6,23 +6,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import ShapeError, WeightError
 from netweave.formats.lowering import LayerContext, ParameterStore
+from netweave.formats.lowering.context import Shape
 from netweave.formats.lowering.parameters import check_size
 from netweave.formats.mxnet.symbol.settings import Settings
-from netweave.graph import BATCH
+from netweave.graph import BATCH, GraphBuilder, Parameter
+from netweave.graph.parameters import Step
 from netweave.graph.summary import dims_text
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.formats.lowering.context import Shape
     from netweave.formats.mxnet.symbol.deduce import Deduced
     from netweave.formats.mxnet.symbol.vertex import Vertex
-    from netweave.graph import GraphBuilder, Parameter
-    from netweave.graph.parameters import Step
 
 SUFFIXES = {
     "_weight": "weight",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from netweave.files.source_code.blocks import without_identities, write_steps
 from netweave.files.source_code.forward import Field, Module, Step
 from netweave.formats.pytorch.source.operators import TABLE
 from netweave.formats.pytorch.source.table import PyTorchNode
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 CONV_NORM = "ConvNorm"
 """The module that the written file defines for a convolution with its normalisation."""

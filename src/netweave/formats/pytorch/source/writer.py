@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from netweave.files.source_code.blocks import Block, BlockClass, parts_of
 from netweave.files.source_code.forward import (
     TAKEN,
     Forward,
+    Module,
     Names,
     Step,
     block_name,
@@ -31,7 +32,7 @@ from netweave.files.source_code.text import WIDTH, commented, file_name, literal
 from netweave.formats.pytorch.functions import sources, used_sources
 from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
 from netweave.formats.pytorch.source.reading import steps_of
-from netweave.graph import known_shape
+from netweave.graph import Graph, known_shape
 from netweave.graph.passes import (
     absorb_scales,
     chain,
@@ -43,11 +44,6 @@ from netweave.graph.passes import (
     to_inference,
 )
 from netweave.installation import install_command
-
-if TYPE_CHECKING:
-    from netweave.files.source_code.forward import Module
-    from netweave.graph import Graph
-
 
 CONV_NORM = '''class ConvNorm(nn.Module):
     """A convolution, then normalisation by stored statistics."""

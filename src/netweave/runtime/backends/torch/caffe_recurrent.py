@@ -6,17 +6,13 @@ T steps, N examples, H hidden units. ``cont`` (T, N) is 0 where a sequence begin
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.node_memory import Memory
+from netweave.runtime.backends.torch.node_memory import Memory, State
 from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.node_memory import State
 
 
 def _begin(outside: Tensor, weight: Tensor, given: tuple[Tensor | None, ...], memory: Memory) -> State:

@@ -5,16 +5,11 @@ The PyTorch writer copies these functions into its files, as those of ``detector
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from netweave.graph.ops.box_geometry import mean_bins, region_bins
-from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints
+from netweave.runtime.backends.torch.table import Ints, lowering
 
 
 @lowering("ROIPooling", since=1, domain="netweave")

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.formats.lowering.channels_last import Stored, Tensor, windows
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor, windows
 from netweave.formats.lowering.channels_last.layer import flatten, reshape
 from netweave.formats.lowering.channels_last.windows import Weights, recurrent
 from netweave.formats.lowering.recurrent import RecurrentCell
 from netweave.formats.tensorflow.lite.registry import lite_operator
+from netweave.formats.tensorflow.operands import Item
 
 if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.lite.context import LiteOperator
-    from netweave.formats.tensorflow.operands import Item
 
 
 # Filters are (filters, height, width, channels), those of a depthwise convolution (1, height, width,
