@@ -76,7 +76,6 @@ SHORT = {
     "formats/*/dialect.py": "a plain table of words",
     "formats/*/registry.py": "a table that its modules fill when they are imported",
     "formats/caffe/job.py": "an entry of the table of formats",
-    "formats/caffe/unsupported.py": "a plain table of refusals",
     "formats/chainer/own.py": "a plain table of names",
     "formats/chainer/reader.py": "an entry of the table of formats",
     "formats/chainer/weights.py": "an entry of the table of formats",
@@ -91,7 +90,6 @@ SHORT = {
     "training/data/batch.py": "the type between loaders and what trains",
     "training/parallel/early_failure.py": "loaded before torch is",
     "training/parallel/waiting.py": "one clock for stores and worlds",
-    "training/record_speed.py": "a meter of its own",
     "web/*.py": "a module whose name or place Django expects, or one page",
 }
 """The files that may be shorter, by path in src/netweave, each with its reason."""

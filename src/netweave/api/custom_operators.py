@@ -17,7 +17,7 @@ from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.formats.mxnet.symbol.symbol import Symbol, operator_function
 from netweave.graph import DOMAIN, Effect, Operator, find_operator, is_registered, register_operator
 from netweave.graph.operators import Attributes, Dim
-from netweave.runtime.backends.settings import TORCH
+from netweave.runtime.backends.runner import TORCH
 
 Shapes = Callable[..., Any]
 """``(shape of each input, attributes as keywords) -> shape of the output``, or a list of shapes."""

@@ -24,7 +24,6 @@ from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.onnx import metadata
 from netweave.files.onnx.batch import Batch, BatchBoundError, keep_batch, open_batch
 from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values, bodies
-from netweave.files.onnx.later import add_functions_of_later_operators
 from netweave.files.onnx.symbols import plain_symbols
 from netweave.files.onnx.tensors import (
     OWN_FILE,
@@ -35,7 +34,12 @@ from netweave.files.onnx.tensors import (
     with_large_arrays,
     without_large_arrays,
 )
-from netweave.files.onnx.upgrades import check_operators, is_known_operator, modernise
+from netweave.files.onnx.upgrades import (
+    add_functions_of_later_operators,
+    check_operators,
+    is_known_operator,
+    modernise,
+)
 from netweave.files.partial import left_out_note, split_readable
 from netweave.files.source import read_bytes
 from netweave.files.unknown import check_input_names

@@ -27,6 +27,7 @@ from netweave.graph.passes import pad_rounded_windows, spread_group_norm
 from netweave.runtime.backends import onnxruntime
 from netweave.runtime.backends.inputs import SizedRunner
 from netweave.runtime.backends.model import SegmentModel
+from netweave.runtime.backends.runner import Purpose, RunSettings
 from netweave.runtime.backends.segmented import (
     Runtime,
     SegmentedRunner,
@@ -35,7 +36,6 @@ from netweave.runtime.backends.segmented import (
     prepare_segments,
     wanted_names,
 )
-from netweave.runtime.backends.settings import Purpose, RunSettings
 
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
 

@@ -25,6 +25,7 @@ from netweave.graph.ops.pooling import PoolWindows, is_standard
 from netweave.graph.passes import pad_rounded_windows, specialise
 from netweave.runtime.backends import onnxruntime
 from netweave.runtime.backends.model import SegmentModel
+from netweave.runtime.backends.runner import Purpose, RunSettings
 from netweave.runtime.backends.segmented import (
     Runtime,
     SegmentedRunner,
@@ -32,7 +33,6 @@ from netweave.runtime.backends.segmented import (
     prepare_segments,
     wanted_names,
 )
-from netweave.runtime.backends.settings import Purpose, RunSettings
 
 Shapes = tuple[tuple[int, ...], ...]
 

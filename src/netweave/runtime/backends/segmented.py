@@ -23,7 +23,7 @@ from netweave.runtime.backends.model import SegmentModel, build_model
 from netweave.runtime.engine.threaded import num_cores
 
 if TYPE_CHECKING:
-    from netweave.runtime.backends.settings import RunSettings
+    from netweave.runtime.backends.runner import RunSettings
 
 
 @dataclass(frozen=True, slots=True)

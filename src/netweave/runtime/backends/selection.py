@@ -13,8 +13,7 @@ import numpy as np
 from netweave.errors import NetweaveError, RunError
 from netweave.graph import Effect, Graph, effects_of
 from netweave.runtime.backends.inputs import check_inputs
-from netweave.runtime.backends.runner import Runner, prepare
-from netweave.runtime.backends.settings import BACKENDS, TAPPING, RunSettings
+from netweave.runtime.backends.runner import BACKENDS, TAPPING, Runner, RunSettings, prepare
 
 SLOWER = 2.0
 """A backend that takes longer than this, relative to the fastest in the first round, is not timed further.

@@ -13,16 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from netweave.formats.mxnet.symbol.functions import arange, full, hypot, maximum, minimum, ones, pow, zeros  # noqa: A004
 from netweave.formats.mxnet.symbol.registry import READERS
 from netweave.formats.mxnet.symbol.symbol import (
     Initializer,
     Symbol,
+    arange,
     from_json,
+    full,
     group,
+    hypot,
     load,
+    maximum,
+    minimum,
+    ones,
     operator_function,
+    pow,  # noqa: A004
     variable,
+    zeros,
 )
 from netweave.formats.mxnet.symbol.vertex import AttrScope, NameManager, Prefix
 

@@ -18,6 +18,7 @@ from netweave.graph import DOMAIN, Graph, attributes_of
 from netweave.graph.passes import explicit, spread_group_norm
 from netweave.runtime.backends.inputs import SizedRunner
 from netweave.runtime.backends.model import SegmentModel, open_size
+from netweave.runtime.backends.runner import Purpose, RunSettings
 from netweave.runtime.backends.segmented import (
     Runtime,
     SegmentedRunner,
@@ -26,7 +27,6 @@ from netweave.runtime.backends.segmented import (
     prepare_segments,
     wanted_names,
 )
-from netweave.runtime.backends.settings import Purpose, RunSettings
 from netweave.runtime.engine.threaded import num_cores
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from netweave.runtime.backends.torch import (
     attention,
-    caffe_recurrent,
     convolution,
     detection,
     elementwise,
@@ -19,7 +18,6 @@ from netweave.runtime.backends.torch import (
     random,
     recurrent,
     reduction,
-    regions,
     resize,
     shape,
     signal,
@@ -43,7 +41,6 @@ __all__ = [
     "TorchNet",
     "all_lowerings",
     "attention",
-    "caffe_recurrent",
     "convolution",
     "detection",
     "elementwise",
@@ -57,7 +54,6 @@ __all__ = [
     "random",
     "recurrent",
     "reduction",
-    "regions",
     "resize",
     "shape",
     "signal",

@@ -30,7 +30,7 @@ from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.runtime.memory_plan import Net
 
 if TYPE_CHECKING:
-    from netweave.runtime.backends.settings import RunSettings
+    from netweave.runtime.backends.runner import RunSettings
 
 
 class TorchNet:
