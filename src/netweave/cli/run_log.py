@@ -7,6 +7,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from netweave.formats.dialect import dialect_of
 from netweave.training import Evaluated, Event, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
 
 if TYPE_CHECKING:
@@ -104,12 +105,12 @@ class DarknetLog(CaffeLog):
         yield ", ".join(words)
 
 
-_LOGS: dict[str, type[RunLog]] = {"singa": SingaLog, "darknet": DarknetLog}
+_LOGS: dict[str, type[RunLog]] = {"iteration": CaffeLog, "step": SingaLog, "update": DarknetLog}
 
 
 def log_of(format_name: str) -> RunLog:
     """Return the log in the form of a framework, by the name of its format."""
-    return _LOGS.get(format_name, CaffeLog)()
+    return _LOGS[dialect_of(format_name).log]()
 
 
 def output_lines(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str]:
