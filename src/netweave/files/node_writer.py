@@ -127,33 +127,6 @@ def _resizes_more_than_images(node: ir.Node) -> bool:
     return bool((scales.numpy()[:2] != 1).any())
 
 
-def write_nodes(
-    graph: Graph,
-    table: WriterTable[NodeT, ResultT | list[ResultT]],
-    make_node: Callable[[ir.Node, Graph], NodeT],
-    target: str,
-) -> list[ResultT]:
-    """Return what all nodes of a graph are written as, in their order.
-
-    Args:
-        graph: The graph.
-        table: The framework's writers.
-        make_node: Makes what they are given.
-        target: What is being written, as the error names it.
-
-    Raises:
-        UnsupportedError: Some nodes cannot be written; each reason is named once.
-    """
-    results: list[ResultT] = []
-    not_writable = NotWritableNodes(graph, target)
-    for node in graph.nodes:
-        with not_writable.collecting(node):
-            result = table.find(node)(make_node(node, graph))
-            results += result if isinstance(result, list) else [result]
-    not_writable.check()
-    return results
-
-
 class GraphNode:
     """A node of the graph that is being written.
 

@@ -27,7 +27,6 @@ _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 _REBUILD = {Name(module, "_reconstruct") for module in _MODULES}
 _SCALAR = {Name(module, "scalar") for module in _MODULES}
 _DTYPE = Name("numpy", "dtype")
-_ENCODE = Name("_codecs", "encode")
 _DICTS = {Name("collections", "OrderedDict"), Name("builtins", "dict"), Name("__builtin__", "dict")}
 
 _KINDS = "biuf"

@@ -148,9 +148,6 @@ KERNELS, RECURRENT, BIASES = range(1, 5), range(5, 9), range(12, 16)
 FURTHER = {9: "peepholes", 10: "peepholes", 11: "peepholes", 16: "a projection", 20: "a layer normalisation"}
 """Optional inputs that are not read."""
 
-STATES = (18, 19)
-"""Inputs that hold the states between calls, zeros at first."""
-
 
 @lite_operator("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def lstm(ctx: LiteOperator) -> Tensor:
