@@ -28,7 +28,6 @@ from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopp
 from netweave.training.history import History
 from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets, trained
 from netweave.training.loop import Loop
-from netweave.training.memory_limit import limit_memory
 from netweave.training.metrics import MeanOutputs, OutputElements, elements, norms_of
 from netweave.training.monitor import Look
 from netweave.training.optim import Updater
@@ -45,7 +44,7 @@ from netweave.training.passes import (
     choose_seed,
     saved_slice_elements,
 )
-from netweave.training.process import let_others_interrupt
+from netweave.training.process import let_others_interrupt, limit_memory
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
 from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise

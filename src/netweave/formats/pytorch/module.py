@@ -20,8 +20,15 @@ from torch.utils._pytree import TreeSpec
 from netweave.errors import CodeError
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
 from netweave.formats.pytorch.exporting import byte_masks, shared_tables, without_autocast
-from netweave.formats.pytorch.lengths import left_out, lengths_of
-from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, joined, mapped, members_of
+from netweave.formats.pytorch.module_inputs import (
+    find_inputs,
+    given_inputs,
+    joined,
+    left_out,
+    lengths_of,
+    mapped,
+    members_of,
+)
 from netweave.graph.checks import collector_at_rest
 
 # It is used for a module in memory, and by the guarded child process for one that it made from files.

@@ -12,16 +12,16 @@ from tests.formats.onnx.test_functions import CASES
 
 torch = pytest.importorskip("torch")
 
-from netweave.runtime.backends.torch import detection, detectors  # noqa: E402 (torch may be missing)
+from netweave.runtime.backends.torch import detectors, regions  # noqa: E402 (torch may be missing)
 
 FUNCTIONS = {
     "DetectionOutput": detectors.detection_output,
     "MultiBoxDetection": detectors.multibox_detection,
     "BoxNMS": detectors.box_nms,
-    "Proposal": detection.proposal,
-    "RegionProposal": detection.region_proposal,
-    "ROIPooling": detection.roi_pooling,
-    "PSROIPooling": detection.psroi_pooling,
+    "Proposal": regions.proposal,
+    "RegionProposal": regions.region_proposal,
+    "ROIPooling": regions.roi_pooling,
+    "PSROIPooling": regions.psroi_pooling,
 }
 
 

@@ -5,8 +5,8 @@
 
 The way of the data: a ``symbol.Symbol`` is some outputs of nodes (``vertex``); ``document`` has the nodes as
 files do, ``upgrade`` does to old ones what MXNet does, ``build`` walks them and calls, for each, its function
-in ``operators/`` with a ``call.Call``; ``variables`` gives stored arrays and inputs (``deduce`` finds their
-sizes). To add an operator see docs/how-to/add-an-mxnet-operator.md.
+in ``operators/`` with a ``call.Call``; ``variables`` gives stored arrays and inputs, with their
+sizes. To add an operator see docs/how-to/add-an-mxnet-operator.md.
 """
 
 from __future__ import annotations

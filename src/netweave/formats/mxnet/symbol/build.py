@@ -17,11 +17,10 @@ from netweave.files.unknown import (
     refuse_unknown_settings,
 )
 from netweave.formats.mxnet.symbol.context import MXNetOperator
-from netweave.formats.mxnet.symbol.deduce import deduce
 from netweave.formats.mxnet.symbol.operators import READERS, REASONS
 from netweave.formats.mxnet.symbol.registry import COUNT, ROLES
 from netweave.formats.mxnet.symbol.settings import HARMLESS_SUFFIXES
-from netweave.formats.mxnet.symbol.variables import Variables
+from netweave.formats.mxnet.symbol.variables import Variables, deduce
 from netweave.formats.mxnet.symbol.vertex import (
     VARIABLE,
     Document,

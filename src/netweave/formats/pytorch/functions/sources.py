@@ -76,8 +76,7 @@ _MODULES = (
     "runtime/backends/torch/attention.py",
     "graph/ops/box_geometry.py",
     "runtime/backends/torch/detectors.py",
-    "runtime/backends/torch/detection.py",
-    "runtime/backends/torch/detection.py",
+    "runtime/backends/torch/regions.py",
 )
 
 
