@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -39,9 +39,8 @@ from netweave.files.output_files import write_file
 from netweave.graph import Graph
 from netweave.runtime.memory_plan import parse_bytes
 
-if TYPE_CHECKING:
-    Probe = Mapping[str, np.ndarray] | str | Path
-    Progress = Callable[[str], None]
+Probe = Mapping[str, np.ndarray] | str | Path
+Progress = Callable[[str], None]
 
 
 def compare(

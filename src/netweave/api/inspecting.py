@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +29,7 @@ from netweave.runtime.engine.threaded import num_cores
 from netweave.training.data.sources.composed import read_vocabulary
 from netweave.viewer import comparison_page, net_page
 
-if TYPE_CHECKING:
-    Sizes = dict[str, tuple[int, ...]]
+Sizes = dict[str, tuple[int, ...]]
 
 GUESSES = {"C": ((3, 6), (60, 120), (1, 2)), "D": ((16, 32),), "H": ((224, 256),), "W": ((224, 256),)}
 """Pairs of sizes that a net is read with where its file does not say one; the first pair that it takes.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from netweave.formats.dialect import dialect_of
 from netweave.training import Evaluated, Event, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    Outputs = Mapping[str, tuple[float, ...]]
+Outputs = Mapping[str, tuple[float, ...]]
 
 _COPY = re.compile(r"\d+#")
 """What the name of an unrolled copy of a layer begins with."""

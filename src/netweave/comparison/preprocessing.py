@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +21,7 @@ from netweave.graph import Graph
 from netweave.graph.summary import ratio_text
 from netweave.runtime.images.preprocessing import Preprocessing
 
-if TYPE_CHECKING:
-    Pixels = Callable[[str], np.ndarray]
+Pixels = Callable[[str], np.ndarray]
 
 _OTHER_ORDER = {"rgb": "bgr", "bgr": "rgb", "gray": "gray"}
 

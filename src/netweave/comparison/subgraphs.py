@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -11,8 +10,7 @@ from netweave.comparison.metric import Signals, is_view
 from netweave.graph import DOMAIN, OPSET, Graph
 from netweave.graph.graph import captured, subgraphs
 
-if TYPE_CHECKING:
-    Find = Callable[[ir.Value | None], ir.Value | None]
+Find = Callable[[ir.Value | None], ir.Value | None]
 
 
 class SubgraphBuilder:

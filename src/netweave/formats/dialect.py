@@ -11,10 +11,9 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    Words = Mapping[str, str]
+Words = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

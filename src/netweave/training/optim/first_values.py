@@ -7,16 +7,13 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from netweave.errors import UsageError
 from netweave.formats.dialect import Filler, dialect_of
-
-if TYPE_CHECKING:
-    from netweave.graph import Parameter
-
+from netweave.graph import Parameter
 
 # Every parameter is drawn from a generator of its own, seeded by the Job's seed and the parameter's key, so
 # that its values depend on nothing else in the net. They are not the numbers that the source would have

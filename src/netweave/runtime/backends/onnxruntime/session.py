@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -18,7 +18,7 @@ from netweave.graph import DOMAIN, Graph, attributes_of
 from netweave.graph.passes import explicit, spread_group_norm
 from netweave.runtime.backends.inputs import SizedRunner
 from netweave.runtime.backends.model import SegmentModel, open_size
-from netweave.runtime.backends.runner import Purpose, RunSettings
+from netweave.runtime.backends.runner import Purpose, Runner, RunSettings
 from netweave.runtime.backends.segmented import (
     Runtime,
     SegmentedRunner,
@@ -28,9 +28,6 @@ from netweave.runtime.backends.segmented import (
     wanted_names,
 )
 from netweave.runtime.engine.threaded import num_cores
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
