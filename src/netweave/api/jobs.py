@@ -19,12 +19,13 @@ from netweave.errors import NetweaveError, PeerError, ReadError, UsageError
 from netweave.installation import install_command
 from netweave.runtime.backends.runner import TORCH
 from netweave.training import Note, latest
-from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, Origin, last_generation, read_origin
+from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_generation, read_origin
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import RankEnvironment, rank_environment
 
 if TYPE_CHECKING:
     from netweave.job import Job
+    from netweave.training.checkpoint_file import Origin
     from netweave.training.events import Watch
     from netweave.training.parallel.world import World
     from netweave.training.watchers import TrainOptions

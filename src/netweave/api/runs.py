@@ -7,34 +7,38 @@ import re
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.jobs import joined, shared, start_of, traced
 from netweave.errors import UsageError
 from netweave.formats import find_job_format
 from netweave.formats.caffe.phases import Reading, data_root, read_phase
-from netweave.graph import Graph
 from netweave.graph.checks import collector_at_rest
 from netweave.installation import install_command
-from netweave.job import Job, JobOptions, Phase, checked_phases, checked_probe
+from netweave.job import JobOptions, checked_phases, checked_probe
 from netweave.runtime.backends.runner import TORCH
-from netweave.runtime.engine import Engine, ThreadedEngine, Trace
-from netweave.training import Evaluated
+from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training.data.probe import probe, probe_if_there
-from netweave.training.events import Watch
-from netweave.training.monitor import Look, Monitor, ValueWatch, Watched
+from netweave.training.monitor import Monitor, ValueWatch, Watched
 from netweave.training.parallel.environment import PREEMPTED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy as np
+
+    from netweave.graph import Graph
+    from netweave.job import Job, Phase
     from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Engine
+    from netweave.training import Evaluated
+    from netweave.training.events import Watch
     from netweave.training.loop import Loop
+    from netweave.training.monitor import Look
     from netweave.training.testing import Tester
     from netweave.training.trainer import Trainer
     from netweave.training.watchers import Audience, TrainOptions
@@ -261,7 +265,8 @@ def stopping(run: Loop, stop_signal: str = "TERM") -> Iterator[None]:
         raise SystemExit(PREEMPTED)
 
 
-Told = Callable[[int, int], None]
+if TYPE_CHECKING:
+    Told = Callable[[int, int], None]
 
 
 def load_phases(

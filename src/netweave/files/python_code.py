@@ -11,14 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.errors import UsageError
 from netweave.files.sandbox import run_guarded
 from netweave.files.seccomp import failure
-from netweave.files.source import Source, is_file, is_folder, read_bytes
+from netweave.files.source import is_file, is_folder, read_bytes
+
+if TYPE_CHECKING:
+    from netweave.files.source import Source
+
 
 # Some constructors take an example of their input and find the sizes of later layers by running it.
 

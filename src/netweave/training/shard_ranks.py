@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, distributed
+from torch import distributed
 
 from netweave.errors import UnsupportedError, UsageError
-from netweave.graph import Graph
-from netweave.job import Job
-from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.node_memory import memories
-from netweave.runtime.engine import Completion, Engine, Variable
-from netweave.training.checkpoint_file import Checkpoint
 from netweave.training.data.order import Shards
 from netweave.training.loading import moving_states
-from netweave.training.optim import Updater
 from netweave.training.parallel.shards import ShardBatch, ShardExchange, ShardSum
 from netweave.training.ranks import RankExchange, check_parts, is_mean, told_by
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor
+
+    from netweave.graph import Graph
+    from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Completion, Engine, Variable
+    from netweave.training.checkpoint_file import Checkpoint
+    from netweave.training.optim import Updater
     from netweave.training.parallel.world import World
     from netweave.training.watchers import TrainOptions
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from netweave.files import Source
 from netweave.files.model_imports import imports_of
 from netweave.files.onnx.model import read_saved
 from netweave.files.python_code import run_reader
 from netweave.formats.chainer.own import OWN_MODULES
-from netweave.graph import Graph
+
+if TYPE_CHECKING:
+    from netweave.files import Source
+    from netweave.graph import Graph
 
 CHILD = Path(__file__).with_name("child.py")
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 import gc
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 gc.disable()  # until it answers: what PyTorch makes lives on, and the search is a quarter of its import
-
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -23,6 +21,9 @@ from netweave.files.seccomp import answer
 from netweave.formats.pytorch.construction import module_from_code, module_from_folder, on_cpu
 from netweave.formats.pytorch.module import describe, export, outputs_of, write, write_script
 from netweave.formats.pytorch.returned import return_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NET, TABLES, OUTPUTS = Path("net.onnx"), Path("tables.json"), Path("outputs.npz")
 

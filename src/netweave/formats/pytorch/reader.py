@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.errors import UnsupportedError, UsageError
-from netweave.files import Source
 from netweave.files.json_text import read_json
 from netweave.files.model_imports import Imports, imports_of_source
 from netweave.files.npy import read_npz
 from netweave.files.python_code import run_reader, weights_of_written
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
-from netweave.graph import Graph
 from netweave.installation import install_command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from netweave.files import Source
+    from netweave.graph import Graph
 
 OWN_MODULES = ("numpy", "torch")
 """Packages that are here, and never looked for beside a model's file."""
