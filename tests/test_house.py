@@ -147,7 +147,7 @@ SPELLED = {
     "training/data/source.py": "modules of sources",
     "training/shard_ranks.py": "a library by its name",
 }
-"""Files outside formats and the faces that mimic others that spell a framework's name, each with its reason."""
+"""Files outside formats, mxnet and keras that spell a framework's name, each with its reason."""
 
 
 def test_what_frameworks_say_stands_with_their_formats():
