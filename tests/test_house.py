@@ -136,7 +136,6 @@ FRAMEWORK_NAMES = {
     *("pytorch", "singa", "tensorflow", "tflite", "torch"),
 }
 SPELLED = {
-    "cli/convert.py": "the values of an option",
     "comparison/fixes/python_source.py": "an editor of PyTorch's source",
     "files/python_code.py": "libraries whose arrays a setting may be",
     "graph/graph.py": "the format of a Graph that a program makes",

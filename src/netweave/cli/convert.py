@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 @click.argument("out", metavar="OUT")
 @click.option(
     "--to",
-    type=click.Choice(["pytorch", "keras"]),
     metavar="pytorch|keras",
     help="Framework of the source code (.py); PyTorch by default.",
 )

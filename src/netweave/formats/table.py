@@ -268,8 +268,11 @@ def find_written(path: Path, to: str | None = None) -> Format:
         to: Name of the format, where several write such files; else it is the first of them.
 
     Raises:
-        UsageError: None does.
+        UsageError: None does, or ``to`` is no such format.
     """
+    formats = [row.name for row in FORMATS if row.written]
+    if to not in {None, *formats}:
+        raise UsageError(f"to is {to!r}, expected one of {', '.join(formats)}")
     for row in FORMATS:
         if row.written is not None and path.name.endswith(row.written) and to in {None, row.name}:
             return row
