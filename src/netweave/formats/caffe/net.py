@@ -26,7 +26,7 @@ _OHEM = "which the R-FCN branch trains with; give the net that it tests with"
 _FACES = "which face recognition trains with; give the net that is deployed"
 _INTEL = "a layer of the Intel branch"
 
-OTHERS = {
+UNSUPPORTED = {
     "Proposal": _RCNN,
     "BoxAnnotatorOHEM": _OHEM,
     "SmoothL1LossOHEM": _OHEM,
@@ -477,7 +477,10 @@ def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
         place=place,
         noun="layer",
         known=(*LAYERS, *INPUTS),
-        reasons=OTHERS | dict.fromkeys(of_python, "a Python class, whose code is in a module of its own"),
+        reasons={
+            **UNSUPPORTED,
+            **dict.fromkeys(of_python, "a Python class, whose code is in a module of its own"),
+        },
     )
     for spec in specs:
         if spec.unknown and type_of(spec) in {*LAYERS, *INPUTS}:
