@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -75,8 +76,6 @@ SHORT = {
     "comparison/stopwatch.py": "imported on three floors of comparison",
     "formats/*/dialect.py": "a plain table of words",
     "formats/*/registry.py": "a table that its modules fill when they are imported",
-    "formats/caffe/job.py": "an entry of the table of formats",
-    "formats/caffe/unsupported.py": "a plain table of refusals",
     "formats/chainer/own.py": "a plain table of names",
     "formats/chainer/reader.py": "an entry of the table of formats",
     "formats/chainer/weights.py": "an entry of the table of formats",
@@ -88,10 +87,8 @@ SHORT = {
     "keras/*.py": "a module whose name is Keras'",
     "mxnet/*.py": "a module whose name is MXNet's",
     "runtime/engine/malloc.py": "imported by training and comparison, without the engine",
-    "training/data/batch.py": "the type between loaders and what trains",
     "training/parallel/early_failure.py": "loaded before torch is",
     "training/parallel/waiting.py": "one clock for stores and worlds",
-    "training/record_speed.py": "a meter of its own",
     "web/*.py": "a module whose name or place Django expects, or one page",
 }
 """The files that may be shorter, by path in src/netweave, each with its reason."""
@@ -109,6 +106,62 @@ def test_every_file_has_one_subject():
     assert not [pattern for pattern in SHORT if not any(fnmatch(name, pattern) for name in short)]
     vague = [path for path in SOURCES if path.stem in {"utils", "util", "helpers", "common", "misc"}]
     assert {path.as_posix().partition("src/netweave/")[2] for path in vague} == MIRRORED
+
+
+def header_lines(tree: ast.Module) -> int:
+    """Return the last line of a file's docstring and imports."""
+    last = 0
+    for number, statement in enumerate(tree.body):
+        match statement:
+            case ast.Expr(value=ast.Constant(value=str())) if number == 0:
+                pass
+            case ast.Import() | ast.ImportFrom() | ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                pass
+            case _:
+                break
+        last = statement.end_lineno or last
+    return last
+
+
+def test_most_of_a_file_is_its_subject():
+    """Files in src are few and full: of their lines at most 9 % are docstrings and imports at the head."""
+    texts = [path.read_text() for path in SOURCES if path.is_relative_to(ROOT / "src")]
+    assert len(texts) <= 850
+    heads = sum(header_lines(ast.parse(text)) for text in texts)
+    assert heads <= 0.09 * sum(len(text.splitlines()) for text in texts)
+
+
+FRAMEWORK_NAMES = {
+    *("caffe", "chainer", "darknet", "keras", "mxnet", "onnx", "openvino"),
+    *("pytorch", "singa", "tensorflow", "tflite", "torch"),
+}
+SPELLED = {
+    "comparison/fixes/python_source.py": "an editor of PyTorch's source",
+    "files/python_code.py": "libraries whose arrays a setting may be",
+    "graph/graph.py": "the format of a Graph that a program makes",
+    "graph/ops/pooling.py": "a rounding rule by its origin",
+    "runtime/backends/openvino.py": "a runtime by its name",
+    "runtime/backends/runner.py": "the names of the runtimes",
+    "runtime/images/preprocessing.py": "presets by the names that users know",
+    "training/data/source.py": "modules of sources",
+    "training/shard_ranks.py": "a library by its name",
+}
+"""Files outside formats, mxnet and keras that spell a framework's name, each with its reason."""
+
+
+def test_what_frameworks_say_stands_with_their_formats():
+    """How a framework spells or fills something is in its dialect; few other files name a framework."""
+    spelling = set()
+    for path in SOURCES:
+        name = path.as_posix().partition("src/netweave/")[2]
+        if not name or name.startswith(("formats/", "mxnet/", "keras/")):
+            continue
+        texts = (
+            node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)
+        )
+        if any(isinstance(text, str) and text.lower() in FRAMEWORK_NAMES for text in texts):
+            spelling.add(name)
+    assert spelling == SPELLED.keys()
 
 
 def test_notes_have_numbers_of_their_own():

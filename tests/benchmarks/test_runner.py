@@ -52,6 +52,21 @@ def test_an_unknown_name_is_told_with_what_is_near():
         run("xyzzy", [])
 
 
+@pytest.mark.parametrize(
+    ("module", "hint"),
+    [
+        ("benchmarks.precision.run", "run it with `python -m benchmarks precision`"),
+        ("benchmarks.faults.run", "run it with `python -m benchmarks faults`"),
+        ("benchmarks.walk", "run it with `python -m benchmarks walk`"),
+        ("benchmarks.precision.rows", "`python -m benchmarks` lists the benchmarks"),
+    ],
+)
+def test_a_module_that_is_no_program_says_how_it_is_run(module, hint):
+    command = [sys.executable, "-m", module, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{module} is not a program: {hint}\n")
+
+
 def test_a_benchmark_with_a_command_line_of_its_own_is_run_as_it_is():
     pytest.importorskip("torch")
     command = [sys.executable, "-m", "benchmarks", "failures", "--help"]

@@ -168,6 +168,12 @@ def test_convert_says_which_names_it_writes(folder, netweave, tmp_path):
     assert "unknown file name for a net, expected .prototxt (Caffe), -symbol.json (MXNet)" in called.err
 
 
+def test_convert_says_which_formats_it_writes(folder, netweave, tmp_path):
+    called = netweave("convert", str(folder / "leaves.prototxt"), str(tmp_path / "net.py"), "--to", "torch")
+    assert called.status == 2
+    assert "to is 'torch', expected one of caffe, mxnet, onnx, pytorch, keras" in called.err
+
+
 def wide():
     """Return two convolutions over an image; the first result is by far the largest."""
     builder, draw = GraphBuilder("wide", format="onnx"), np.random.default_rng(0)

@@ -11,7 +11,7 @@ import netweave  # noqa: E402
 from netweave.comparison import Verdict, compare  # noqa: E402
 from netweave.comparison.execution.draws import draw_array  # noqa: E402
 from netweave.comparison.execution.input_domains import Domain  # noqa: E402
-from netweave.formats.pytorch.lengths import left_out, lengths_of  # noqa: E402
+from netweave.formats.pytorch.module_inputs import left_out, lengths_of  # noqa: E402
 
 TOKENS = 8
 SHAPES = {"ids": (1, TOKENS), "mask": (1, TOKENS), "positions": (1, TOKENS)}

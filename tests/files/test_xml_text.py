@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.errors import ReadError
-from netweave.files.xml_text import MAX_XML_DEPTH, parse_xml
+from netweave.formats.openvino.document import MAX_XML_DEPTH, parse_xml
 
 
 def test_elements_know_their_line_and_their_text():

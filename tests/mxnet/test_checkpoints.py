@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 import netweave.mxnet as mx
 from netweave.errors import ReadError, UnsupportedError, UsageError, WriteError
 from netweave.formats.mxnet.params import encode_record
-from netweave.formats.mxnet.states import encode_states, read_states
+from netweave.formats.mxnet.states import decode_states, encode_states
 from tests.oracles import mxnet_checkpoints as cases
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +136,7 @@ def test_pickles_of_all_protocols_are_read(tmp_path, fake, protocol):
     one = fake(bytearray(encode_record("", array)))
     file = tmp_path / "net.states"
     file.write_bytes(pickle.dumps({0: (one, None), "fc": one, 2: None}, protocol))
-    states, attributes = read_states(file)
+    states, attributes = decode_states(file.read_bytes(), str(file))
     np.testing.assert_array_equal(states[0][0], array)
     np.testing.assert_array_equal(states["fc"], array)
     assert (states[0][1], states[2], attributes) == (None, None, {})
@@ -155,7 +155,8 @@ def loading(file, optimizer="adam"):
 
 def test_the_arrays_may_be_named(tmp_path):
     """A store that updates has the names of the arrays as its keys."""
-    states, _ = read_states(saved(tmp_path))
+    file = saved(tmp_path)
+    states, _ = decode_states(file.read_bytes(), str(file))
     states.pop("netweave")
     names = [name for name in cases.net(mx).list_arguments() if name not in {"data", "softmax_label"}]
     (tmp_path / "named.states").write_bytes(encode_states({names[k]: one for k, one in states.items()}))
@@ -197,7 +198,7 @@ def test_nothing_in_a_pickle_is_called(tmp_path, monkeypatch):
     file.write_bytes(pickle.dumps({0: Hostile()}))
     monkeypatch.setattr(os, "system", lambda _: pytest.fail("it was called"))
     with pytest.raises(UnsupportedError, match=r"holds a call of (posix|nt)\.system among the"):
-        read_states(file)
+        decode_states(file.read_bytes(), str(file))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_what_is_no_state_of_an_optimizer_is_refused(tmp_path, fake, make, messa
     file = tmp_path / "net.states"
     file.write_bytes(pickle.dumps(make(fake)))
     with pytest.raises(ReadError, match=message):
-        read_states(file)
+        decode_states(file.read_bytes(), str(file))
 
 
 def test_every_cut_of_a_file_is_one_typed_error(tmp_path):
@@ -221,7 +222,7 @@ def test_every_cut_of_a_file_is_one_typed_error(tmp_path):
     for end in range(0, len(content), 7):
         cut.write_bytes(content[:end])
         with pytest.raises(ReadError, match=r"cut\.states"):
-            read_states(cut)
+            decode_states(cut.read_bytes(), str(cut))
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path):

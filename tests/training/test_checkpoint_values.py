@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 from benchmarks.hostile.mutations.json_values import edit_value
 from netweave.errors import NetweaveError, ReadError, UsageError
-from netweave.formats.caffe.solver import read_solver
+from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import SerialEngine
 from netweave.training.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
 from tests.hostile.test_mutations import limited

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave.errors import ReadError
-from netweave.formats.caffe.solver import read_solver
+from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import SerialEngine
 from tests.training import small
 from tests.training.trainers import make_trainer

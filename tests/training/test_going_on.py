@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 
 from netweave import api
-from netweave.formats.caffe.solver import read_solver
+from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import SerialEngine
 from netweave.training import Checkpoint, Shown, Updated, latest, write_checkpoint
 from tests.training import killed, small

@@ -14,7 +14,7 @@ pytest.importorskip("sklearn")
 
 import torch
 
-from netweave.formats.caffe.solver import read_solver
+from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Evaluated, Updated
 from tests.oracles import lenet as recipe

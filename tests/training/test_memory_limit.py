@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave.errors import UsageError
-from netweave.formats.caffe.solver import read_solver
+from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import SerialEngine
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training import NormsSeen, ValuesSeen, Watched

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from netweave.errors import UsageError
-from netweave.training.run_lock import exclusive
+from netweave.training.checkpoint_writer import exclusive
 
 HOLDER = """import sys, pathlib
-from netweave.training.run_lock import exclusive
+from netweave.training.checkpoint_writer import exclusive
 with exclusive(pathlib.Path(sys.argv[1]), "checkpoints 'net'"):
     print("held", flush=True)
     sys.stdin.read()
@@ -20,7 +20,7 @@ with exclusive(pathlib.Path(sys.argv[1]), "checkpoints 'net'"):
 
 CONTENDER = """import sys, pathlib, time
 from netweave.errors import UsageError
-from netweave.training.run_lock import exclusive
+from netweave.training.checkpoint_writer import exclusive
 lock, inside = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 until, count = time.monotonic() + 2, 0
 while time.monotonic() < until:

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from netweave.formats.caffe.solver import read_solver
+from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import SerialEngine
 from netweave.training import Evaluated, Shown
 from tests.formats.caffe.solvers import TABLE, lay_out, sizes

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 
 from netweave.errors import NetweaveError, RunError, UsageError, WriteError
-from netweave.formats.caffe.solver import read_solver
+from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import SerialEngine, ThreadedEngine
 from netweave.training import Ended, Evaluated, Saved, Shown, Updated, latest, read_checkpoint
 from netweave.training.checkpoint_file import kept

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from netweave import api
 from netweave.graph import Layer, Origin
 from netweave.viewer import comparison_document, document_rows, net_document
-from netweave.viewer.excerpts import excerpts
+from netweave.viewer.net import excerpts
 from netweave.viewer.page import json_in_html
 from netweave.viewer.tables import placed, rare, repeated, rows, table
 from netweave.viewer.values import shortened, statistics_together

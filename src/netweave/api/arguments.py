@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import ReadError, UsageError, shortened
 from netweave.files import Source, read_bytes
@@ -20,10 +21,6 @@ from netweave.formats.pytorch import is_module
 from netweave.graph import Graph
 from netweave.graph.passes.rewriting import likely_size, open_shapes
 from netweave.installation import install_command
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
 
 PHASES = ("TEST", "TRAIN", "VALIDATE")
 

@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.api.arguments import check_file, check_graph, data_paths
+from netweave.comparison import Comparison
 from netweave.comparison.preprocessing import with_preprocessing
 from netweave.errors import UsageError
 from netweave.files import read_bytes
 from netweave.formats.darknet.config import with_lists
 from netweave.formats.darknet.job import anchor_unit, class_names
-from netweave.graph import known_shape
+from netweave.graph import Graph, known_shape
 from netweave.graph.passes.rewriting import likely_size
 from netweave.runtime.images.decode import decode
 from netweave.runtime.images.preprocessing import Preprocessing, parse_preprocessing
+from netweave.training.boxes import BoxScores, Detections, read_detections, read_labels, score
 from netweave.training.boxes import find_boxes as find_in_outputs
-from netweave.training.boxes import read_detections, read_labels, score
 from netweave.training.boxes.anchors import cluster
 from netweave.training.data.sources.images import LabelledImages
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.comparison import Comparison
-    from netweave.graph import Graph
-    from netweave.training.boxes import BoxScores, Detections
 
 
 def find_boxes(

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
+
+import numpy as np
 
 from netweave import comparison
 from netweave.api.arguments import (
@@ -21,20 +23,24 @@ from netweave.api.arguments import (
 )
 from netweave.api.boxes import ImagePair
 from netweave.api.reading import ReadOptions, load_all
-from netweave.comparison import LOCAL_TOLERANCE, READING, CompareOptions, Matrix, fixes
+from netweave.comparison import (
+    LOCAL_TOLERANCE,
+    READING,
+    CompareOptions,
+    Comparison,
+    Divergence,
+    Finding,
+    Matrix,
+    fixes,
+)
+from netweave.comparison.fixes import Mended
 from netweave.errors import NetweaveError, UsageError
 from netweave.files.output_files import write_file
 from netweave.graph import Graph
 from netweave.runtime.memory_plan import parse_bytes
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.comparison import Comparison, Divergence, Finding
-    from netweave.comparison.fixes import Mended
-
-    Probe = Mapping[str, np.ndarray] | str | Path
-    Progress = Callable[[str], None]
+Probe = Mapping[str, np.ndarray] | str | Path
+Progress = Callable[[str], None]
 
 
 def compare(

@@ -5,22 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol.context import MXNetOperator
 from netweave.formats.mxnet.symbol.registry import READERS, OperatorReader
+from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.formats.mxnet.symbol.symbol import Symbol, operator_function
 from netweave.graph import DOMAIN, Effect, Operator, find_operator, is_registered, register_operator
-from netweave.runtime.backends.settings import TORCH
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.formats.mxnet.symbol.context import MXNetOperator
-    from netweave.formats.mxnet.symbol.settings import Settings
-    from netweave.graph.operators import Attributes, Dim
+from netweave.graph.operators import Attributes, Dim
+from netweave.runtime.backends.runner import TORCH
 
 Shapes = Callable[..., Any]
 """``(shape of each input, attributes as keywords) -> shape of the output``, or a list of shapes."""

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 
 from netweave.api.arguments import check_arrays, check_file, draw_inputs
 from netweave.api.reading import load, load_for_inputs, run_settings, to_inference
+from netweave.comparison import Comparison
 from netweave.errors import RunError, SourceError, UsageError
 from netweave.files.output_files import write_file
 from netweave.formats import find_job_format
@@ -19,22 +21,15 @@ from netweave.formats.singa.energy import RecurrentJob
 from netweave.graph import Graph
 from netweave.graph.passes.views import LETTERS, with_open_sizes
 from netweave.graph.summary import dims_text
-from netweave.runtime.backends import AUTO, BACKENDS, Purpose
+from netweave.runtime.backends import AUTO, BACKENDS, Purpose, Runner, RunSettings
 from netweave.runtime.backends import prepare as prepare_on
 from netweave.runtime.backends.inputs import check_inputs
-from netweave.runtime.backends.selection import select
+from netweave.runtime.backends.selection import BackendTrial, select
 from netweave.runtime.engine.threaded import num_cores
 from netweave.training.data.sources.composed import read_vocabulary
 from netweave.viewer import comparison_page, net_page
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from netweave.comparison import Comparison
-    from netweave.runtime.backends import Runner, RunSettings
-    from netweave.runtime.backends.selection import BackendTrial
-
-    Sizes = dict[str, tuple[int, ...]]
+Sizes = dict[str, tuple[int, ...]]
 
 GUESSES = {"C": ((3, 6), (60, 120), (1, 2)), "D": ((16, 32),), "H": ((224, 256),), "W": ((224, 256),)}
 """Pairs of sizes that a net is read with where its file does not say one; the first pair that it takes.

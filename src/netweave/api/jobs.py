@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from netweave.errors import NetweaveError, PeerError, ReadError, UsageError
 from netweave.installation import install_command
-from netweave.runtime.backends.settings import TORCH
+from netweave.runtime.backends.runner import TORCH
 from netweave.training import Note, latest
 from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_generation, read_origin
 from netweave.training.parallel.early_failure import announce_early_failure

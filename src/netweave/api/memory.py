@@ -14,12 +14,19 @@ from netweave.files.output_files import replacing_file
 from netweave.graph import Graph
 from netweave.graph.summary import bytes_text
 from netweave.installation import install_command
-from netweave.runtime.memory_plan import parse_bytes, prepare, report, tile_to_fit
+from netweave.runtime.memory_plan import (
+    MeasuredMemory,
+    MemoryPlan,
+    MemoryReport,
+    parse_bytes,
+    prepare,
+    report,
+    tile_to_fit,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from netweave.runtime.memory_plan import MeasuredMemory, MemoryPlan, MemoryReport
 
 BANDS = {"value": "#4477aa", "gradient": "#ee6677", "kept": "#ccbb44", "workspace": "#bbbbbb"}
 """Colours of what memory is for, colour-blind safe (Tol, "bright")."""

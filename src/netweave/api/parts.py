@@ -8,18 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.api.reading import load
 from netweave.errors import CodeError, NetweaveError, ReadError, SourceError, UsageError
 from netweave.files.checksums import SUFFIX as CHECKSUM_SUFFIX
 from netweave.files.source import Source
 from netweave.files.zipped import unpack
-from netweave.formats import FORMATS, find_format
-
-if TYPE_CHECKING:
-    from netweave.formats import Format
-    from netweave.graph import Graph
+from netweave.formats import FORMATS, Format, find_format
+from netweave.graph import Graph
 
 
 def formats() -> tuple[Format, ...]:

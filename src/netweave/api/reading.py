@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack
+from typing import Any, NoReturn, TypedDict, Unpack
+
+import numpy as np
 
 from netweave.api.arguments import (
     check_arrays,
@@ -19,6 +22,7 @@ from netweave.api.arguments import (
     check_shapes,
     check_text,
 )
+from netweave.comparison import Comparison
 from netweave.comparison import compare as compare_graphs
 from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.errors import SourceError, UnsupportedError, UsageError
@@ -33,13 +37,6 @@ from netweave.graph.summary import dims_text
 from netweave.runtime.backends import Purpose, RunSettings, prepare
 from netweave.runtime.memory_plan import parse_bytes, tile_to_fit
 from netweave.training.checkpoint_file import SUFFIX, parameters_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import numpy as np
-
-    from netweave.comparison import Comparison
 
 
 class ReadOptions(TypedDict, total=False):
@@ -340,10 +337,9 @@ def load_for_inputs(net: Any, inputs: Mapping[str, np.ndarray]) -> Graph:
         return load(net, input_shapes={name: inputs[name].shape for name in error.open_inputs})
 
 
-if TYPE_CHECKING:
-    Progress = Callable[[str], None]
-    Shape = tuple[int, ...]
-    Sizes = dict[str, Shape]
+Progress = Callable[[str], None]
+Shape = tuple[int, ...]
+Sizes = dict[str, Shape]
 
 USUAL_SIDES = (224, 24, 28, 32, 48, 12, 64, 96, 112, 128, 227, 256, 299)
 """Heights and widths that a net of data is tried with whose weights do not take those of the other net."""

@@ -20,7 +20,7 @@ from netweave.formats.caffe.phases import Reading, data_root, read_phase
 from netweave.graph.checks import collector_at_rest
 from netweave.installation import install_command
 from netweave.job import JobOptions, checked_phases, checked_probe
-from netweave.runtime.backends.settings import TORCH
+from netweave.runtime.backends.runner import TORCH
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training.data.probe import probe, probe_if_there
 from netweave.training.monitor import Monitor, ValueWatch, Watched

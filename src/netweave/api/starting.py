@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Listener
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ import numpy as np
 from netweave.api.jobs import launch
 from netweave.api.runs import train_here
 from netweave.errors import NetweaveError, PeerError, RunError, UsageError
-from netweave.training.events import Note, SentOutputs, Updated, ValuesSeen
+from netweave.job import Job
+from netweave.training.events import Event, Note, SentOutputs, Updated, ValuesSeen, Watch
 from netweave.training.parallel.environment import (
     GROUP_LOST,
     PREEMPTED,
@@ -34,11 +35,7 @@ from netweave.training.parallel.environment import (
 )
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    from netweave.job import Job
     from netweave.runtime.backends.torch import TorchNet
-    from netweave.training.events import Event, Watch
     from netweave.training.watchers import TrainOptions
 
 ORDER = "order.pickle"

@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.api.arguments import check_count, draw_inputs
 from netweave.api.inspecting import prepare
@@ -18,11 +19,9 @@ from netweave.api.runs import load_phases, need_torch
 from netweave.graph import Graph, layer_keys, total_cost
 from netweave.runtime.backends import AUTO, Purpose
 from netweave.runtime.backends import prepare as prepare_on
+from netweave.runtime.backends.selection import BackendTrial
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.runtime.backends.selection import BackendTrial
     from netweave.runtime.backends.torch.timing import Seconds
 
 

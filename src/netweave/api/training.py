@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.jobs import announcing_early_failure, device_of_rank
 from netweave.api.runs import need_torch, train_here
@@ -21,15 +23,13 @@ from netweave.training.data.pack import pack as pack_source
 from netweave.training.data.probe import probe
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.transforms.geometry import Resize
+from netweave.training.events import Watch
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import rank_environment
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from netweave.runtime.backends.torch import TorchNet
-    from netweave.training.events import Watch
 
 
 def load_job(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +17,12 @@ from netweave.files import Source
 from netweave.files.output_files import replacing_files, write_file
 from netweave.formats import find_format
 from netweave.formats.darknet.pruning import prune_channels
-from netweave.formats.table import FORMATS
+from netweave.formats.table import FORMATS, Format
 from netweave.graph import Graph, total_cost
 from netweave.job import Job, Phase, Policy, Schedule, Solver
-from netweave.training.parallel.devices import as_contexts
+from netweave.training.parallel.devices import Context, as_contexts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from netweave.formats.table import Format
-    from netweave.training.parallel.devices import Context
     from netweave.training.replicated import ReplicatedNet
 
 
@@ -89,8 +85,7 @@ def _format_of(file: Path) -> tuple[Format, str] | None:
     return None
 
 
-if TYPE_CHECKING:
-    Told = Callable[[int, int], None]
+Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 from netweave.api.reading import to_inference
 from netweave.errors import UsageError
 from netweave.files.output_files import replacing_file
-from netweave.formats.mxnet.symbol import zoo
+from netweave.formats.mxnet.symbol import Symbol, zoo
+from netweave.graph import Graph
 from netweave.graph.costs import total_cost
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from netweave.formats.mxnet.symbol import Symbol
-    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,17 @@ from rich.text import Text
 
 from netweave.cli.console import LINE_BELOW_HEAD, settings_text
 from netweave.cli.net_view import heading
-from netweave.comparison import Evidence, Status, Verdict
+from netweave.comparison import (
+    Comparison,
+    Evidence,
+    Finding,
+    Group,
+    Matrix,
+    NetRecord,
+    Status,
+    TensorMapping,
+    Verdict,
+)
 from netweave.graph import Graph
 from netweave.graph.summary import ratio_text
 
@@ -23,7 +33,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from netweave.api import FixedPort, Mended
-    from netweave.comparison import Comparison, Finding, Group, Matrix, NetRecord, TensorMapping
 
 
 CONTEXT = 1

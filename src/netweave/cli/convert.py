@@ -12,6 +12,7 @@ import click
 from netweave.cli.options import (
     NET,
     Command,
+    InputShapes,
     engine_options,
     json_option,
     overwrite_option,
@@ -24,7 +25,6 @@ from netweave.errors import UsageError
 
 if TYPE_CHECKING:
     from netweave.api.weights import PruneResult
-    from netweave.cli.options import InputShapes
     from netweave.graph import Graph
 
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 @click.argument("out", metavar="OUT")
 @click.option(
     "--to",
-    type=click.Choice(["pytorch", "keras"]),
     metavar="pytorch|keras",
     help="Framework of the source code (.py); PyTorch by default.",
 )

@@ -14,7 +14,18 @@ from rich.text import Text
 
 from netweave.cli.console import LINE_BELOW_HEAD, settings_text
 from netweave.formats import FORMATS
-from netweave.graph import BATCH, layer_summaries, node_summaries, total_cost, value_summary
+from netweave.graph import (
+    BATCH,
+    Cost,
+    Graph,
+    LayerSummary,
+    NodeSummary,
+    ValueSummary,
+    layer_summaries,
+    node_summaries,
+    total_cost,
+    value_summary,
+)
 from netweave.graph.passes.rewriting import likely_size, open_shapes
 from netweave.graph.summary import amount_text, bytes_text, dims_text
 
@@ -24,7 +35,6 @@ if TYPE_CHECKING:
     from netweave.api.timing import Gain
     from netweave.api.zoo import ZooNet
     from netweave.comparison import NetRecord
-    from netweave.graph import Cost, Graph, LayerSummary, NodeSummary, ValueSummary
 
 
 # The table takes the widest form that fits: all in columns, or, on a narrow terminal, two lines a row.

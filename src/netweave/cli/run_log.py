@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from netweave.training import Evaluated, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
+from netweave.formats.dialect import dialect_of
+from netweave.training import Evaluated, Event, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from netweave.training import Event
-
-    Outputs = Mapping[str, tuple[float, ...]]
+Outputs = Mapping[str, tuple[float, ...]]
 
 _COPY = re.compile(r"\d+#")
 """What the name of an unrolled copy of a layer begins with."""
@@ -106,12 +103,12 @@ class DarknetLog(CaffeLog):
         yield ", ".join(words)
 
 
-_LOGS: dict[str, type[RunLog]] = {"singa": SingaLog, "darknet": DarknetLog}
+_LOGS: dict[str, type[RunLog]] = {"iteration": CaffeLog, "step": SingaLog, "update": DarknetLog}
 
 
 def log_of(format_name: str) -> RunLog:
     """Return the log in the form of a framework, by the name of its format."""
-    return _LOGS.get(format_name, CaffeLog)()
+    return _LOGS[dialect_of(format_name).log]()
 
 
 def output_lines(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str]:

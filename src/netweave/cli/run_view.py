@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from time import perf_counter
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,20 +18,17 @@ from rich.text import Text
 from netweave.cli.console import LINE_BELOW_HEAD, PlainConsole, output_console
 from netweave.cli.net_view import heading
 from netweave.cli.run_log import log_of
+from netweave.graph import Graph
 from netweave.graph.summary import amount_text, bytes_text, dims_text
-from netweave.training import Ended, Stopped, Updated
+from netweave.job import Job
+from netweave.training import Ended, Event, Stopped, Updated
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rich.console import Console
 
     from netweave.api.jobs import RunningJob
     from netweave.api.timing import InferenceTime, NetTime
-    from netweave.graph import Graph
-    from netweave.job import Job
     from netweave.runtime.memory_plan import MeasuredMemory, MemoryReport
-    from netweave.training import Event
 
 
 STATISTICS: Mapping[str, Callable[[np.ndarray], float]] = {

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
 from netweave.training.parallel.environment import rank_environment
 from netweave.training.parallel.plan import COMPRESSIONS, EXCHANGES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def several_options(command: Callable[..., Any]) -> Callable[..., Any]:

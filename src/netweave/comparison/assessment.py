@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.explain.agreement import review
+from netweave.comparison.align.alignment import Alignment
+from netweave.comparison.explain.agreement import Agreement, review
 from netweave.comparison.explain.coverage import measure_coverage
 from netweave.comparison.explain.isolated import with_values
 from netweave.comparison.explain.judging import Judge
 from netweave.comparison.explain.latent import all_folded
 from netweave.comparison.input_choice import extend
 from netweave.comparison.missing_weights import by_structure
-from netweave.comparison.result.comparison import EQUAL_VERDICTS, Comparison, Coverage
+from netweave.comparison.result.comparison import (
+    EQUAL_VERDICTS,
+    Comparison,
+    Coverage,
+    Group,
+    OutputPair,
+    TensorMapping,
+    Unexercised,
+)
 from netweave.comparison.result.verdict import decide
 from netweave.comparison.result.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from netweave.comparison.align.alignment import Alignment
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.execution.pair_run import PairRun
-    from netweave.comparison.explain.agreement import Agreement
     from netweave.comparison.pipeline import StageLog
     from netweave.comparison.prepare import PreparedPair
-    from netweave.comparison.result.comparison import Group, OutputPair, TensorMapping, Unexercised
 
 
 FAR_APART = 0.01

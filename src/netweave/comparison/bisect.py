@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,10 +27,7 @@ from netweave.comparison.prepare import Side
 from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.size_search import check_probe
 from netweave.errors import UsageError
-from netweave.graph import known_shape
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
+from netweave.graph import Graph, known_shape
 
 Progress = Callable[[str], None]
 

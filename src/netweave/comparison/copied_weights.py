@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,27 +14,27 @@ from netweave.comparison.align.alignment import Alignment
 from netweave.comparison.align.structure import Extension
 from netweave.comparison.align.weights import Copied, copy_arrays
 from netweave.comparison.execution.input_candidates import input_candidates
-from netweave.comparison.execution.pair_run import PairRunner
+from netweave.comparison.execution.pair_run import PairRun, PairRunner
 from netweave.comparison.execution.sizes import Resizer, declared_sizes
+from netweave.comparison.execution.tapped_values import ValueStore
 from netweave.comparison.execution.unit_scale import keep_unit_scale
 from netweave.comparison.explain.column_orders import column_orders
-from netweave.comparison.missing_weights import Completion, SideCompletion, copied_in_words, nodes_with
+from netweave.comparison.missing_weights import (
+    Completion,
+    SideCompletion,
+    Weights,
+    copied_in_words,
+    nodes_with,
+)
 from netweave.comparison.names import list_names
 from netweave.comparison.result.comparison import Evidence
 from netweave.errors import RunError
-from netweave.graph import drawn_arrays, parameter_layout, with_arrays
+from netweave.graph import Graph, drawn_arrays, parameter_layout, with_arrays
 from netweave.graph.parameters import apply_layout, drawn
 from netweave.graph.stored import stored_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from collections.abc import Set as AbstractSet
-
-    from netweave.comparison.execution.pair_run import PairRun
-    from netweave.comparison.execution.tapped_values import ValueStore
-    from netweave.comparison.missing_weights import Weights
     from netweave.comparison.prepare import Side
-    from netweave.graph import Graph
 
 
 def redrawn(net: Graph, weights: tuple[Weights, Weights]) -> Graph | None:

@@ -7,8 +7,10 @@ implies a false mapping, under which the layers behind it are wrong, one after t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.comparison.align.chains import FILTERS
 from netweave.comparison.align.structure import Extension
@@ -19,10 +21,6 @@ from netweave.comparison.result.comparison import Evidence
 from netweave.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
-
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.execution.pair_run import PairRun, PairRunner
     from netweave.comparison.pipeline import StageLog

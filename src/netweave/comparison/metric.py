@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.graph import infer_shapes, known_shape
+from netweave.graph import Graph, infer_shapes, known_shape
 from netweave.graph.graph import captured
 from netweave.graph.passes import (
     chain,
@@ -31,12 +31,6 @@ from netweave.graph.passes.masks import store_masks
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
 from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from netweave.graph import Graph
-
 
 LOCAL_TOLERANCE = 1e-4
 """Largest error of one group, run on the same inputs, that counts as rounding.
@@ -445,8 +439,7 @@ def constants_of(node: ir.Node) -> dict[int, ir.Value]:
     }
 
 
-if TYPE_CHECKING:
-    Shape = tuple[int, ...]
+Shape = tuple[int, ...]
 
 
 class SignalValues(Protocol):

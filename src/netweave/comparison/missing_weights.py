@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.comparison.align.weights import match_weights
-from netweave.comparison.metric import constants_of
-from netweave.comparison.result.comparison import Status
+from netweave.comparison.metric import Signals, constants_of
+from netweave.comparison.result.comparison import Group, Status
+from netweave.graph import Graph
 from netweave.graph.parameters import source_keys
 from netweave.graph.passes import to_inference
 from netweave.graph.stored import stored_values, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from netweave.comparison.metric import Signals
     from netweave.comparison.prepare import Side
-    from netweave.comparison.result.comparison import Group
-    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,15 @@ joins what the module stores. So what a layer reads is numbered element by eleme
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import NetweaveError
-from netweave.graph import parameter_key, with_arrays
+from netweave.graph import Graph, parameter_key, with_arrays
 from netweave.graph.passes.extraction import extract
 from netweave.graph.stored import stored_arrays
 from netweave.runtime.backends import prepare
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
 
 MOVES = frozenset(
     {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,14 +24,12 @@ from netweave.comparison.size_search import assess_sizes
 from netweave.comparison.stopwatch import Stopwatch
 from netweave.comparison.stored import compare_stored
 from netweave.errors import UsageError
+from netweave.graph import Graph
 from netweave.graph.checks import collector_at_rest
 from netweave.options import Options
 from netweave.runtime.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from netweave.graph import Graph
     from netweave.runtime.images.preprocessing import Preprocessing
 
 
@@ -138,8 +136,7 @@ class CompareOptions(Options):
         return None if self.memory is None else parse_bytes(self.memory)
 
 
-if TYPE_CHECKING:
-    OnVerdict = Callable[[Comparison], None]
+OnVerdict = Callable[[Comparison], None]
 
 
 def compare(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from netweave.comparison.align.alignment import SignalPair
 from netweave.comparison.align.weights import match_weights
 from netweave.comparison.copied_weights import complete_weights, redrawn
-from netweave.comparison.execution.input_candidates import input_candidates
+from netweave.comparison.execution.input_candidates import InputCandidate, input_candidates
 from netweave.comparison.execution.inputs import pair_inputs
-from netweave.comparison.execution.layer_range import find_joined_outputs, part_outputs
-from netweave.comparison.metric import HeldValues, Signals
-from netweave.comparison.missing_weights import Completion, find_weights, looks_untrained
+from netweave.comparison.execution.layer_range import JoinedOutput, find_joined_outputs, part_outputs
+from netweave.comparison.execution.tapped_values import ValueStore
+from netweave.comparison.metric import HeldValues, Signals, SignalValues
+from netweave.comparison.missing_weights import Completion, Weights, find_weights, looks_untrained
+from netweave.graph import Graph
 from netweave.graph.passes.attention import attention_forms, fuse_heads
 from netweave.graph.passes.branches import cut_splits, num_splits
 from netweave.graph.passes.experts import compute_all_experts, num_looked_up
@@ -23,7 +29,7 @@ from netweave.graph.passes.heads import (
     stored_before_rotations,
 )
 from netweave.graph.passes.idle import drop_before_choices, functions_before_choices
-from netweave.graph.passes.rewriting import chain
+from netweave.graph.passes.rewriting import Pass, chain
 from netweave.graph.passes.rounding import (
     drop_idle_roundings,
     num_idle_roundings,
@@ -35,20 +41,8 @@ from netweave.graph.passes.sums import order_sums, sum_orders
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import onnx_ir as ir
-
-    from netweave.comparison.align.alignment import SignalPair
-    from netweave.comparison.execution.input_candidates import InputCandidate
-    from netweave.comparison.execution.layer_range import JoinedOutput
-    from netweave.comparison.execution.tapped_values import ValueStore
     from netweave.comparison.input_choice import NodePairs
-    from netweave.comparison.metric import SignalValues
-    from netweave.comparison.missing_weights import Weights
     from netweave.comparison.pipeline import StageLog
-    from netweave.graph import Graph
-    from netweave.graph.passes.rewriting import Pass
 
 
 UNALIKE: tuple[tuple[Callable[[Graph], object], Pass], ...] = (

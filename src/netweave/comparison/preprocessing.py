@@ -7,26 +7,21 @@ order, an image in that order is the same image.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
-from netweave.comparison.result.comparison import Comparison, Evidence, Finding, Group, Status
+from netweave.comparison.result.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import RunError
+from netweave.graph import Graph
 from netweave.graph.summary import ratio_text
 from netweave.runtime.images.preprocessing import Preprocessing
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-
-    from netweave.comparison.result.comparison import TensorMapping
-    from netweave.graph import Graph
-
-    Pixels = Callable[[str], np.ndarray]
+Pixels = Callable[[str], np.ndarray]
 
 _OTHER_ORDER = {"rgb": "bgr", "bgr": "rgb", "gray": "gray"}
 

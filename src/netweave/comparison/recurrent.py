@@ -9,24 +9,19 @@ H hidden units, I inputs; gates in ONNX's order i, o, f, c.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.packed import BIASES, MAX_ELEMENTS, in_first_half, numbered
 from netweave.errors import NetweaveError
-from netweave.graph import attributes_of, with_arrays
+from netweave.graph import Graph, attributes_of, with_arrays
 from netweave.graph.passes.extraction import extract
 from netweave.graph.stored import stored_arrays
 from netweave.runtime.backends import prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from netweave.graph import Graph
 
 PRODUCTS = frozenset({"Gemm", "MatMul"})
 

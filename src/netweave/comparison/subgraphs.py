@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -10,10 +10,7 @@ from netweave.comparison.metric import Signals, is_view
 from netweave.graph import DOMAIN, OPSET, Graph
 from netweave.graph.graph import captured, subgraphs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    Find = Callable[[ir.Value | None], ir.Value | None]
+Find = Callable[[ir.Value | None], ir.Value | None]
 
 
 class SubgraphBuilder:

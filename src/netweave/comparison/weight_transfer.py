@@ -6,7 +6,9 @@ by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+
+import numpy as np
 
 from netweave.comparison.align.weights import copy_unique_arrays
 from netweave.comparison.copied_weights import copy_weights
@@ -19,20 +21,12 @@ from netweave.comparison.packed import unpacked
 from netweave.comparison.pipeline import compare
 from netweave.comparison.prepare import Side
 from netweave.comparison.recurrent import copy_recurrent, recurrent_layers
-from netweave.comparison.result.comparison import Status
+from netweave.comparison.result.comparison import Comparison, Group, Status
 from netweave.comparison.result.verdict import place_in_words
 from netweave.errors import UsageError
-from netweave.graph import as_loaded, complete_arrays, parameter_key, with_arrays
+from netweave.graph import Graph, as_loaded, complete_arrays, parameter_key, with_arrays
 from netweave.graph.stored import source_array, stored_values
 from netweave.graph.summary import value_summary
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
-    from netweave.comparison.result.comparison import Comparison, Group
-    from netweave.graph import Graph
 
 
 def transfer_weights(net: Graph, port: Graph) -> Graph:

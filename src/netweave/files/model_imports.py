@@ -22,11 +22,10 @@ import numpy as np
 
 from netweave.errors import ReadError, UsageError
 from netweave.files.python_code import Settings, argument_values
+from netweave.files.source import Source
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-    from netweave.files.source import Source
 
 
 MAX_FILES = 1000

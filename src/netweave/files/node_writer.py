@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import UnsupportedError
-from netweave.graph import attributes_of, default_attributes, known_shape
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
-
+from netweave.graph import Graph, attributes_of, default_attributes, known_shape
 
 NodeT = TypeVar("NodeT")
 ResultT = TypeVar("ResultT")
@@ -130,33 +125,6 @@ def _resizes_more_than_images(node: ir.Node) -> bool:
     if scales is None or "axes" in node.attributes:
         return False
     return bool((scales.numpy()[:2] != 1).any())
-
-
-def write_nodes(
-    graph: Graph,
-    table: WriterTable[NodeT, ResultT | list[ResultT]],
-    make_node: Callable[[ir.Node, Graph], NodeT],
-    target: str,
-) -> list[ResultT]:
-    """Return what all nodes of a graph are written as, in their order.
-
-    Args:
-        graph: The graph.
-        table: The framework's writers.
-        make_node: Makes what they are given.
-        target: What is being written, as the error names it.
-
-    Raises:
-        UnsupportedError: Some nodes cannot be written; each reason is named once.
-    """
-    results: list[ResultT] = []
-    not_writable = NotWritableNodes(graph, target)
-    for node in graph.nodes:
-        with not_writable.collecting(node):
-            result = table.find(node)(make_node(node, graph))
-            results += result if isinstance(result, list) else [result]
-    not_writable.check()
-    return results
 
 
 class GraphNode:

@@ -11,15 +11,12 @@ import difflib
 import re
 from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.files.protobuf import MAX_MESSAGES, Message
-
-if TYPE_CHECKING:
-    from netweave.files.protobuf import Field, Schema
+from netweave.files.protobuf import MAX_MESSAGES, Field, Message, Schema
 
 MAX_CHARS = 8 << 20
 """Longer texts are refused: a net is some kilobytes."""

@@ -11,10 +11,9 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    Words = Mapping[str, str]
+Words = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +108,29 @@ class Editor:
     copies_layers: bool = False
 
 
+Filler = tuple[str, dict[str, Any]]
+"""The name of a filler and its settings, as the framework has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstValues:
+    """Values that a parameter starts training from, as the framework sets them.
+
+    Attributes:
+        setting: The setting of a layer or parameter that says them.
+        ignores_case: Whether the names of fillers may be written in any case.
+        by_role: Where nobody says: constants by the role of the parameter, the key "" for all others.
+        by_name: Where nobody says: fillers by patterns of the parameter's name, the first match wins.
+        weights: The filler for other names that end in ``weight``; None if there is no rule by name.
+    """
+
+    setting: str = "an initializer"
+    ignores_case: bool = False
+    by_role: Mapping[str, float] = field(default_factory=dict)
+    by_name: tuple[tuple[str, Filler], ...] = ()
+    weights: Filler | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """The words in which the files of a format describe layers.
@@ -148,6 +170,9 @@ class Dialect:
         radius: Settings that are written as the radius of the window.
         fixed_scale: The setting that keeps the scale of a batch normalisation at 1; "" if there is none.
         has_modes: Whether a file is either for training or for inference, and not for both.
+        first_values: How parameters without values start a training.
+        log: What a line in the log of a training is about: an ``iteration``, a ``step`` of a phase, or an
+            ``update``.
         editor: How fixes change its text; None if it is no text.
     """
 
@@ -184,6 +209,8 @@ class Dialect:
     radius: frozenset[str] = frozenset()
     fixed_scale: str = ""
     has_modes: bool = True
+    first_values: FirstValues = field(default_factory=FirstValues)
+    log: str = "iteration"
     editor: Editor | None = None
 
 

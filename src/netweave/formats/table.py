@@ -5,22 +5,17 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from netweave.errors import CodeError, ReadError, UsageError
+from netweave.files import OutputFiles
 from netweave.files.border import reading
 from netweave.files.checksums import CHANGED, is_as_written
 from netweave.files.no_net import refusal
 from netweave.files.source import Source, is_file, is_folder, refuse_pointer
+from netweave.graph import Graph
 from netweave.graph.checks import collector_at_rest
-from netweave.job import checked_job, checked_probe
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from netweave.files import OutputFiles
-    from netweave.graph import Graph
-    from netweave.job import Job, JobOptions
+from netweave.job import Job, JobOptions, checked_job, checked_probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +268,11 @@ def find_written(path: Path, to: str | None = None) -> Format:
         to: Name of the format, where several write such files; else it is the first of them.
 
     Raises:
-        UsageError: None does.
+        UsageError: None does, or ``to`` is no such format.
     """
+    formats = [row.name for row in FORMATS if row.written]
+    if to not in {None, *formats}:
+        raise UsageError(f"to is {to!r}, expected one of {', '.join(formats)}")
     for row in FORMATS:
         if row.written is not None and path.name.endswith(row.written) and to in {None, row.name}:
             return row

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # ``onnx-shape-inference`` takes the output's sizes from one input and leaves the others unread: a
 # convolution whose weights want other channels, an addition that cannot be broadcast or a reshape that

@@ -8,13 +8,13 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, cast
 
+import onnx_ir as ir
+
 from netweave.graph.layers import layer_keys
 from netweave.graph.opset import BATCH
 from netweave.graph.parameters import parameter_key
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.graph.graph import Graph
 
 

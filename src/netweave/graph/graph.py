@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from netweave.errors import UsageError
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-
     import numpy as np
 
     from netweave.graph.parameters import Parameter

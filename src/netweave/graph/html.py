@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
 
 from netweave.graph.costs import total_cost
 from netweave.graph.summary import (
@@ -17,10 +19,6 @@ from netweave.graph.summary import (
 )
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    import onnx_ir as ir
-
     from netweave.graph.graph import Graph
 
 STYLE = """<style>

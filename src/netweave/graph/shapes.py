@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
@@ -18,12 +17,9 @@ from netweave.errors import ShapeError, UsageError
 from netweave.graph.attributes import attributes_of
 from netweave.graph.checks import check_inputs, check_outputs, known_shape
 from netweave.graph.costs import MAX_AXES, MAX_ELEMENTS, MAX_FOLLOWED, num_elements
-from netweave.graph.graph import Output, likeness, output_of
+from netweave.graph.graph import Graph, Output, likeness, output_of
 from netweave.graph.operators import Dim, all_operators, find_operator
 from netweave.graph.opset import DOMAIN, OPSET
-
-if TYPE_CHECKING:
-    from netweave.graph.graph import Graph
 
 MAX_FORMULA = 200
 """A size that follows from open ones by a longer formula gets a symbol of its own; they grow with depth."""

@@ -7,16 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
+
 from netweave.graph.attributes import attributes_of
 from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
-from netweave.graph.layers import layer_keys
+from netweave.graph.layers import Layer, layer_keys
 from netweave.graph.opset import BATCH
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.graph.graph import Graph
-    from netweave.graph.layers import Layer
 
 
 Dims = Sequence[int | str | None]

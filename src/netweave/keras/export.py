@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from netweave.graph import Graph
+from netweave.keras.layer import Network
 from netweave.keras.objective import lower_model
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
-    from netweave.keras.layer import Network
 
 
 def to_graph(network: Network) -> Graph:

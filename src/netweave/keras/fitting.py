@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import RunError, UnsupportedError, UsageError
+from netweave.job import Solver
 from netweave.keras import constraints, optimizers
 from netweave.keras.callbacks.dispatch import Callbacks
 from netweave.keras.callbacks.stopping import Constrained, Progress
 from netweave.keras.compiling import Compiled, Measured
 from netweave.keras.epochs import History
 from netweave.keras.layer import Network, object_for
+from netweave.keras.losses import Loss
 from netweave.keras.nets import Nets
 from netweave.keras.objective import Records, TrainingNet
 from netweave.keras.operation import names_of_training, next_seed
@@ -26,8 +28,6 @@ from netweave.keras.stepping import Stepper
 from netweave.training.loop import FitCheckpoints
 
 if TYPE_CHECKING:
-    from netweave.job import Solver
-    from netweave.keras.losses import Loss
     from netweave.runtime.backends.torch import TorchNet
     from netweave.training.trainer import Trainer
 

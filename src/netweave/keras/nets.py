@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.graph import Graph
 from netweave.installation import install_command
+from netweave.keras.layer import Network
+from netweave.keras.losses import Loss
 from netweave.keras.objective import Records, TrainingNet, lower_model, training_net
 
 if TYPE_CHECKING:
-    from netweave.graph import Graph
-    from netweave.keras.layer import Network
-    from netweave.keras.losses import Loss
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.backends.torch.parameters import ParameterStore
 

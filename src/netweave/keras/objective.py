@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from netweave.errors import UsageError
 from netweave.formats.keras.layers.objectives import MASK, WEIGHT
 from netweave.formats.keras.reader import lower, masked_outputs
+from netweave.graph import Graph
 from netweave.keras import ops, regularizers
-from netweave.keras.layer import CallGraph, object_for
+from netweave.keras.layer import CallGraph, Network, object_for
 from netweave.keras.layers.signatures import Input
+from netweave.keras.losses import Loss
 from netweave.keras.losses.functions import apply_mask
 from netweave.keras.operation import KerasTensor, Operation, names_of_training, unique_name
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.graph import Graph
-    from netweave.keras.layer import Network
-    from netweave.keras.losses import Loss
 
 Shape = tuple[int, ...]
 

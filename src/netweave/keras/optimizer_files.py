@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.keras.optimizers import LearningRateSchedule
+from netweave.graph import Graph
+from netweave.job import Solver
+from netweave.keras.optimizers import LearningRateSchedule, Optimizer
 
 if TYPE_CHECKING:
-    from netweave.graph import Graph
-    from netweave.job import Solver
     from netweave.keras.layer import Network
     from netweave.keras.operation import Variable
-    from netweave.keras.optimizers import Optimizer
     from netweave.runtime.backends.torch import TorchNet
 
 PLACE = "optimizer/vars"

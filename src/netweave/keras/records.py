@@ -10,13 +10,12 @@ import numpy as np
 
 from netweave.errors import UsageError
 from netweave.runtime.engine import ThreadedEngine
-from netweave.training.data import Loader, Order, Source
+from netweave.training.data import Loader, Order, Record, Source
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.sources.composed import Iterated
 
 if TYPE_CHECKING:
     from netweave.keras.layer import Network
-    from netweave.training.data import Record
 
 
 class Borrowed(Source):

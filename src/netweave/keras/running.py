@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.api.runs import stopping
 from netweave.errors import UsageError
-from netweave.job import Checkpoints, DataSource, Job, Phase, Schedule
-from netweave.keras.epochs import EpochRecord, Epochs, History
+from netweave.graph import Graph
+from netweave.job import Checkpoints, DataSource, Job, Phase, Schedule, Solver
+from netweave.keras.epochs import EpochRecord, Epochs, History, Measures
 from netweave.runtime.engine import ThreadedEngine
+from netweave.training import Checkpoint
+from netweave.training.data import Source
 from netweave.training.parallel.devices import as_contexts
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
-    from netweave.graph import Graph
-    from netweave.job import Solver
     from netweave.keras.callbacks.dispatch import Callbacks
-    from netweave.keras.epochs import Measures
     from netweave.keras.objective import TrainingNet
     from netweave.runtime.backends.torch import TorchNet
-    from netweave.training import Checkpoint
-    from netweave.training.data import Source
     from netweave.training.loop import FitCheckpoints
     from netweave.training.trainer import Trainer
 

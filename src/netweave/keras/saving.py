@@ -8,24 +8,20 @@ import zipfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import UsageError
 from netweave.files.output_files import replacing_file, write_file
 from netweave.files.source import Source
-from netweave.formats.keras.config import parse_model
+from netweave.formats.keras.config import LayerConfig, parse_model
 from netweave.formats.keras.opening import ARRAYS, CONFIG, open_model, open_weights
-from netweave.formats.keras.weights import snake_case
+from netweave.formats.keras.weights import Weights, snake_case
 from netweave.installation import install_command
 from netweave.keras.layer import Layer, Network
 from netweave.keras.objects import missing, to_json
 from netweave.keras.optimizer_files import PLACE
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.config import LayerConfig
-    from netweave.formats.keras.weights import Weights
 
 VERSION = "3.15.0"
 """The version of Keras whose form the files have."""

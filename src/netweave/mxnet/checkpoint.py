@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.files.output_files import Replacement
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.formats.mxnet.symbol import load as load_symbol
 from netweave.mxnet import ndarray as nd
+from netweave.mxnet.ndarray.array import NDArray
 
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
-    from netweave.mxnet.ndarray.array import NDArray
-
-    Arrays = dict[str, NDArray]
+Arrays = dict[str, NDArray]
 
 
 def save_checkpoint(

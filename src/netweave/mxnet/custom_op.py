@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import onnx_ir as ir
 import torch
 
 from netweave.errors import RunError, UsageError
+from netweave.formats.mxnet.symbol.context import MXNetOperator
 from netweave.formats.mxnet.symbol.registry import READERS, OperatorReader
+from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.graph import DOMAIN, Effect, Operator, register_operator
 from netweave.mxnet import recording
 from netweave.mxnet.context import context_of
 from netweave.mxnet.ndarray.array import NDArray, numpy_type
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.formats.mxnet.symbol.context import MXNetOperator
-    from netweave.formats.mxnet.symbol.settings import Settings
 
 ENTRY = "MXNetCustom"
 """The operator's name in a Graph."""

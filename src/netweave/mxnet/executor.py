@@ -7,26 +7,22 @@ and executors that are bound to the same arrays share them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from netweave.errors import ShapeError, UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.formats.mxnet.symbol.registry import ROLES
 from netweave.formats.mxnet.symbol.settings import DTYPES
 from netweave.formats.mxnet.symbol.vertex import sorted_vertices
-from netweave.graph import known_shape, unread_arrays
+from netweave.graph import Graph, known_shape, unread_arrays
 from netweave.mxnet import recording
 from netweave.mxnet.context import Context, as_contexts
 from netweave.mxnet.ndarray.array import NDArray, torch_type
 from netweave.mxnet.sizes import shapes_of, sized
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
-from netweave.runtime.backends.torch.node_memory import memories
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
-    from netweave.graph import Graph
-    from netweave.runtime.backends.torch.node_memory import NodeMemory
+from netweave.runtime.backends.torch.node_memory import NodeMemory, memories
 
 Arrays = dict[str, NDArray]
 

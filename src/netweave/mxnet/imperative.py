@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol import NameManager
 from netweave.formats.mxnet.symbol.build import apply, build, setting_text
 from netweave.formats.mxnet.symbol.registry import AUXILIARY
 from netweave.formats.mxnet.symbol.symbol import Symbol, variable
+from netweave.graph import Graph
 from netweave.mxnet import recording
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from netweave.graph import Graph
 
 MAX_NETS = 4096
 """So many nets of one node are kept; the one that was used longest ago goes first."""

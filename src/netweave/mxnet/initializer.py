@@ -15,9 +15,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.dialect import DIALECT
 from netweave.mxnet.ndarray import random
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.training.optim.first_values import FILLERS, MXNET_NAMES
+from netweave.training.optim.first_values import FILLERS
 
 
 class InitDesc(str):
@@ -93,7 +94,7 @@ class Initializer:
             logging.info("Initialized %s by %s", desc, own or self.dumps())
 
     def _by_name(self, name: str, desc: str, arr: NDArray) -> None:
-        for pattern, (kind, settings) in MXNET_NAMES:
+        for pattern, (kind, settings) in DIALECT.first_values.by_name:
             if re.fullmatch(pattern, name):
                 method = getattr(self, _METHODS.get(pattern, ""), None)
                 if method is not None:

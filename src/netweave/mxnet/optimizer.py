@@ -7,7 +7,7 @@ The arithmetic is that of the rules in ``netweave.training.optim.mxnet``; here s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -15,10 +15,7 @@ from netweave.errors import UsageError
 from netweave.formats.mxnet.symbol.training import DECAYED, DEFAULT_BASE_LR, RATES
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.training.optim import make_rule
-from netweave.training.optim.rule import RULES, Beginning, Block, Multiplied
-
-if TYPE_CHECKING:
-    from netweave.training.optim.rule import Rule
+from netweave.training.optim.rule import RULES, Beginning, Block, Multiplied, Rule
 
 O = TypeVar("O", bound=type["Optimizer"])  # noqa: E741
 

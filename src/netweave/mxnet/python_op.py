@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet.custom_op import CustomOp, CustomOpProp, register
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
-    from netweave.mxnet.ndarray.array import NDArray
+from netweave.mxnet.ndarray.array import NDArray
 
 _NUMBERS = itertools.count()
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from netweave.errors import UsageError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 GRAD_REQS = ("write", "add", "null")
 

@@ -7,7 +7,8 @@ from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from types import TracebackType
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
@@ -16,9 +17,6 @@ from netweave.files.output_files import replacing_file, write_file, writing
 from netweave.runtime.images.decode import decode, opencv
 from netweave.training.data.recordio import HEADER, Packed, frame, head, padded, unframe
 from netweave.training.data.recordio import pack as pack_image
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
 

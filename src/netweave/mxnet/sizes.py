@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from netweave.errors import ShapeError, UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.formats.mxnet.symbol.build import build
 from netweave.formats.mxnet.symbol.symbol import cut
 from netweave.formats.mxnet.symbol.vertex import Output, sorted_vertices
-from netweave.graph import known_shape
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
-    from netweave.graph import Graph
+from netweave.graph import Graph, known_shape
 
 CASTS = frozenset({"Cast", "cast", "amp_cast"})
 """Operators that change the type of an array and keep its sizes."""

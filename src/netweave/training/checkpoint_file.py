@@ -8,7 +8,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -23,8 +23,6 @@ from netweave.files.output_files import finish_all_moves, write_file, writing
 from netweave.files.zipped import read_member, zip_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from netweave.graph import Graph
     from netweave.job import Job
     from netweave.runtime.backends.torch import TorchNet

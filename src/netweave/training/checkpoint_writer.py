@@ -1,14 +1,18 @@
-"""The content of checkpoints, and writing them beside the steps."""
+"""The content of checkpoints, writing them beside the steps, and the lock of their prefix."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import hashlib
+import os
+import socket
+import sys
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +21,10 @@ from netweave.errors import UsageError, WriteError
 from netweave.files import checksums
 from netweave.files.output_files import Replacement
 from netweave.formats.table import find_run_writer, find_state_reader
-from netweave.job import RunState
+from netweave.job import Checkpoints, FoundState, Job, RunState
+from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.node_memory import memories, to_array
-from netweave.runtime.engine import Variable
+from netweave.runtime.engine import Engine, Variable
 from netweave.training.checkpoint_file import (
     Checkpoint,
     Origin,
@@ -30,16 +35,7 @@ from netweave.training.checkpoint_file import (
     prune,
 )
 from netweave.training.loading import load_weights
-from netweave.training.run_lock import exclusive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from netweave.job import Checkpoints, FoundState, Job
-    from netweave.runtime.backends.torch import TorchNet
-    from netweave.runtime.engine import Engine
-    from netweave.training.optim import Updater
-
+from netweave.training.optim import Updater
 
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
@@ -271,3 +267,60 @@ def _write(
         (new.folder / path.name).write_bytes(encode(checkpoint))
     with contextlib.suppress(OSError):
         prune(prefix, keep, checkpoint.origin.run)
+
+
+if sys.platform != "win32":
+    import fcntl
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock file while a block runs; the system gives it up when the process dies, however it does.
+
+    Where the file system has no locks, nothing is held.
+
+    Args:
+        path: The file, in a folder that is there; it is removed at the end.
+        what: What is locked, in words for the message.
+
+    Raises:
+        UsageError: Another run holds it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = _locked(path, what)
+    try:
+        yield
+    finally:
+        # removed before it is given up: whoever has opened it meanwhile finds its name gone, and tries anew
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked(path: Path, what: str) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(descriptor, 1000).decode(errors="replace") or "one that has just begun"
+            os.close(descriptor)
+            raise UsageError(
+                f"another run ({holder}) is writing {what}; wait until it has ended, or give this one "
+                "another prefix (snapshot_prefix)"
+            ) from error
+        except OSError:  # no locks here, as on some network file systems
+            return descriptor
+        if _is_named(path, descriptor):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_named(path: Path, descriptor: int) -> bool:
+    """Return whether the name still leads to the file that is open."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    return False

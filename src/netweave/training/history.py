@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from netweave.training.events import Evaluated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from netweave.training.events import Event
+from netweave.training.events import Evaluated, Event
 
 MOST_POINTS = 2000
 """A curve has at most so many points, more than a picture has columns; a longer one loses every other."""

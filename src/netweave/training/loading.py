@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +13,11 @@ import torch
 from netweave.errors import ShapeError, UsageError
 from netweave.files.checksums import require_as_written
 from netweave.formats.table import find_weights_reader
-from netweave.graph import known_shape, unread_arrays
+from netweave.graph import Graph, known_shape, unread_arrays
 from netweave.graph.summary import names_text
+from netweave.job import DataSource, Phase
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
+from netweave.runtime.engine import Engine, Variable
 from netweave.training.checkpoint_file import SUFFIX, nested, parameters_in, read_checkpoint
 from netweave.training.data import (
     BatchShards,
@@ -31,14 +33,6 @@ from netweave.training.data import (
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.sources.composed import Iterated
 from netweave.training.optim import Trained, first_values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
-
-    from netweave.graph import Graph
-    from netweave.job import DataSource, Phase
-    from netweave.runtime.engine import Engine, Variable
-
 
 Given = Mapping[str, Any]
 """What feeds a phase: arrays of all records by input, or a ``data.Source`` by its first input."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.job import Checkpoints
 from netweave.training.checkpoint_file import RESUME_IF_ANY, Checkpoint, latest, read_checkpoint
 from netweave.training.parallel.environment import INTERRUPTED, PREEMPTED
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.graph import layer_keys
+from netweave.graph import Graph, layer_keys
 from netweave.training.boxes import Detections, Labels, find_boxes, score
 from netweave.training.events import Norms, NormsSeen
 from netweave.training.monitor import layer_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     import torch
     from torch import Tensor
 
-    from netweave.graph import Graph
     from netweave.job import Job, Phase, Schedule
     from netweave.runtime.backends.torch import TorchNet
 
@@ -28,9 +25,8 @@ if TYPE_CHECKING:
 # A phase names one in ``Phase.metric``. To add one: a class under ``@metric("kind")``, made of its settings
 # and the graph of the phase.
 
-if TYPE_CHECKING:
-    Arrays = Mapping[str, np.ndarray]
-    Outputs = dict[str, tuple[float, ...]]
+Arrays = Mapping[str, np.ndarray]
+Outputs = dict[str, tuple[float, ...]]
 
 
 class PhaseMetric(ABC):

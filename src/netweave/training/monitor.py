@@ -9,20 +9,18 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
-from netweave.graph import layer_keys
+from netweave.graph import Graph, layer_keys
 from netweave.graph.summary import names_text
 from netweave.training.events import NormsSeen, ValuesSeen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from torch import Tensor
 
-    from netweave.graph import Graph
     from netweave.runtime.backends.torch import TorchNet
 
 BINS = 30

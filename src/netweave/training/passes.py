@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import onnx_ir as ir
 import torch
 
 from netweave.errors import UnsupportedError, UsageError
+from netweave.graph import Graph
 from netweave.graph.passes.extraction import Extractor
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.device import check_bfloat16
-from netweave.runtime.backends.torch.stages import run_backward, run_stage
-from netweave.runtime.engine import Variable
+from netweave.runtime.backends.torch.stages import Stage, StagePass, run_backward, run_stage
+from netweave.runtime.engine import Completion, Engine, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
     from netweave.job import Job, Phase
-    from netweave.runtime.backends.torch.stages import Stage, StagePass
-    from netweave.runtime.engine import Completion, Engine
     from netweave.training.checkpoint_file import Checkpoint
     from netweave.training.optim.rule import FlatLayout
     from netweave.training.parallel.world import World

@@ -1,4 +1,4 @@
-"""Memory and scheduling of a process that trains on a CPU."""
+"""Memory and scheduling of a process that trains on a CPU, and the limit on the memory of a run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ import os
 import platform
 import struct
 import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from netweave.runtime.engine.malloc import M_ARENA_MAX, M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
+from netweave.runtime.memory_plan import Recomputation, TrainingMemory, plan_training
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.backends.torch.stages import Stage
+    from netweave.training.optim import Updater
+    from netweave.training.ranks import RankExchange
 
 # A step allocates and frees the same large buffers over and over. glibc asks the system for each of them
 # anew and gives it back, and the system clears every page: to fill a fresh buffer takes four times as long
@@ -54,3 +66,64 @@ def let_others_interrupt() -> bool:
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     attributes = SCHED_ATTR.pack(SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0)
     return bool(ctypes.CDLL(None).syscall(number, 0, attributes, 0) == 0)
+
+
+BATCHES = 6
+"""Batches in memory: one that the net computes with, as it lies there, and those that the loader holds."""
+
+
+def limit_memory(
+    job: Job,
+    nets: Mapping[str, TorchNet],
+    updater: Updater,
+    *,
+    limit: int,
+    stages: Sequence[Stage],
+    ranks: RankExchange | None = None,
+    kept: Collection[str] = (),
+) -> Recomputation:
+    """Have the training net compute values again, as few as a limit needs; return the plan.
+
+    Args:
+        job: The Job.
+        nets: The net of each phase.
+        updater: What changes the parameters.
+        limit: Bytes, for all that the run holds; that of each rank.
+        stages: Those that the training net is cut into.
+        ranks: What is exchanged with other ranks, each of which computes a part of the batch.
+        kept: Names of values that are looked at when forward ends.
+
+    Raises:
+        UsageError: No plan fits; the message says what would.
+        UnsupportedError: The batch is normalised over ranks.
+    """
+    phase = job.phases["train"]
+    batch = phase.data[0].batch_size if phase.data else 1
+    if ranks is not None:
+        ranks.check_memory_plan(phase.graph)
+        batch = -(-batch // ranks.world.size)
+    store = nets["train"].store
+    tensors = [store[key] for key in store]
+    state = (tensor for own in updater.state.values() for tensor in own.values())
+    run = TrainingMemory(
+        parameters=sum(_num_bytes(stored.tensor) for stored in tensors),
+        solver=sum(map(_num_bytes, state)),
+        batches=BATCHES,
+        accumulate=job.solver.accumulate,
+        exchange=0 if ranks is None else ranks.num_bytes,
+    )
+    plan = plan_training(
+        phase.graph,
+        batch=batch,
+        limit=limit,
+        run=run,
+        losses=phase.losses,
+        kept=kept,
+        stages=[stage.nodes for stage in stages] if len(stages) > 1 else (),
+    )
+    nets["train"].recompute(plan.net, plan.names)
+    return plan
+
+
+def _num_bytes(tensor: Tensor) -> int:
+    return int(tensor.numel() * tensor.element_size())

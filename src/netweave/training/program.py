@@ -10,28 +10,26 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from netweave.errors import RunError
+from netweave.job import Job
 from netweave.runtime.backends.torch.device import first_not_finite, single_thread
-from netweave.runtime.engine import Variable
+from netweave.runtime.backends.torch.stages import Stage, StagePass
+from netweave.runtime.engine import Completion, Engine, Variable
+from netweave.training.optim import Update, Updater
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
+from netweave.training.ranks import RankExchange
 from netweave.training.shard_ranks import ShardRanks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import torch
-
-    from netweave.job import Job
-    from netweave.runtime.backends.torch.stages import Stage, StagePass
-    from netweave.runtime.engine import Completion, Engine
     from netweave.training.monitor import Look
-    from netweave.training.optim import Update, Updater
-    from netweave.training.ranks import RankExchange
 
 __all__ = ["COMPUTE", "NetPasses", "Part", "StepProgram", "StepResult", "Where", "objective_of"]
 

@@ -7,19 +7,25 @@ in making it so (``runtime.backends.torch.whole_batch``).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 from netweave.errors import UnsupportedError
-from netweave.graph import OPSET
+from netweave.graph import OPSET, Graph
+from netweave.job import Job
+from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.memory import peak_multiply_adds_per_s
 from netweave.runtime.backends.torch.node_memory import memories
 from netweave.runtime.backends.torch.table import find_lowering
+from netweave.runtime.engine import Completion, Engine, Variable
 from netweave.training.checkpoint_file import exchange_in_common
 from netweave.training.loading import layer_numbers, moving_states
+from netweave.training.optim import Updater
 from netweave.training.parallel.environment import INTERRUPTED, PREEMPTED
 from netweave.training.parallel.exchange import Exchange
 from netweave.training.parallel.link import Channel
@@ -29,16 +35,6 @@ from netweave.training.parallel.whole_batch import RankedBatch
 from netweave.training.work import RankWork, multiply_adds_per_sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import numpy as np
-    from torch import Tensor
-
-    from netweave.graph import Graph
-    from netweave.job import Job
-    from netweave.runtime.backends.torch import TorchNet
-    from netweave.runtime.engine import Completion, Engine, Variable
-    from netweave.training.optim import Updater
     from netweave.training.parallel.shards import ShardBatch
     from netweave.training.parallel.world import World
     from netweave.training.watchers import TrainOptions

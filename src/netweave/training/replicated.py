@@ -13,41 +13,32 @@ device fetches an array that its owner has changed before it reads it next (``se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from netweave.errors import UnsupportedError, UsageError
-from netweave.graph import unread_arrays
+from netweave.graph import Graph, unread_arrays
+from netweave.job import Phase, Solver
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
 from netweave.runtime.backends.torch.device import compute_threads
 from netweave.runtime.backends.torch.node_memory import memories
-from netweave.runtime.backends.torch.parameters import Views
-from netweave.runtime.backends.torch.stages import cut
-from netweave.runtime.engine import ThreadedEngine, Trace
+from netweave.runtime.backends.torch.parameters import Stored, Views
+from netweave.runtime.backends.torch.stages import StagePass, cut
+from netweave.runtime.engine import Completion, Engine, ThreadedEngine, Trace
 from netweave.training.loading import layer_numbers, trained
 from netweave.training.optim import Trained, Updater
 from netweave.training.optim.rule import ALIGNED_ELEMENTS, flat_layout
-from netweave.training.parallel.devices import current_context
+from netweave.training.parallel.devices import Context, current_context
 from netweave.training.parallel.exchange import copy_slice
 from netweave.training.parallel.kvstore import LANE, KVStore
 from netweave.training.parallel.plan import owners_by_layer
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from types import TracebackType
-
-    from torch import Tensor
-
-    from netweave.graph import Graph
-    from netweave.job import Phase, Solver
-    from netweave.runtime.backends.torch.parameters import Stored
-    from netweave.runtime.backends.torch.stages import StagePass
-    from netweave.runtime.engine import Completion, Engine
-    from netweave.training.parallel.devices import Context
 
 
 class ReplicatedNet:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from netweave.errors import UsageError
+from netweave.job import Job, Phase
+from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.device import find_device, release_threads
 from netweave.runtime.backends.torch.node_memory import memories
+from netweave.runtime.engine import Engine, Variable
 from netweave.training.data import Turns
 from netweave.training.events import Evaluated
-from netweave.training.loading import LoaderConfig, PhaseLoader, make_nets
-from netweave.training.metrics import averaged, make_metric, measured
-from netweave.training.passes import COMPUTE, VIEWS, cut_at_labels, objective_of, tail_net, viewed
+from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets
+from netweave.training.metrics import PhaseMetric, averaged, make_metric, measured
+from netweave.training.passes import COMPUTE, VIEWS, Where, cut_at_labels, objective_of, tail_net, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from netweave.job import Job, Phase
-    from netweave.runtime.backends.torch import TorchNet
-    from netweave.runtime.engine import Engine, Variable
-    from netweave.training.loading import Given
-    from netweave.training.metrics import PhaseMetric
     from netweave.training.parallel.world import World
-    from netweave.training.passes import Where
     from netweave.training.program import StepProgram
     from netweave.training.ranks import RankExchange
 

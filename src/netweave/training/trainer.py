@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,20 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from netweave.errors import RunError
 from netweave.files.border import reading
-from netweave.runtime.backends.torch.device import find_device, release_threads
+from netweave.job import Job, Phase
+from netweave.runtime.backends.torch import TorchNet
+from netweave.runtime.backends.torch.device import find_device, parameter_not_finite, release_threads
 from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.runtime.backends.torch.stages import cut
+from netweave.runtime.engine import Engine
 from netweave.runtime.memory_plan import parse_bytes
-from netweave.training.checkpoint_file import nested, read_run, run_in_common, values_in_common
+from netweave.training.checkpoint_file import Checkpoint, nested, read_run, run_in_common, values_in_common
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
-from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
-from netweave.training.finite import require_finite_loss, require_finite_parameters
+from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated, Watch
 from netweave.training.history import History
-from netweave.training.loading import LoaderConfig, PhaseLoader, make_nets, trained
+from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets, trained
 from netweave.training.loop import Loop
-from netweave.training.memory_limit import limit_memory
 from netweave.training.metrics import MeanOutputs, OutputElements, elements, norms_of
+from netweave.training.monitor import Look
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
 from netweave.training.parallel.environment import INTERRUPTED
@@ -39,27 +44,55 @@ from netweave.training.passes import (
     choose_seed,
     saved_slice_elements,
 )
-from netweave.training.process import let_others_interrupt
+from netweave.training.process import let_others_interrupt, limit_memory
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
-from netweave.training.record_speed import RecordSpeed
 from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
 from netweave.training.testing import Evaluator, turns_of
 from netweave.training.watchers import TrainOptions
+from netweave.training.work import RankWork, RecordSpeed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from netweave.job import Job, Phase
-    from netweave.runtime.backends.torch import TorchNet
-    from netweave.runtime.engine import Engine
-    from netweave.training.checkpoint_file import Checkpoint
-    from netweave.training.events import Watch
-    from netweave.training.loading import Given
-    from netweave.training.monitor import Look
     from netweave.training.parallel.world import World
-    from netweave.training.work import RankWork
+
+
+def require_finite_parameters(job: Job, net: TorchNet, iteration: int) -> None:
+    """Refuse to go on with parameters that the last update made nan or inf: its loss was still finite.
+
+    Args:
+        job: What is trained.
+        net: The training net.
+        iteration: Updates done.
+
+    Raises:
+        RunError: A parameter is not finite.
+    """
+    key = parameter_not_finite(net, job.phases["train"].graph)
+    if key is not None:
+        raise RunError(
+            f"{job.name}: the update of iteration {iteration - 1} left nan or inf in the parameter "
+            f"{key!r}; nothing is written from here on. Take a lower learning rate, or clip gradients, and "
+            "resume from an earlier checkpoint"
+        )
+
+
+def require_finite_loss(job: Job, iteration: int, phase: str, loss: float) -> None:
+    """Fail a run whose last loss is nan or inf, which no further iteration would find.
+
+    Args:
+        job: What is trained.
+        iteration: Updates done.
+        phase: What the loss is of.
+        loss: The loss.
+
+    Raises:
+        RunError: It is not finite.
+    """
+    if not math.isfinite(loss):
+        raise RunError(
+            f"{job.name}: after iteration {iteration} the loss of {phase!r} is {loss}. Take a lower "
+            "learning rate, or clip gradients, and resume from an earlier checkpoint"
+        )
 
 
 def _start_of(options: TrainOptions) -> tuple[Path | None, Checkpoint | None]:

@@ -6,27 +6,20 @@ import io
 import math
 import re
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from netweave.errors import UsageError
 from netweave.files.output_files import write_file, writing
 from netweave.installation import install_command
 from netweave.options import Options
-from netweave.training.events import Evaluated, Shown, Updated, ValuesSeen
-from netweave.training.history import by_phase
-from netweave.training.monitor import ValueStatistics
+from netweave.training.events import Evaluated, Event, Shown, Updated, ValuesSeen, Watch
+from netweave.training.history import History, by_phase
+from netweave.training.monitor import Monitor, ValueStatistics
 from netweave.training.parallel.environment import STOP_SIGNALS
 from netweave.training.parallel.plan import ExchangeSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from netweave.training.events import Event, Watch
-    from netweave.training.history import History
-    from netweave.training.monitor import Monitor
-
 
 REDRAW_S = 30.0
 """A picture takes about a second, in which nothing is trained."""

@@ -1,4 +1,4 @@
-"""Work of the machines of a run: their utilisation, as time and as a share of their peak.
+"""Work of the machines of a run: records per second, and utilisation as time and as a share of their peak.
 
 A rank may compute all the time and still achieve little; so the multiply-adds that its samples took are held
 against what the same processors reach in a matrix product.
@@ -6,15 +6,13 @@ against what the same processors reach in a matrix product.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import Any
 
+from netweave.graph import Graph
 from netweave.graph.costs import node_cost
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +74,23 @@ def multiply_adds_per_sample(graph: Graph) -> float:
         once = node_cost(node, batch=1).multiply_adds
         total += once * (2 if any(value in inputs for value in node.inputs) else 3)
     return total / batch
+
+
+class RecordSpeed:
+    """Records per second between two displays."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, float] | None = None
+
+    def since_last(self, iteration: int, records: int) -> float | None:
+        """Return the records trained per second since the last call; None at the first.
+
+        Args:
+            iteration: Updates done.
+            records: Records of an update.
+        """
+        now, last = perf_counter(), self._last
+        self._last = (iteration, now)
+        if last is None or iteration <= last[0]:
+            return None
+        return (iteration - last[0]) * records / (now - last[1])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from netweave.comparison import Comparison, Finding, Group, TensorMapping
 from netweave.comparison.execution.inputs import InputMapping
 from netweave.comparison.execution.memory_budget import resized
-from netweave.comparison.execution.sizes import declared_sizes
+from netweave.comparison.execution.sizes import Sizes, declared_sizes
 from netweave.comparison.fixes import mend
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph
@@ -18,11 +19,7 @@ from netweave.viewer.net import VERSION, Json, net_json, real, record_json
 from netweave.viewer.tables import rare, repeated, table
 from netweave.viewer.values import StoredArrays, values_json, weight_differences
 
-if TYPE_CHECKING:
-    from netweave.comparison import Comparison, Finding, Group, TensorMapping
-    from netweave.comparison.execution.sizes import Sizes
-
-    Times = Mapping[str, float]
+Times = Mapping[str, float]
 
 
 def comparison_document(comparison: Comparison, *, times: Sequence[Times] = ()) -> Json:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.graph.summary import ratio_text
 from netweave.viewer.page import document_rows
 
-if TYPE_CHECKING:
-    Json = Mapping[str, Any]
+Json = Mapping[str, Any]
 
 MAX_ROWS = 50
 """Rows of a table; an issue is read by people."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.comparison import Comparison
 from netweave.errors import UsageError
@@ -17,10 +18,6 @@ from netweave.graph.printable import printable, printable_json
 from netweave.viewer.comparison import comparison_document
 from netweave.viewer.net import net_document
 from netweave.viewer.tables import rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -210,8 +207,7 @@ def install() -> None:
 
 # The viewer does the same when it opens a document (``frontend/src/viewer/model/tables.ts``).
 
-if TYPE_CHECKING:
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 FIRST_WITH_TABLES = 3
 """The version from which on a document has tables (decision 0213)."""

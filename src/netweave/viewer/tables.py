@@ -12,11 +12,10 @@ or one value, without places, that all rows share; or another table, whose rows 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    Json = dict[str, Any]
-    Column = Sequence[Any] | Json
+Json = dict[str, Any]
+Column = Sequence[Any] | Json
 
 
 def table(count: int, **columns: Column) -> Json:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.graph import parameter_key
+from netweave.graph import Graph, Layer, parameter_key
 from netweave.viewer.tables import repeated, table
 
 if TYPE_CHECKING:
     from netweave.comparison.result.comparison import TensorValues
-    from netweave.graph import Graph, Layer
 
 
 Json = dict[str, Any]

@@ -12,7 +12,7 @@ from django.core.files.storage import default_storage
 from django.db import transaction
 
 from netweave.web import choices, nets, own_inputs
-from netweave.web.models import UNFINISHED, Comparison, State
+from netweave.web.models import UNFINISHED, Comparison, Net, OwnInput, State
 from netweave.web.nets import RefusedError
 from netweave.web.safety import count
 from netweave.web.work import leases, storage
@@ -20,8 +20,6 @@ from netweave.web.work.tasks import compare_nets
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
-
-    from netweave.web.models import Net, OwnInput
 
 
 def start(

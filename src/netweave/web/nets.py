@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import IO, Any
+from uuid import UUID
 
 from django.conf import settings
 from django.core.files.base import ContentFile
@@ -12,23 +14,14 @@ from django.core.files.storage import default_storage
 from django.db import transaction
 
 from netweave.web import owners
-from netweave.web.models import File, Net, State
-from netweave.web.options import FILE
+from netweave.web.models import File, Net, State, Upload, Workspace
+from netweave.web.options import FILE, Options
 from netweave.web.safety import counted
 from netweave.web.safety.names import last_part, safe_name
 from netweave.web.statements import insert, select
 from netweave.web.work import leases, storage
-from netweave.web.work.storage import RefusedError
+from netweave.web.work.storage import Arrival, RefusedError
 from netweave.web.work.tasks import read_net
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from typing import IO
-    from uuid import UUID
-
-    from netweave.web.models import Upload, Workspace
-    from netweave.web.options import Options
-    from netweave.web.work.storage import Arrival
 
 __all__ = [
     "InputShapes",

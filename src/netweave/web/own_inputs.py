@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from django.db import transaction
 
-from netweave.web.models import OwnInput
+from netweave.web.models import OwnInput, Workspace
 from netweave.web.nets import arrived, uploading
 from netweave.web.safety.names import safe_name
 from netweave.web.work import storage
-
-if TYPE_CHECKING:
-    from netweave.web.models import Workspace
 
 
 def add_input(workspace: Workspace, name: str, stream: IO[bytes], *, num_bytes: int | None) -> OwnInput:

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.web.options import DATA, FILE, LOOPBACK, RUNS, make_data_folder, read_options
+from netweave.web.options import DATA, FILE, LOOPBACK, RUNS, Options, make_data_folder, read_options
 from netweave.web.parts import Part
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from netweave.web.options import Options
 
 
 # The parts hold the other end of a pipe: when this process ends, however it does, they end as well. A part

@@ -20,17 +20,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from django.conf import settings
 
 import netweave
 from netweave.api.jobs import packages_to_install, process_birth
 from netweave.web.nets import RefusedError
+from netweave.web.options import Options
 from netweave.web.safety.names import safe_name
-
-if TYPE_CHECKING:
-    from netweave.web.options import Options
 
 RECORD = "training.json"
 """In the folder of a run that was started here: what runs, or ran."""

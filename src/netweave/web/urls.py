@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.urls import path
 
 from netweave.web.http import api
-from netweave.web.pages import accounts, comparisons, help_page, nets, new, runs
+from netweave.web.pages import accounts, comparisons, help_page, nets, runs
 
 urlpatterns = [
-    path("", new.show, name="new"),
+    path("", nets.show_start, name="new"),
     path("comparisons/", comparisons.index, name="comparisons"),
     path("comparisons/<uuid:key>/", comparisons.show, name="comparison"),
     path("comparisons/<uuid:key>/against/<uuid:other>/", comparisons.against, name="against"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import NetweaveError
-from netweave.formats.caffe.solver import read_solver
+from netweave.formats.caffe.job import read_solver
 from netweave.training.data.probe import probe
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from netweave.errors import NetweaveError, ReadError, UnsupportedError, UsageError
-from netweave.formats.caffe.solver import parse_solver, read_solver
+from netweave.formats.caffe.job import parse_solver, read_solver
 from tests.formats.caffe import solvers
 
 NET = """

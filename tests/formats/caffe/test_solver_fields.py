@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from netweave.formats.caffe.solver import KINDS
-from netweave.formats.caffe.solver import POLICIES as READ
+from netweave.formats.caffe.job import KINDS
+from netweave.formats.caffe.job import POLICIES as READ
 from netweave.training.optim import RULES
 from netweave.training.optim.rule import POLICIES
 

@@ -15,7 +15,7 @@ import pytest
 import netweave
 from netweave import api
 from netweave.errors import CodeError, ReadError, UnsupportedError, UsageError
-from netweave.formats.keras.source.reading import TABLE
+from netweave.formats.keras.source.writer import TABLE
 from tests.formats import graph_nets, recurrent_nets, written_nets
 from tests.formats.framework_runs import Case, check
 from tests.formats.keras.nets import NETS as MORE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -12,20 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.comparison import INPUT_ORDER, OUTPUT
 from netweave.comparison.fixes.cfg import edit_cfg
-from netweave.comparison.fixes.prototxt import edit_prototxt, find_layers
+from netweave.comparison.fixes.prototxt import LayerText, edit_prototxt, find_layers
 from netweave.comparison.fixes.python_callers import edit_caller
 from netweave.comparison.fixes.python_source import edit_all_calls, edit_python
-from netweave.comparison.fixes.shared_lines import changes_for_all
+from netweave.comparison.fixes.shared_lines import Change, changes_for_all
 from netweave.comparison.fixes.symbol_json import edit_symbol, items_of, members_of
 from netweave.comparison.fixes.text import NotAppliedError, Replacement, SeveralCallsError, line_end, replaced
 from netweave.formats.dialect import dialect_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from netweave.comparison import Comparison, Edit, Finding
-    from netweave.comparison.fixes.prototxt import LayerText
-    from netweave.comparison.fixes.shared_lines import Change
 
 
 # Layers of Caffe that work in place, with the same blob at bottom and top, can be put in alone. So can a
@@ -217,8 +214,7 @@ def _moved_rows(b: _Symbol, place: int) -> list[Replacement]:
     return [*changes[1:], Replacement(start, rows[place][1], f"{values[place]}{between}{values[place] + 1}")]
 
 
-if TYPE_CHECKING:
-    Editor = Callable[[str, int, str, Sequence[Edit]], str]
+Editor = Callable[[str, int, str, Sequence["Edit"]], str]
 
 EDITORS: dict[str, Editor] = {
     "prototxt": edit_prototxt,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from netweave.formats.caffe.schema import BVLC
 from netweave.formats.singa.schema import NET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from netweave.comparison import Edit
 
 _TOKEN = re.compile(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from netweave.comparison.layout.change import LayoutChange, LayoutMatch, reverse
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.layout.tensors import match_entries
 from netweave.comparison.metric import differing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_COMPARED = 256
 """More input channels are not held against each other one by one: the products grow with their square."""

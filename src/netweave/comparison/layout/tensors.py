@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.comparison.layout.change import LayoutChange, LayoutMatch, reversed_order, unless_plain
-from netweave.comparison.layout.letters import FILTERS, axes_between, layouts_of
+from netweave.comparison.layout.letters import FILTERS, Layout, axes_between, layouts_of
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.metric import differing, relative_error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from netweave.comparison.layout.letters import Layout
-
 
 # Two tensors that hold the same values are brought to agree by a permutation of axes (NCHW and NHWC, height
 # and width swapped) and, if need be, of the entries along the channels (RGB and BGR). Where an input is

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.comparison.layout.change import LayoutChange, reversed_order
+from netweave.comparison.layout.change import LayoutChange, Order, reversed_order
 from netweave.comparison.layout.letters import straightened
 from netweave.comparison.layout.orientation import ORIENTATIONS, SWAPPED, Orientation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.comparison.layout.change import Order
 
 MAX_LISTED = 8
 """More entries of an order are not listed."""

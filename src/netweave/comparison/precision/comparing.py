@@ -8,22 +8,28 @@ the reference's numbers, ranges of activations against what the net computes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.comparison.precision import measuring
-from netweave.comparison.precision.measuring import Measurement, pair_arrays
+from netweave.comparison.precision.measuring import ArrayPair, Inputs, Measurement, pair_arrays
 from netweave.comparison.precision.ranges import fitting_range, range_faults
-from netweave.comparison.precision.reference import ReferenceArrays, reference_arrays
+from netweave.comparison.precision.reference import ReferenceArrays, StoredFault, reference_arrays
 from netweave.comparison.precision.verdict import GroupLoss, RoundedResult, both_within
+from netweave.comparison.result.comparison import Comparison, Group, TensorValues
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import NetweaveError, RunError
+from netweave.graph import Graph
 from netweave.graph.passes import absorb
 from netweave.graph.passes.rounding import (
     ExplicitRounding,
     NotExplicitError,
+    Quantiser,
+    RoundingPoint,
     choose_rectifiers,
     explicit_rounding,
     has_rounding,
@@ -33,16 +39,7 @@ from netweave.graph.passes.rounding import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import onnx_ir as ir
-
     from netweave.comparison.pipeline import StageLog
-    from netweave.comparison.precision.measuring import ArrayPair, Inputs
-    from netweave.comparison.precision.reference import StoredFault
-    from netweave.comparison.result.comparison import Comparison, Group, TensorValues
-    from netweave.graph import Graph
-    from netweave.graph.passes.rounding import Quantiser, RoundingPoint
 
 ALIKE = 1.2
 """A net whose stored arrays lose so many times what the other's do is the coarser one; else B is judged."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -16,17 +16,17 @@ from netweave.comparison.execution.sizes import declared_sizes
 from netweave.comparison.explain.isolated import tensor_values
 from netweave.comparison.metric import relative_error
 from netweave.comparison.precision.ranges import SMALL, range_ratio
+from netweave.comparison.result.comparison import TensorMapping, TensorValues
 from netweave.errors import RunError
-from netweave.graph.passes.rounding import Quantiser, rounding_points
+from netweave.graph import Graph
+from netweave.graph.passes.rounding import (
+    ExplicitRounding,
+    Quantiser,
+    RoundingPoint,
+    StoredRounding,
+    rounding_points,
+)
 from netweave.graph.passes.rounding.formats import round_to_float
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
-
-    from netweave.comparison.result.comparison import TensorMapping, TensorValues
-    from netweave.graph import Graph
-    from netweave.graph.passes.rounding import ExplicitRounding, RoundingPoint, StoredRounding
-
 
 Inputs = dict[str, np.ndarray]
 

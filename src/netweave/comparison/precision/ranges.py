@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.comparison.precision.reference import StoredFault
-from netweave.graph.passes.rounding import MOVING, array_of
+from netweave.graph.passes.rounding import MOVING, Quantiser, RoundingPoint, array_of
 from netweave.graph.passes.rounding.formats import FLOATS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from netweave.graph.passes.rounding import Quantiser, RoundingPoint
-
 
 BOUNDED = {"HardSigmoid": 1.0, "Sigmoid": 1.0, "Softmax": 1.0, "Tanh": 1.0}
 """Functions whose values are no larger, which TFLite's specification prescribes as the range."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.graph.passes.rounding import StoredRounding
+from netweave.graph.passes.rounding import Quantiser, StoredRounding
 from netweave.graph.passes.rounding.formats import float_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from netweave.comparison.precision.measuring import ArrayPair, StoredInput
-    from netweave.graph.passes.rounding import Quantiser
 
 
 EXPLAINED = 0.999

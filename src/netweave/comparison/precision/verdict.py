@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.comparison.metric import LOCAL_TOLERANCE
 from netweave.comparison.result.comparison import (
@@ -15,21 +18,17 @@ from netweave.comparison.result.comparison import (
     OutputPair,
     Precision,
     Status,
+    TensorValues,
     Unexercised,
 )
 from netweave.comparison.result.verdict import EFFECTIVE, difference_in_words, place_in_words
 from netweave.comparison.result.verdicts import Verdict
+from netweave.graph import Graph
 from netweave.graph.summary import ratio_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
     from netweave.comparison.precision.measuring import Loss
     from netweave.comparison.precision.reference import StoredFault
-    from netweave.comparison.result.comparison import TensorValues
-    from netweave.graph import Graph
 
 SLACK = 2.0
 """How many times the expected loss a layer may lose: formats that are cut off and not rounded lose twice."""

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import UsageError
+from netweave.graph import Graph
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from netweave.comparison.result.report import NetRecord
-    from netweave.graph import Graph
 
 
 class Evidence(enum.Enum):

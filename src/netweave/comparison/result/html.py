@@ -5,13 +5,13 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from netweave.graph import Graph
 from netweave.graph.html import facts_html, fragment, table_html
 from netweave.graph.summary import ratio_text
 
 if TYPE_CHECKING:
     from netweave.comparison.result.comparison import Comparison, Finding, Group
     from netweave.comparison.result.report import NetRecord
-    from netweave.graph import Graph
 
 COLOURS = {
     "EQUAL": "good",

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from netweave.graph import LayerTable
+from netweave.graph import Graph, LayerTable
 
 if TYPE_CHECKING:
     from netweave.comparison.result.comparison import Comparison
-    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

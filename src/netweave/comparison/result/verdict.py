@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.names import list_names
-from netweave.comparison.result.comparison import MAX_SHOWN, Finding, Group, Status, TensorMapping
+from netweave.comparison.result.comparison import (
+    MAX_SHOWN,
+    Finding,
+    Group,
+    OutputPair,
+    Status,
+    TensorMapping,
+    Unexercised,
+)
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph.summary import ratio_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.comparison.explain.agreement import Agreement
-    from netweave.comparison.result.comparison import OutputPair, Unexercised
 
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
 """What alone makes two nets different: what propagates an earlier difference, or has no effect, does not."""

@@ -5,26 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.comparison.align.sketches import SketchIndex, sketch
+from netweave.comparison.layout.change import LayoutChange, LayoutMatch
 from netweave.comparison.layout.tensors import match_stored
 from netweave.comparison.layout.words import describe
 from netweave.comparison.names import list_stretch
 from netweave.comparison.result.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping
 from netweave.comparison.result.verdicts import Verdict
-from netweave.graph import parameter_key, parameter_layout
+from netweave.graph import Graph, parameter_key, parameter_layout
 from netweave.graph.parameters import undo_layout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from netweave.comparison.layout.change import LayoutChange, LayoutMatch
-    from netweave.graph import Graph
-
 
 HALF = 0.5
 """Arrays of which more elements differ are not each other's for what they hold."""

@@ -8,20 +8,16 @@ as declared, with a note.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import onnx_ir as ir
 
+from netweave.files.onnx.editing import Editor
 from netweave.files.onnx.symbols import renamed
 from netweave.graph import BATCH, known_shape
 from netweave.graph.checks import BROADCASTING
 from netweave.graph.costs import num_elements
 from netweave.graph.shapes import symbol_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from netweave.files.onnx.editing import Editor
 
 _ANONYMOUS = re.compile(r"unk__\d+")
 """Symbols that an exporter made up for sizes that its source left open (tf2onnx)."""

@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import onnx_ir as ir
 
 from netweave.errors import ReadError
 from netweave.graph import (
@@ -25,9 +27,6 @@ from netweave.graph import (
     parameter_layout,
 )
 from netweave.graph.parameters import Step, tag_parameter
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 NET, LAYERS, PARAMETERS, INITIALIZERS = (
     "netweave.net",

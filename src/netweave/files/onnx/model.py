@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
@@ -25,7 +24,6 @@ from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.onnx import metadata
 from netweave.files.onnx.batch import Batch, BatchBoundError, keep_batch, open_batch
 from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values, bodies
-from netweave.files.onnx.later import add_functions_of_later_operators
 from netweave.files.onnx.symbols import plain_symbols
 from netweave.files.onnx.tensors import (
     OWN_FILE,
@@ -36,17 +34,18 @@ from netweave.files.onnx.tensors import (
     with_large_arrays,
     without_large_arrays,
 )
-from netweave.files.onnx.upgrades import check_operators, is_known_operator, modernise
+from netweave.files.onnx.upgrades import (
+    add_functions_of_later_operators,
+    check_operators,
+    is_known_operator,
+    modernise,
+)
 from netweave.files.partial import left_out_note, split_readable
 from netweave.files.source import read_bytes
 from netweave.files.unknown import check_input_names
-from netweave.graph import BATCH, DOMAIN, is_registered, known_shape
+from netweave.graph import BATCH, DOMAIN, Graph, LayerTable, is_registered, known_shape
 from netweave.graph.naming import take_name
 from netweave.graph.parameters import LAYOUT_PROP, PARAMETER_PROP
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph, LayerTable
-
 
 MAX_PROTO_BYTES = 2**31 - 1
 """Protobuf's limit on one message."""

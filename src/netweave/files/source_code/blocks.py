@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from netweave.files.node_writer import NotWritable, NotWritableNodes
-from netweave.graph import known_shape
+import onnx_ir as ir
+
+from netweave.files.node_writer import NotWritable, NotWritableNodes, WriterTable
+from netweave.graph import Graph, known_shape
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files.node_writer import WriterTable
     from netweave.files.source_code.forward import Field, Step
     from netweave.files.source_code.node import SourceNode
-    from netweave.graph import Graph
 
 
 # A part between two such places that has branches or several modules is a block. Blocks of one form, whose

@@ -8,14 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from netweave.files.source_code.text import literal
 from netweave.graph.naming import take_name
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 MAX_DEPTH = 3
 """So many calls stand within each other: activation, normalisation, convolution."""

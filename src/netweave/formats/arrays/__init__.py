@@ -6,12 +6,8 @@ nodes: it can be looked at, and compared as weights with a net or with other wei
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from netweave.files import Source
 from netweave.formats.arrays.reader import kind_of
-
-if TYPE_CHECKING:
-    from netweave.files import Source
 
 __all__ = ["match"]
 

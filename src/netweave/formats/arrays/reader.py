@@ -6,23 +6,19 @@ import io
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.files import Source
 from netweave.files.gguf import GGUF, read_gguf
 from netweave.files.npy import read_header, read_npz
 from netweave.files.pickles import Name, OpaqueKey, PickledCall, bytes_of, describe, read_pickled
 from netweave.files.safetensors import read_safetensors
 from netweave.files.source import read_bytes
-from netweave.graph import graph_of_weights
+from netweave.graph import Graph, graph_of_weights
 from netweave.graph.costs import num_elements
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.graph import Graph
-
 
 # The pickle is described (``netweave.files.pickles``) and nothing in it is called. A meaning is given to
 # the calls by which NumPy rebuilds an array, and to no others.
@@ -31,7 +27,6 @@ _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 _REBUILD = {Name(module, "_reconstruct") for module in _MODULES}
 _SCALAR = {Name(module, "scalar") for module in _MODULES}
 _DTYPE = Name("numpy", "dtype")
-_ENCODE = Name("_codecs", "encode")
 _DICTS = {Name("collections", "OrderedDict"), Name("builtins", "dict"), Name("__builtin__", "dict")}
 
 _KINDS = "biuf"

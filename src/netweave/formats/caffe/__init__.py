@@ -6,12 +6,8 @@ Facts that the code follows are cited by the name of the file in BVLC's reposito
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from netweave.files import Source
 from netweave.formats.caffe.weights import read_blob
-
-if TYPE_CHECKING:
-    from netweave.files import Source
 
 __all__ = ["match", "read_blob"]
 

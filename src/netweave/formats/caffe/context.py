@@ -6,18 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.lowering import LayerContext, RuleTable
-from netweave.graph import BATCH
+from netweave.graph import BATCH, Layer
+from netweave.graph.parameters import Step
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.parameters import Blobs
-    from netweave.graph import Layer
-    from netweave.graph.parameters import Step
 
 
 @dataclass(eq=False, kw_only=True)

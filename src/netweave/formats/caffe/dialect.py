@@ -1,6 +1,6 @@
 """Caffe's words for the settings of layers: the field names of ``caffe.proto``."""
 
-from netweave.formats.dialect import Dialect, Editor, Padding
+from netweave.formats.dialect import Dialect, Editor, FirstValues, Padding
 
 DIALECT = Dialect(
     setting="{name}: {value}",
@@ -31,5 +31,6 @@ DIALECT = Dialect(
     ),
     rectifier_slope="negative_slope: {alpha}",
     has_modes=False,
+    first_values=FirstValues(by_role={"": 0.0, "gamma": 1.0, "slope": 0.25}),
     editor=Editor(name="prototxt", copies_layers=True),
 )  # fmt: skip

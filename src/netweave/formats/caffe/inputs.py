@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files import file_beside
+from netweave.files import Source, file_beside
+from netweave.files.protobuf import Message
 from netweave.files.unknown import check_input_names
 from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import type_of
-from netweave.formats.caffe.weights import read_blob
+from netweave.formats.caffe.weights import Weights, read_blob
 from netweave.formats.lowering import RuleTable
 from netweave.formats.lowering.windows import check_input_size, open_sizes
 from netweave.job import DataSource
 
 if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.files.protobuf import Message
     from netweave.formats.caffe.net import Wired
-    from netweave.formats.caffe.weights import Weights
 
 
 # A data layer learns its sizes from its database; what the file leaves open, the caller gives

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import ReadError, UsageError, WeightError
-from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
+from netweave.files.hdf5 import HDF5_MAGIC, Member, read_hdf5
+from netweave.files.protobuf import Message
 from netweave.files.source import read_bytes
 from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
-from netweave.formats.caffe.weights import read_weights, stored_blob
-from netweave.formats.lowering import ParameterStore
+from netweave.formats.caffe.weights import Weights, read_weights, stored_blob
+from netweave.formats.lowering import Layout, ParameterStore
 from netweave.formats.lowering.parameters import check_size
-from netweave.graph import parameter_key, statistics_of
+from netweave.graph import Graph, GraphBuilder, Layer, Parameter, parameter_key, statistics_of
 from netweave.graph.summary import dims_text, names_text
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import onnx_ir as ir
-
-    from netweave.files.hdf5 import Member
-    from netweave.files.protobuf import Message
     from netweave.formats.caffe.context import CaffeLayer
-    from netweave.formats.caffe.weights import Weights
-    from netweave.formats.lowering import Layout
-    from netweave.graph import Graph, GraphBuilder, Layer, Parameter
 
 
 Shape = tuple[int, ...]
@@ -178,8 +172,7 @@ def _factor(spec: Message | None, name: str, trainable: bool) -> float:
 
 # Rules: ``Net::ToProto``, ``Net::ToHDF5``, ``SGDSolver::SnapshotSolverState`` and those that read the same.
 
-if TYPE_CHECKING:
-    Arrays = Mapping[str, np.ndarray]
+Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.files import Source
+from netweave.files.protobuf import Message
 from netweave.formats.caffe.inputs import GIVEN, NOT_TAKEN, Place, data_sources
 from netweave.formats.caffe.net import build, included, net_state
 from netweave.formats.caffe.reader import parse_net
-from netweave.job import Phase, root_of_names, with_path
-
-if TYPE_CHECKING:
-    from netweave.files.protobuf import Message
-    from netweave.graph import Graph
-    from netweave.job import DataSource, Probe
+from netweave.graph import Graph
+from netweave.job import DataSource, Phase, Probe, root_of_names, with_path
 
 Sizes = Mapping[str, tuple[int, ...]]
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, SourceError
+from netweave.files import Source
+from netweave.files.protobuf import Message
 from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes, read_head
 from netweave.formats.caffe.file_types import HEAD_BYTES, Kind, find_kind
 from netweave.formats.caffe.net import build
 from netweave.formats.caffe.schema import caffe_schema, upgrade
 from netweave.formats.caffe.weights import SUFFIXES, find_weights, net_weights, read_weights, weights_alone
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.files.protobuf import Message
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 _OTHERS = {
     "": "is an HDF5 file, which holds weights but no layers; give the .prototxt, and this as its weights",

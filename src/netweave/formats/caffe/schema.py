@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
-from netweave.files.protobuf import Schema
+from netweave.files.protobuf import Message, Schema
 from netweave.formats.caffe.forks import FORKS
-
-if TYPE_CHECKING:
-    from netweave.files.protobuf import Message
-
 
 # The notation is that of ``netweave.files.protobuf``. The fields of other branches stand in ``forks``.
 

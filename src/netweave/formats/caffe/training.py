@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,12 +15,8 @@ from netweave.errors import ReadError
 from netweave.files.source import is_file
 from netweave.formats.caffe import parameters
 from netweave.formats.caffe.weights import read_weights
-from netweave.graph import complete_arrays
-from netweave.job import FoundState
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
-    from netweave.job import RunState
+from netweave.graph import Graph, complete_arrays
+from netweave.job import FoundState, RunState
 
 _WRITERS = {
     "caffemodel": (parameters.encode_net, parameters.encode_state, "solverstate"),

@@ -6,22 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.errors import ReadError, SourceError, WeightError
-from netweave.files import is_file, read_bytes, read_head
+from netweave.files import Source, is_file, read_bytes, read_head
 from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
+from netweave.files.protobuf import Message
 from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema, upgrade
-from netweave.graph import graph_of_weights
+from netweave.graph import Graph, graph_of_weights
 from netweave.graph.costs import MAX_AXES, num_elements
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.files.protobuf import Message
-    from netweave.graph import Graph
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5")
 

@@ -8,12 +8,8 @@ add a function, write it in ``shim/functions`` under ``@function``; a link, in `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from netweave.files import Source
 from netweave.files.python_code import MAX_CODE_BYTES, imports_package
-
-if TYPE_CHECKING:
-    from netweave.files import Source
 
 __all__ = ["match"]
 

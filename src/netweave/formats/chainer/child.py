@@ -6,7 +6,8 @@ It is given a request as JSON, and leaves ``net.onnx`` in its working folder, or
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from netweave.files.absent import importing
 from netweave.files.model_imports import Wanted, construct, imported, imports_of, in_folder, own_factories
@@ -18,9 +19,6 @@ from netweave.formats.chainer.shim.link import Link
 from netweave.formats.chainer.shim.recorder import Recorder
 from netweave.formats.chainer.tracing import trace
 from netweave.formats.chainer.weights import read_weights
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 NET = Path("net.onnx")
 

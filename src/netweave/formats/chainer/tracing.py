@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx_ir as ir
 
 from netweave.errors import CodeError, NetweaveError, ShapeError
 from netweave.files.unknown import check_input_names
-from netweave.formats.chainer.shim.link import ArgumentsError
-from netweave.formats.chainer.shim.recorder import Parameter, Variable, WholeError
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.formats.chainer.shim.link import Link
-    from netweave.formats.chainer.shim.recorder import Recorder
-    from netweave.graph import Graph
+from netweave.formats.chainer.shim.link import ArgumentsError, Link
+from netweave.formats.chainer.shim.recorder import Parameter, Recorder, Variable, WholeError
+from netweave.graph import Graph
 
 SIZES = (224, 227, 32, 28, 299, 64, 96, 128, 256, 300, 512)
 """Sides of images that are tried where nobody said the size, in this order."""

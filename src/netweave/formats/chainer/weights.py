@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 from netweave.files.npy import read_npz
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def read_weights(path: Path, *, place: str) -> dict[str, np.ndarray]:

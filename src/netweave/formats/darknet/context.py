@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.lowering import LayerContext, RuleTable
+import onnx_ir as ir
+
+from netweave.formats.lowering import LayerContext, ParameterStore, RuleTable
+from netweave.graph import Layer
+from netweave.graph.parameters import Step
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.darknet.config import Section
     from netweave.formats.darknet.reader import WeightFile
-    from netweave.formats.lowering import ParameterStore
-    from netweave.graph import Layer
-    from netweave.graph.parameters import Step
 
 HEADS = frozenset({"yolo", "Gaussian_yolo", "region", "detection"})
 """Types whose output is an output of the net, wherever they stand."""

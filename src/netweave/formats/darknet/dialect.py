@@ -29,5 +29,6 @@ DIALECT = Dialect(
     own_slope=0.1,
     functions={"Mish": "activation=mish", "Swish": "activation=swish"},
     has_modes=False,
+    log="update",
     editor=Editor(name="cfg"),
 )  # fmt: skip

@@ -6,20 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.files.image_lists import image_files
-from netweave.formats.darknet.config import read_config, with_lists
+from netweave.formats.darknet.config import DataFile, Section, read_config, with_lists
 from netweave.formats.darknet.losses import images_per_pass, images_per_update
 from netweave.formats.darknet.reader import INPUT, TRUTH, build, match
 from netweave.graph import known_shape
 from netweave.job import Checkpoints, DataSource, Job, JobOptions, Phase, Policy, Schedule, Solver
-
-if TYPE_CHECKING:
-    from netweave.formats.darknet.config import DataFile, Section
-
 
 POLICIES = ("constant", "step", "steps", "exp", "poly", "sigmoid", "sgdr")
 

@@ -8,12 +8,12 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UsageError, WeightError
-from netweave.files import read_bytes
+from netweave.files import Source, read_bytes
 from netweave.files.unknown import (
     UnknownLayer,
     UnknownSetting,
@@ -28,12 +28,6 @@ from netweave.formats.lowering import ParameterStore
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, layer_keys
 from netweave.graph.ops.regions import TRUTH_COLUMNS
 from netweave.graph.passes import prune
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files import Source
-
 
 # The order within a layer is that of ``load_convolutional_weights`` and its like in parser.c; a file says
 # nothing about sizes, so that a wrong net is noticed by the length alone.

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netweave.formats.darknet.reader import WeightFile, encode_weights
+from netweave.graph import Graph
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.graph import Graph
     from netweave.job import RunState
 
 

@@ -7,17 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.files.model_imports import imports_of_source
 from netweave.files.python_code import MAX_CODE_BYTES, imports_package, run_reader, weights_of_written
-from netweave.graph import LayerTable, Origin
+from netweave.graph import Graph, LayerTable, Origin
 from netweave.installation import install_command
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
 
 WEIGHTS = (".weights.h5", ".h5", ".keras")
 """How the names of files end that ``Model.load_weights`` of Keras reads."""

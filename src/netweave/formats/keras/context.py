@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx_ir as ir
+
 from netweave.formats.keras.config import LayerConfig
 from netweave.formats.lowering import RuleTable
 from netweave.formats.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
+from netweave.graph import GraphBuilder
 
 if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
     from netweave.formats.keras.weights import LayerArrays
-    from netweave.graph import GraphBuilder
 
 
 Read = Callable[["KerasLayer"], "Tensor | Sequence[Tensor]"]

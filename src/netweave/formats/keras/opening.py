@@ -5,9 +5,10 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import ReadError
+from netweave.files import Source
 from netweave.files.expansion import check_expansion
 from netweave.files.hdf5 import HDF5_MAGIC, Group, read_hdf5
 from netweave.files.json_text import parse_json
@@ -15,9 +16,6 @@ from netweave.files.source import is_folder, read_bytes
 from netweave.files.zipped import read_member, zip_errors
 from netweave.formats.keras.code import is_code
 from netweave.formats.keras.weights import Weights
-
-if TYPE_CHECKING:
-    from netweave.files import Source
 
 ZIP_MAGIC = b"PK\x03\x04"
 CONFIG = "config.json"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files import Source
 from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.keras.code import is_code, read_code
-from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
+from netweave.formats.keras.config import MODELS, LayerConfig, Model, Ref, TensorRef, parse_model
 from netweave.formats.keras.context import KerasLayer, KerasNet, read_layer, tensors_of
 from netweave.formats.keras.layers import READERS, REASONS
 from netweave.formats.keras.layers.recurrent import KEEPS_MASK
@@ -21,10 +22,6 @@ from netweave.formats.lowering.channels_last import ChannelsLastLayer, Tensor
 from netweave.formats.lowering.windows import check_given_sizes, unknown_sizes
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
 from netweave.graph.ordering import CycleError, inputs_first
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.formats.keras.config import LayerConfig, Ref
 
 MAX_DEPTH = 32
 """Models inside models beyond this depth are refused."""

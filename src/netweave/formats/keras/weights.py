@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, WeightError
-from netweave.files.hdf5 import Group
+from netweave.files.hdf5 import Group, Member
 
 if TYPE_CHECKING:
-    from netweave.files.hdf5 import Member
     from netweave.formats.keras.config import LayerConfig
 
 ROOTS = ("layers", "_layer_checkpoint_dependencies")

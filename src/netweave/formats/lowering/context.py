@@ -10,17 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, SourceError, UnsupportedError
-from netweave.graph import known_shape
-from netweave.graph.parameters import ranges_of
+from netweave.graph import GraphBuilder, Layer, known_shape
+from netweave.graph.parameters import Step, ranges_of
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.files.protobuf import Message
-    from netweave.graph import GraphBuilder, Layer
-    from netweave.graph.parameters import Step
 
 
 Shape = tuple[int | None, ...]

@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.graph import Statistics, set_statistics
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.lowering.context import LayerContext
 
 

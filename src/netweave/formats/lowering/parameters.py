@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from netweave.graph import Parameter
+import numpy as np
+import onnx_ir as ir
+
+from netweave.graph import GraphBuilder, Parameter
 from netweave.graph.costs import MAX_ELEMENTS, num_elements
+from netweave.graph.parameters import Step
 from netweave.graph.summary import dims_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
     from netweave.formats.lowering.context import LayerContext
-    from netweave.graph import GraphBuilder
-    from netweave.graph.parameters import Step
 
 Layout = tuple["Step", ...]
 """Steps from a stored array, as the source lays it out, to the initializer that a node needs."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
+
 from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.graph.costs import MAX_ELEMENTS, num_elements
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.lowering.context import LayerContext
 
 

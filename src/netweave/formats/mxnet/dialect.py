@@ -1,6 +1,6 @@
 """MXNet's words for the settings of operators: the attributes of a symbol file."""
 
-from netweave.formats.dialect import Dialect, Editor, Padding
+from netweave.formats.dialect import Dialect, Editor, FirstValues, Padding
 
 DIALECT = Dialect(
     names={
@@ -30,5 +30,23 @@ DIALECT = Dialect(
     ),
     fixed_scale="fix_gamma",
     has_modes=False,
+    first_values=FirstValues(
+        ignores_case=True,
+        by_name=(
+            (r"upsampling.*", ("bilinear", {})),
+            (r"stn_loc.*weight", ("zeros", {})),
+            (r"stn_loc.*bias", ("constant", {"value": [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]})),
+            (r".*bias", ("zeros", {})),
+            (r".*gamma", ("ones", {})),
+            (r".*beta", ("zeros", {})),
+            (r".*moving_mean", ("zeros", {})),
+            (r".*moving_var", ("ones", {})),
+            (r".*moving_inv_var", ("zeros", {})),
+            (r".*moving_avg", ("zeros", {})),
+            (r".*min", ("zeros", {})),
+            (r".*max", ("ones", {})),
+        ),
+        weights=("uniform", {"scale": 0.01}),
+    ),
     editor=Editor(name="symbol_json", copies_layers=True),
 )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from netweave.errors import UsageError
 from netweave.formats.lowering.parameters import STATISTICS
 from netweave.formats.mxnet.ndarray import FILE_MAGIC, V2
 from netweave.formats.mxnet.symbol.settings import DTYPES
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 CPU = (1, 0)
 """The device that arrays are said to lie on: its type and number."""

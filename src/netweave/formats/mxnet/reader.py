@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from netweave.errors import ReadError, WeightError
+from netweave.files import Source
 from netweave.files.json_text import read_json
 from netweave.formats.mxnet.ndarray import is_arrays, read_arrays
 from netweave.formats.mxnet.symbol.build import build
 from netweave.formats.mxnet.symbol.shapes import readable_part
 from netweave.formats.mxnet.symbol.vertex import parse_document, upgraded
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.files import Source
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 _SYMBOL_HEAD = re.compile(rb'^\s*\{.*"(nodes|arg_nodes|node_row_ptr|heads)"\s*:\s*\[', re.DOTALL)
 

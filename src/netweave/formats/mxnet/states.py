@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import io
 import struct
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
-from netweave.files import read_bytes
 from netweave.files.pickles import Name, PickledCall, bytes_of, describe, read_pickled
 from netweave.formats.mxnet.ndarray import is_arrays, read_record
 from netweave.formats.mxnet.params import encode_record
@@ -66,16 +64,6 @@ def _encode(value: Any) -> bytes:
         # NDArray(None), then its state {"handle": bytearray(record)}, as its __reduce__ says
         return b"cmxnet.ndarray\nNDArray\nN\x85R}" + _encode("handle") + raw + b"sb"
     raise UsageError(f"a state of the optimizer is {describe(value)}; expected arrays, or tuples of them")
-
-
-def read_states(path: Path) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Return what a file keeps; see ``decode_states``.
-
-    Raises:
-        ReadError: The file cannot be read, or holds no states of an optimizer.
-        UnsupportedError: It holds what Netweave does not read.
-    """
-    return decode_states(read_bytes(path), str(path))
 
 
 def decode_states(content: bytes, place: str) -> tuple[dict[Any, Any], dict[Any, Any]]:

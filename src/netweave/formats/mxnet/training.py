@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.formats.mxnet.params import encode_params
-from netweave.graph import complete_arrays
+from netweave.graph import Graph, complete_arrays
 
 if TYPE_CHECKING:
-    from netweave.graph import Graph
     from netweave.job import RunState
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from netweave.files import Source
 from netweave.formats.onnx.reader import is_model
-
-if TYPE_CHECKING:
-    from netweave.files import Source
 
 __all__ = ["match"]
 

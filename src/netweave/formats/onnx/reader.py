@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
+
+import onnx_ir as ir
 
 from netweave.errors import UsageError
+from netweave.files import Source
 from netweave.files.checksums import CHANGED
 from netweave.files.onnx import Rows, metadata, read_model
 from netweave.files.onnx.layers import make_layers, make_parameters
 from netweave.files.onnx.model import SEAL_FIELD, is_as_sealed, parse
 from netweave.files.wire import BYTES, MAX_VARINT, VARINT, read_varint
-from netweave.graph import Graph
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files import Source
-    from netweave.graph import Parameter
+from netweave.graph import Graph, Parameter
 
 
 def read(source: Source) -> Graph:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.files import OutputFiles
 from netweave.files.onnx.model import save
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.onnx.functions import with_functions
+from netweave.graph import Graph
 from netweave.graph.passes import chain, fuse_gelu, fuse_layer_norm
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
 
 
 def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,11 +13,8 @@ import numpy as np
 from netweave.errors import ReadError, UnsupportedError, WeightError
 from netweave.files.source import is_file, read_bytes
 from netweave.formats.lowering.channels_last import Stored
-from netweave.formats.openvino.document import parse_size
+from netweave.formats.openvino.document import IRLayer, parse_size
 from netweave.graph.costs import num_elements
-
-if TYPE_CHECKING:
-    from netweave.formats.openvino.document import IRLayer
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "boolean": np.dtype("?"),

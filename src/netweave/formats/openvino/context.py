@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.lowering import RuleTable
-from netweave.formats.lowering.channels_last import ChannelsLastLayer, Stored
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Operand, Stored
 from netweave.formats.lowering.windows import Window
 from netweave.graph.costs import MAX_LISTED
 from netweave.graph.parameters import apply_layout
 
 if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import ChannelsLastNet, Operand
     from netweave.formats.openvino.document import IRLayer
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from netweave.errors import ReadError
+from netweave.files import Source
 from netweave.files.source import read_bytes
 from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.lowering.channels_last import (
@@ -20,15 +20,10 @@ from netweave.formats.lowering.channels_last import (
 from netweave.formats.lowering.windows import check_given_sizes, check_input_size, unknown_sizes
 from netweave.formats.openvino.constants import DTYPES, Constants, weights_beside
 from netweave.formats.openvino.context import OpenVINOOperation
-from netweave.formats.openvino.document import parse_size, read_document
+from netweave.formats.openvino.document import Document, IRLayer, Port, parse_size, read_document
 from netweave.formats.openvino.operators import READERS, REASONS
-from netweave.graph import BATCH, GraphBuilder, Origin
+from netweave.graph import BATCH, Graph, GraphBuilder, Origin
 from netweave.graph.ordering import CycleError, inputs_first
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.formats.openvino.document import Document, IRLayer, Port
-    from netweave.graph import Graph
 
 INPUT, CONSTANT, RESULT = "Parameter", "Const", "Result"
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from netweave.files import Source
 from netweave.formats.pytorch.file_types import kind_of_source
 from netweave.formats.pytorch.state import read_state
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 __all__ = ["is_module", "match", "read_module", "read_state"]
 

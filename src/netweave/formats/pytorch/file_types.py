@@ -7,15 +7,12 @@ import re
 import zipfile
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from netweave.files import Source
 from netweave.files.model_imports import imported_packages, imports_of
 from netweave.files.python_code import MAX_CODE_BYTES, imports_package
 from netweave.files.source import is_folder
 from netweave.formats.pytorch.state import is_legacy
-
-if TYPE_CHECKING:
-    from netweave.files import Source
 
 OTHER_FRAMEWORKS = ("chainer", "keras", "tensorflow", "mxnet", "paddle", "jax")
 """Code that imports one of them is not PyTorch's because something that it imports is."""

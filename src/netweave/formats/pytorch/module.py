@@ -6,27 +6,30 @@ import inspect
 import logging
 import traceback
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._pytree import TreeSpec
 
 from netweave.errors import CodeError
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
 from netweave.formats.pytorch.exporting import byte_masks, shared_tables, without_autocast
-from netweave.formats.pytorch.lengths import left_out, lengths_of
-from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs, joined, mapped, members_of
+from netweave.formats.pytorch.module_inputs import (
+    find_inputs,
+    given_inputs,
+    joined,
+    left_out,
+    lengths_of,
+    mapped,
+    members_of,
+)
 from netweave.graph.checks import collector_at_rest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import numpy as np
-    from torch.utils._pytree import TreeSpec
-
 
 # It is used for a module in memory, and by the guarded child process for one that it made from files.
 

@@ -11,23 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import ReadError, WeightError
 from netweave.files import is_file, read_bytes
-from netweave.formats.lowering import ParameterStore
+from netweave.files.protobuf import Message
+from netweave.formats.lowering import Layout, ParameterStore
 from netweave.formats.lowering.parameters import check_size
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind
 from netweave.formats.singa.schema import singa_schema
 from netweave.formats.singa.unroll import kind_of
+from netweave.graph import GraphBuilder, Parameter
 from netweave.graph.summary import dims_text, names_text
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files.protobuf import Message
-    from netweave.formats.lowering import Layout
     from netweave.formats.singa.context import SingaLayer
-    from netweave.graph import GraphBuilder, Parameter
 
 
 # Each worker writes the parameters that it owns; one that is cut into partitions stands in the file of

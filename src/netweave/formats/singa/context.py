@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx_ir as ir
+
 from netweave.formats.lowering import LayerContext, RuleTable
+from netweave.graph import Layer
+from netweave.graph.parameters import Step
 
 if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
     from netweave.files.protobuf import Message
     from netweave.formats.singa.checkpoint import Parameters
     from netweave.formats.singa.inputs import InputLayer
     from netweave.formats.singa.unroll import Unit
-    from netweave.graph import Layer
-    from netweave.graph.parameters import Step
 
 
 @dataclass(slots=True)

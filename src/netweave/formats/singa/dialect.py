@@ -1,6 +1,6 @@
 """SINGA's words for the settings of layers: the field names of ``job.proto``."""
 
-from netweave.formats.dialect import Dialect, Editor, Padding
+from netweave.formats.dialect import Dialect, Editor, FirstValues, Padding
 
 _UP = "rounding up, which no pooling of SINGA's does"
 
@@ -24,5 +24,7 @@ DIALECT = Dialect(
     ),
     rectifier_slope="negative_slope: {alpha}",
     has_modes=False,
+    first_values=FirstValues(setting="an 'init'"),
+    log="step",
     editor=Editor(name="prototxt"),
 )  # fmt: skip

@@ -5,32 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError, UnsupportedError, WeightError
+import onnx_ir as ir
+
+from netweave.errors import ReadError, ShapeError, SourceError, UnsupportedError, WeightError
 from netweave.files import Source
-from netweave.formats.singa.checkpoint import Parameters, read_checkpoints
-from netweave.formats.singa.context import Output
+from netweave.files.protobuf import Message
+from netweave.formats.singa.checkpoint import Parameters, Weights, read_checkpoints
+from netweave.formats.singa.context import Output, SingaLayer
 from netweave.formats.singa.files import parse_job
-from netweave.formats.singa.inputs import INPUTS
+from netweave.formats.singa.inputs import INPUTS, SizesOfRecords
 from netweave.formats.singa.layers.windows import downwards
 from netweave.formats.singa.net import Net, NetMaker, builder_of, included, maker_of, refuse_unknown
 from netweave.formats.singa.paths import root_of
-from netweave.formats.singa.unroll import unroll
-from netweave.graph import scale_gradients
+from netweave.formats.singa.unroll import Unit, unroll
+from netweave.graph import Graph, GraphBuilder, scale_gradients
 from netweave.graph.summary import names_text
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.errors import SourceError
-    from netweave.files.protobuf import Message
-    from netweave.formats.singa.checkpoint import Weights
-    from netweave.formats.singa.context import SingaLayer
-    from netweave.formats.singa.inputs import SizesOfRecords
-    from netweave.formats.singa.unroll import Unit
-    from netweave.graph import Graph, GraphBuilder
-
 
 # SINGA (``CDWorker`` in ``worker.cc``, ``rbm.cc``) has no objective, only the gradient: the statistics of
 # the end of the chain minus those of the data, over the batch. It is the gradient of the mean difference

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
+from netweave.files import Source
+from netweave.files.protobuf import Message
 from netweave.files.prototext import field_names, parse_text
 from netweave.files.source import read_bytes
 from netweave.files.wire import BYTES, VARINT, outer_fields
 from netweave.formats.singa.schema import singa_schema
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.files.protobuf import Message
 
 HEAD_BYTES = 1 << 16
 """How much of a file is looked at; licence texts come first."""

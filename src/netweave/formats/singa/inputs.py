@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
+
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files import Source
 from netweave.files.unknown import check_input_names
 from netweave.formats.lowering.windows import check_input_size, open_sizes
-from netweave.graph import BATCH
+from netweave.graph import BATCH, GraphBuilder
 from netweave.job import DataSource
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files import Source
     from netweave.formats.singa.unroll import Unit
-    from netweave.graph import GraphBuilder
 
 
 # Chains of input layers (``kShardData`` -> ``kMnist``, ``kRecordInput`` -> ``kImagePreprocess``) do to

@@ -6,18 +6,19 @@ what contrastive divergence computes from both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
+from netweave.files.protobuf import Message
 from netweave.formats.singa.energy import build_contrastive, build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
-from netweave.formats.singa.inputs import data_sources, source_of
+from netweave.formats.singa.inputs import InputLayer, SizesOfRecords, data_sources, source_of
 from netweave.formats.singa.net import (
     PHASES,
+    Net,
     build,
     checkpoints_of,
     cluster_of,
@@ -25,15 +26,10 @@ from netweave.formats.singa.net import (
     schedule_of,
     solver_of,
 )
-from netweave.formats.singa.notes import notes_of
 from netweave.formats.singa.paths import below, root_of
+from netweave.formats.singa.unroll import kind_of
+from netweave.graph.summary import names_text
 from netweave.job import Job, JobOptions, Phase, with_path
-
-if TYPE_CHECKING:
-    from netweave.files.protobuf import Message
-    from netweave.formats.singa.inputs import InputLayer, SizesOfRecords
-    from netweave.formats.singa.net import Net
-
 
 ALGORITHMS = {"kBP": "bp", "kBPTT": "bptt", "kCD": "cd"}
 
@@ -185,3 +181,61 @@ def _moved(phases: Mapping[str, Phase], data: Mapping[str, str], place: str) -> 
         else phase
         for name, phase in phases.items()
     }
+
+
+def notes_of(message: Message) -> Iterator[str]:
+    """Yield the sentences for a file."""
+    yield from _cluster_notes(message)
+    yield from _schedule_notes(message)
+    yield from _layer_notes(message)
+
+
+def _cluster_notes(message: Message) -> Iterator[str]:
+    cluster = message["cluster"]
+    groups, workers = cluster["nworker_groups"], cluster["nworkers_per_group"]
+    if groups > 1:
+        yield (
+            f"{groups} worker groups would train asynchronously in SINGA; here there is one, so that no "
+            "gradient is computed from outdated parameters"
+        )
+    if workers > 1:
+        yield (
+            f"the {workers} workers of a group would share each batch; one device computes the whole batch, "
+            "with the same mean gradient"
+        )
+    if "gpu" in message:
+        yield "'gpu' is ignored; choose devices with --gpu or --devices"
+
+
+def _schedule_notes(message: Message) -> Iterator[str]:
+    for name in ("test", "validate"):
+        if message[f"{name}_freq"] > 0 and message[f"{name}_steps"] <= 0:
+            yield f"'{name}_freq' is set and '{name}_steps' is 0, so there is no such phase"
+    if message["resume"]:
+        yield "'resume' is ignored; --resume goes on from the latest checkpoint"
+    if not message["reset_param_version"]:
+        yield (
+            "'reset_param_version' changes nothing: one device has no server that waits for a version of a "
+            "parameter"
+        )
+    if message["debug"]:
+        yield (
+            "'debug': the norms of layers and parameters are written to this log, as SINGA 0.1 does, not to "
+            "the JSON files of 0.2 and 0.3"
+        )
+    if message["warmup_steps"]:
+        yield "'warmup_steps' changes nothing: there is no server that parameters are put to after them"
+
+
+def _layer_notes(message: Message) -> Iterator[str]:
+    net = message["neuralnet"]
+    layers = net["layer"]
+    placed = [layer["name"] for layer in layers if "location" in layer]
+    if placed:
+        yield f"'location' of {names_text(placed)} is kept with the layer; one device computes all locations"
+    parted = [layer["name"] for layer in layers if layer.get("partition_dim", net["partition_dim"]) == 1]
+    if parted and message["cluster"]["nworkers_per_group"] > 1:
+        named = names_text(parted)
+        yield f"'partition_dim' 1 of {named} is kept with the layer; one device computes all of its units"
+    if any(kind_of(layer) == "kGRU" for layer in layers):
+        yield "SINGA adds the update gate to the gradient of a GRU's state; here it is multiplied"

@@ -7,26 +7,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files import Source
+from netweave.files.protobuf import Message
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
-from netweave.formats.singa.checkpoint import Parameters
+from netweave.formats.singa.checkpoint import Parameters, Weights
 from netweave.formats.singa.context import Output, SingaLayer
-from netweave.formats.singa.inputs import INPUTS, InputLayer, Inputs, is_input
+from netweave.formats.singa.inputs import INPUTS, InputLayer, Inputs, SizesOfRecords, is_input
 from netweave.formats.singa.layers import LAYERS, REASONS
 from netweave.formats.singa.unroll import Unit, forward_sources, kind_of, unroll
 from netweave.graph import Graph, GraphBuilder, Layer, Origin
 from netweave.job import Checkpoints, Cluster, Policy, Schedule, Solver
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files import Source
-    from netweave.files.protobuf import Message
-    from netweave.formats.singa.checkpoint import Weights
-    from netweave.formats.singa.inputs import SizesOfRecords
-
 
 PHASES = {"TRAIN": "kTrain", "VALIDATE": "kVal", "TEST": "kTest"}
 """SINGA's names of the phases."""

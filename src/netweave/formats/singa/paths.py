@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.job import root_of_names
+from netweave.job import DataSource, root_of_names
 
 if TYPE_CHECKING:
     from netweave.files.protobuf import Message
-    from netweave.job import DataSource
 
 _FILES = {
     "store_conf": ("path", "mean_file", "std_file"),

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
+from netweave.files import Source
 from netweave.formats.singa.checkpoint import Weights, read_checkpoints
 from netweave.formats.singa.energy import build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
 from netweave.formats.singa.net import build
-from netweave.graph import graph_of_weights
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.graph import Graph
+from netweave.graph import Graph, graph_of_weights
 
 DOWN = "down"
 """The stage in which an RBM is read from its hidden layer to its visible one."""

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netweave.formats.singa.checkpoint import encode_arrays, read_checkpoints
+from netweave.graph import Graph
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.graph import Graph
     from netweave.job import RunState
 
 

@@ -10,12 +10,11 @@ import ml_dtypes
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.files.protobuf import Schema
+from netweave.files.protobuf import Message, Schema
 from netweave.files.unknown import UnknownLayer, UnknownSetting
 from netweave.graph.costs import MAX_AXES, MAX_ELEMENTS, MAX_FILLED, num_elements
 
 if TYPE_CHECKING:
-    from netweave.files.protobuf import Message
     from netweave.formats.tensorflow.nodes import Node
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import UnsupportedError
 from netweave.formats.tensorflow.attributes import DTYPES, Function
 from netweave.formats.tensorflow.frames import FRAME, Frame, join_frames
-from netweave.formats.tensorflow.nodes import Body, Node
+from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
 from netweave.formats.tensorflow.operands import Item, Open, Sizes, numbers_of, of_numbers
 from netweave.graph.costs import MAX_LISTED, num_elements
-
-if TYPE_CHECKING:
-    from netweave.formats.tensorflow.nodes import Program, Ref
-
 
 Arrays = list[np.ndarray]
 

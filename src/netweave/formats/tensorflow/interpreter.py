@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, SourceError, UnsupportedError
-from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last import ChannelsLastNet, Stored, Tensor
 from netweave.formats.tensorflow.folding import MAX_NODES, fold, simplify
 from netweave.formats.tensorflow.frames import MERGE
-from netweave.formats.tensorflow.nodes import TensorFlowOperation
+from netweave.formats.tensorflow.nodes import Body, Node, OperatorReader, Program, Ref, TensorFlowOperation
 from netweave.formats.tensorflow.operands import Dead, Item
 from netweave.formats.tensorflow.operators import READERS, REASONS
 from netweave.graph import Origin
 from netweave.graph.ordering import CycleError, inputs_first
 
 if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import ChannelsLastNet
-    from netweave.formats.tensorflow.nodes import Body, Node, OperatorReader, Program, Ref
     from netweave.formats.tensorflow.opening import Variables
     from netweave.formats.tensorflow.reader import Inputs
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx_ir as ir
+
 from netweave.errors import ReadError
 from netweave.files.protobuf import Message
 from netweave.formats.lowering import RuleTable
@@ -16,9 +19,6 @@ from netweave.graph.costs import MAX_FILLED, MAX_LISTED
 from netweave.graph.parameters import apply_layout
 
 if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
     from netweave.formats.tensorflow.interpreter import Interpreter
 
 

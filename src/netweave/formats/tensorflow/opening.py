@@ -6,25 +6,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError, WeightError
+from netweave.files import Source
+from netweave.files.protobuf import Message
 from netweave.files.prototext import parse_text
 from netweave.files.source import is_file, is_folder, read_bytes
 from netweave.files.wire import leading_fields
 from netweave.formats.lowering.channels_last import Stored
 from netweave.formats.tensorflow.attributes import BYTES, DTYPES, TEXT, from_bytes, sizes
-from netweave.formats.tensorflow.nodes import program
+from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref, program
 from netweave.formats.tensorflow.table import is_table, read_table
 from netweave.graph.summary import names_text
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.files.protobuf import Message
-    from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
-
 
 MAX_SHARDS = 10_000
 

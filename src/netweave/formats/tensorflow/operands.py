@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.formats.lowering.channels_last import Stored, Tensor
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 class Open:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files import Source
 from netweave.files.unknown import (
     UnknownLayer,
     check_input_names,
@@ -23,16 +23,11 @@ from netweave.formats.tensorflow.attributes import DTYPES, unknown_attributes
 from netweave.formats.tensorflow.folding import can_fold, check_written_out, needed
 from netweave.formats.tensorflow.frames import EXIT
 from netweave.formats.tensorflow.interpreter import Interpreter
-from netweave.formats.tensorflow.opening import Variables, open_net
+from netweave.formats.tensorflow.nodes import Node, Program, Ref
+from netweave.formats.tensorflow.opening import Opened, Variables, open_net
+from netweave.formats.tensorflow.operands import Item
 from netweave.formats.tensorflow.operators import READERS, REASONS
 from netweave.graph import BATCH, Graph, GraphBuilder
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.formats.tensorflow.nodes import Node, Program, Ref
-    from netweave.formats.tensorflow.opening import Opened
-    from netweave.formats.tensorflow.operands import Item
-
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 

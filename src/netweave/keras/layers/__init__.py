@@ -4,16 +4,14 @@ A layer is a class for each row of ``signatures``; what it computes is the rule 
 files has for it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.formats.keras.layers import READERS
 from netweave.keras.layer import LAYERS, Layer, layer_class
 from netweave.keras.layers.signatures import SIGNATURES, Input, InputLayer
 from netweave.keras.objects import missing
-
-if TYPE_CHECKING:
-    from netweave.keras.operation import KerasTensor
+from netweave.keras.operation import KerasTensor
 
 OTHER_NAMES = {
     "AvgPool1D": "AveragePooling1D",

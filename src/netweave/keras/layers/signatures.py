@@ -3,18 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.keras.layer import LAYERS, Layer
-from netweave.keras.operation import unique_name
-
-if TYPE_CHECKING:
-    from netweave.keras.operation import KerasTensor, Shape
-
+from netweave.keras.operation import KerasTensor, Shape, unique_name
 
 # ``tests/keras/test_curves.py`` compares them with an installed Keras (``-m oracle``). Arguments that every
 # layer has (``name``, ``trainable``, ``dtype``) and those of quantised layers are left out.
+
+_WEIGHTS = (
+    "kernel_initializer='glorot_uniform', bias_initializer='zeros', kernel_regularizer=None, "
+    "bias_regularizer=None, activity_regularizer=None, kernel_constraint=None, bias_constraint=None"
+)
+_DEPTHWISE = _WEIGHTS.replace("kernel", "depthwise")
+_SEPARABLE = (
+    "depthwise_initializer='glorot_uniform', pointwise_initializer='glorot_uniform', "
+    "bias_initializer='zeros', depthwise_regularizer=None, pointwise_regularizer=None, "
+    "bias_regularizer=None, activity_regularizer=None, depthwise_constraint=None, "
+    "pointwise_constraint=None, bias_constraint=None"
+)
+_INITIAL = "kernel_initializer='glorot_uniform', recurrent_initializer='orthogonal', bias_initializer='zeros'"
+_RECURRENT = (
+    "kernel_regularizer=None, recurrent_regularizer=None, bias_regularizer=None, activity_regularizer=None, "
+    "kernel_constraint=None, recurrent_constraint=None, bias_constraint=None, dropout=0.0, "
+    "recurrent_dropout=0.0"
+)
+_RETURNED = "return_sequences=False, return_state=False, go_backwards=False, stateful=False"
+_GATED = "activation='tanh', recurrent_activation='sigmoid', use_bias=True, " + _INITIAL
+_SCALED = (
+    "epsilon=0.001, center=True, scale=True, beta_initializer='zeros', gamma_initializer='ones', "
+    "beta_regularizer=None, gamma_regularizer=None, beta_constraint=None, gamma_constraint=None"
+)
+_PLACED = "padding='valid', data_format=None"
+
+
+def _signatures_with_axes(axes: int) -> dict[str, str]:
+    """Return the signatures of layers that Keras has for each number of image axes."""
+    ones, twos = ("1", "2") if axes == 1 else (str((1,) * axes), str((2,) * axes))
+    # Keras has the arguments of this one in another order
+    placed = "padding='valid', output_padding=None, data_format=None"
+    if axes == 3:
+        placed = f"{_PLACED}, output_padding=None"
+    signatures = {
+        "Conv{}DTranspose": (
+            f"filters, kernel_size, strides={ones}, {placed}, dilation_rate={ones}, activation=None, "
+            f"use_bias=True, {_WEIGHTS}"
+        ),
+        "AveragePooling{}D": f"pool_size, strides=None, {_PLACED}",
+        "Conv{}D": (
+            f"filters, kernel_size, strides={ones}, {_PLACED}, dilation_rate={ones}, groups=1, "
+            f"activation=None, use_bias=True, {_WEIGHTS}"
+        ),
+        "ConvLSTM{}D": (
+            f"filters, kernel_size, strides=1, {_PLACED}, dilation_rate=1, {_GATED}, unit_forget_bias=True, "
+            f"{_RECURRENT}, seed=None, {_RETURNED}"
+        ),
+        "GlobalAveragePooling{}D": "data_format=None, keepdims=False",
+        "GlobalMaxPooling{}D": "data_format=None, keepdims=False",
+        "MaxPooling{}D": f"pool_size={twos}, strides=None, {_PLACED}",
+    }
+    if axes < 3:
+        signatures |= {
+            "DepthwiseConv{}D": (
+                f"kernel_size, strides={ones}, padding='valid', depth_multiplier=1, data_format=None, "
+                f"dilation_rate={ones}, activation=None, use_bias=True, {_DEPTHWISE}"
+            ),
+            "SeparableConv{}D": (
+                f"filters, kernel_size, strides={ones}, {_PLACED}, dilation_rate={ones}, "
+                f"depth_multiplier=1, activation=None, use_bias=True, {_SEPARABLE}"
+            ),
+        }
+    return {name.format(axes): signature for name, signature in signatures.items()}
+
 
 SIGNATURES: dict[str, str] = {
     "Activation": "activation",
@@ -24,116 +85,26 @@ SIGNATURES: dict[str, str] = {
     "AlphaDropout": "rate, noise_shape=None, seed=None",
     "Attention": "use_scale=False, score_mode='dot', dropout=0.0, seed=None",
     "Average": "",
-    "AveragePooling1D": "pool_size, strides=None, padding='valid', data_format=None",
-    "AveragePooling2D": "pool_size, strides=None, padding='valid', data_format=None",
-    "AveragePooling3D": "pool_size, strides=None, padding='valid', data_format=None",
     "BatchNormalization": (
         "axis=-1, momentum=0.99, epsilon=0.001, center=True, scale=True, beta_initializer='zeros', "
-        "gamma_initializer='ones', moving_mean_initializer='zeros', "
-        "moving_variance_initializer='ones', beta_regularizer=None, gamma_regularizer=None, "
-        "beta_constraint=None, gamma_constraint=None, renorm=False, renorm_clipping=None, "
-        "renorm_momentum=0.99, synchronized=False"
+        "gamma_initializer='ones', moving_mean_initializer='zeros', moving_variance_initializer='ones', "
+        "beta_regularizer=None, gamma_regularizer=None, beta_constraint=None, gamma_constraint=None, "
+        "renorm=False, renorm_clipping=None, renorm_momentum=0.99, synchronized=False"
     ),
     "Bidirectional": "layer, merge_mode='concat', backward_layer=None",
     "CenterCrop": "height, width, data_format=None",
     "Concatenate": "axis=-1",
-    "Conv1D": (
-        "filters, kernel_size, strides=1, padding='valid', data_format=None, dilation_rate=1, "
-        "groups=1, activation=None, use_bias=True, kernel_initializer='glorot_uniform', "
-        "bias_initializer='zeros', kernel_regularizer=None, bias_regularizer=None, "
-        "activity_regularizer=None, kernel_constraint=None, bias_constraint=None"
-    ),
-    "Conv1DTranspose": (
-        "filters, kernel_size, strides=1, padding='valid', output_padding=None, data_format=None, "
-        "dilation_rate=1, activation=None, use_bias=True, kernel_initializer='glorot_uniform', "
-        "bias_initializer='zeros', kernel_regularizer=None, bias_regularizer=None, "
-        "activity_regularizer=None, kernel_constraint=None, bias_constraint=None"
-    ),
-    "Conv2D": (
-        "filters, kernel_size, strides=(1, 1), padding='valid', data_format=None, dilation_rate=(1, "
-        "1), groups=1, activation=None, use_bias=True, kernel_initializer='glorot_uniform', "
-        "bias_initializer='zeros', kernel_regularizer=None, bias_regularizer=None, "
-        "activity_regularizer=None, kernel_constraint=None, bias_constraint=None"
-    ),
-    "Conv2DTranspose": (
-        "filters, kernel_size, strides=(1, 1), padding='valid', output_padding=None, "
-        "data_format=None, dilation_rate=(1, 1), activation=None, use_bias=True, "
-        "kernel_initializer='glorot_uniform', bias_initializer='zeros', kernel_regularizer=None, "
-        "bias_regularizer=None, activity_regularizer=None, kernel_constraint=None, "
-        "bias_constraint=None"
-    ),
-    "Conv3D": (
-        "filters, kernel_size, strides=(1, 1, 1), padding='valid', data_format=None, "
-        "dilation_rate=(1, 1, 1), groups=1, activation=None, use_bias=True, "
-        "kernel_initializer='glorot_uniform', bias_initializer='zeros', kernel_regularizer=None, "
-        "bias_regularizer=None, activity_regularizer=None, kernel_constraint=None, "
-        "bias_constraint=None"
-    ),
-    "Conv3DTranspose": (
-        "filters, kernel_size, strides=(1, 1, 1), padding='valid', data_format=None, "
-        "output_padding=None, dilation_rate=(1, 1, 1), activation=None, use_bias=True, "
-        "kernel_initializer='glorot_uniform', bias_initializer='zeros', kernel_regularizer=None, "
-        "bias_regularizer=None, activity_regularizer=None, kernel_constraint=None, "
-        "bias_constraint=None"
-    ),
-    "ConvLSTM1D": (
-        "filters, kernel_size, strides=1, padding='valid', data_format=None, dilation_rate=1, "
-        "activation='tanh', recurrent_activation='sigmoid', use_bias=True, "
-        "kernel_initializer='glorot_uniform', recurrent_initializer='orthogonal', "
-        "bias_initializer='zeros', unit_forget_bias=True, kernel_regularizer=None, "
-        "recurrent_regularizer=None, bias_regularizer=None, activity_regularizer=None, "
-        "kernel_constraint=None, recurrent_constraint=None, bias_constraint=None, dropout=0.0, "
-        "recurrent_dropout=0.0, seed=None, return_sequences=False, return_state=False, "
-        "go_backwards=False, stateful=False"
-    ),
-    "ConvLSTM2D": (
-        "filters, kernel_size, strides=1, padding='valid', data_format=None, dilation_rate=1, "
-        "activation='tanh', recurrent_activation='sigmoid', use_bias=True, "
-        "kernel_initializer='glorot_uniform', recurrent_initializer='orthogonal', "
-        "bias_initializer='zeros', unit_forget_bias=True, kernel_regularizer=None, "
-        "recurrent_regularizer=None, bias_regularizer=None, activity_regularizer=None, "
-        "kernel_constraint=None, recurrent_constraint=None, bias_constraint=None, dropout=0.0, "
-        "recurrent_dropout=0.0, seed=None, return_sequences=False, return_state=False, "
-        "go_backwards=False, stateful=False"
-    ),
-    "ConvLSTM3D": (
-        "filters, kernel_size, strides=1, padding='valid', data_format=None, dilation_rate=1, "
-        "activation='tanh', recurrent_activation='sigmoid', use_bias=True, "
-        "kernel_initializer='glorot_uniform', recurrent_initializer='orthogonal', "
-        "bias_initializer='zeros', unit_forget_bias=True, kernel_regularizer=None, "
-        "recurrent_regularizer=None, bias_regularizer=None, activity_regularizer=None, "
-        "kernel_constraint=None, recurrent_constraint=None, bias_constraint=None, dropout=0.0, "
-        "recurrent_dropout=0.0, seed=None, return_sequences=False, return_state=False, "
-        "go_backwards=False, stateful=False"
-    ),
     "Cropping1D": "cropping=(1, 1)",
     "Cropping2D": "cropping=((0, 0), (0, 0)), data_format=None",
     "Cropping3D": "cropping=((1, 1), (1, 1), (1, 1)), data_format=None",
-    "Dense": (
-        "units, activation=None, use_bias=True, kernel_initializer='glorot_uniform', "
-        "bias_initializer='zeros', kernel_regularizer=None, bias_regularizer=None, "
-        "activity_regularizer=None, kernel_constraint=None, bias_constraint=None"
-    ),
-    "DepthwiseConv1D": (
-        "kernel_size, strides=1, padding='valid', depth_multiplier=1, data_format=None, "
-        "dilation_rate=1, activation=None, use_bias=True, depthwise_initializer='glorot_uniform', "
-        "bias_initializer='zeros', depthwise_regularizer=None, bias_regularizer=None, "
-        "activity_regularizer=None, depthwise_constraint=None, bias_constraint=None"
-    ),
-    "DepthwiseConv2D": (
-        "kernel_size, strides=(1, 1), padding='valid', depth_multiplier=1, data_format=None, "
-        "dilation_rate=(1, 1), activation=None, use_bias=True, "
-        "depthwise_initializer='glorot_uniform', bias_initializer='zeros', "
-        "depthwise_regularizer=None, bias_regularizer=None, activity_regularizer=None, "
-        "depthwise_constraint=None, bias_constraint=None"
-    ),
+    "Dense": f"units, activation=None, use_bias=True, {_WEIGHTS}",
     "Dot": "axes, normalize=False",
     "Dropout": "rate, noise_shape=None, seed=None",
     "ELU": "alpha=1.0",
     "EinsumDense": (
-        "equation, output_shape, activation=None, bias_axes=None, "
-        "kernel_initializer='glorot_uniform', bias_initializer='zeros', kernel_regularizer=None, "
-        "bias_regularizer=None, kernel_constraint=None, bias_constraint=None"
+        "equation, output_shape, activation=None, bias_axes=None, kernel_initializer='glorot_uniform', "
+        "bias_initializer='zeros', kernel_regularizer=None, bias_regularizer=None, "
+        "kernel_constraint=None, bias_constraint=None"
     ),
     "Embedding": (
         "input_dim, output_dim, embeddings_initializer='uniform', embeddings_regularizer=None, "
@@ -141,55 +112,26 @@ SIGNATURES: dict[str, str] = {
     ),
     "Flatten": "data_format=None",
     "GRU": (
-        "units, activation='tanh', recurrent_activation='sigmoid', use_bias=True, "
-        "kernel_initializer='glorot_uniform', recurrent_initializer='orthogonal', "
-        "bias_initializer='zeros', kernel_regularizer=None, recurrent_regularizer=None, "
-        "bias_regularizer=None, activity_regularizer=None, kernel_constraint=None, "
-        "recurrent_constraint=None, bias_constraint=None, dropout=0.0, recurrent_dropout=0.0, "
-        "seed=None, return_sequences=False, return_state=False, go_backwards=False, stateful=False, "
-        "unroll=False, reset_after=True, use_cudnn='auto'"
+        f"units, {_GATED}, {_RECURRENT}, seed=None, {_RETURNED}, unroll=False, reset_after=True, "
+        "use_cudnn='auto'"
     ),
     "GaussianDropout": "rate, seed=None",
     "GaussianNoise": "stddev, seed=None",
-    "GlobalAveragePooling1D": "data_format=None, keepdims=False",
-    "GlobalAveragePooling2D": "data_format=None, keepdims=False",
-    "GlobalAveragePooling3D": "data_format=None, keepdims=False",
-    "GlobalMaxPooling1D": "data_format=None, keepdims=False",
-    "GlobalMaxPooling2D": "data_format=None, keepdims=False",
-    "GlobalMaxPooling3D": "data_format=None, keepdims=False",
-    "GroupNormalization": (
-        "groups=32, axis=-1, epsilon=0.001, center=True, scale=True, beta_initializer='zeros', "
-        "gamma_initializer='ones', beta_regularizer=None, gamma_regularizer=None, "
-        "beta_constraint=None, gamma_constraint=None"
-    ),
+    "GroupNormalization": f"groups=32, axis=-1, {_SCALED}",
     "Identity": "",
     "LSTM": (
-        "units, activation='tanh', recurrent_activation='sigmoid', use_bias=True, "
-        "kernel_initializer='glorot_uniform', recurrent_initializer='orthogonal', "
-        "bias_initializer='zeros', unit_forget_bias=True, kernel_regularizer=None, "
-        "recurrent_regularizer=None, bias_regularizer=None, activity_regularizer=None, "
-        "kernel_constraint=None, recurrent_constraint=None, bias_constraint=None, dropout=0.0, "
-        "recurrent_dropout=0.0, seed=None, return_sequences=False, return_state=False, "
-        "go_backwards=False, stateful=False, unroll=False, use_cudnn='auto'"
+        f"units, {_GATED}, unit_forget_bias=True, {_RECURRENT}, seed=None, {_RETURNED}, unroll=False, "
+        "use_cudnn='auto'"
     ),
-    "LayerNormalization": (
-        "axis=-1, epsilon=0.001, center=True, scale=True, beta_initializer='zeros', "
-        "gamma_initializer='ones', beta_regularizer=None, gamma_regularizer=None, "
-        "beta_constraint=None, gamma_constraint=None"
-    ),
+    "LayerNormalization": f"axis=-1, {_SCALED}",
     "LeakyReLU": "negative_slope=0.3",
     "Masking": "mask_value=0.0",
-    "MaxPooling1D": "pool_size=2, strides=None, padding='valid', data_format=None",
-    "MaxPooling2D": "pool_size=(2, 2), strides=None, padding='valid', data_format=None",
-    "MaxPooling3D": "pool_size=(2, 2, 2), strides=None, padding='valid', data_format=None",
     "Maximum": "",
     "Minimum": "",
     "MultiHeadAttention": (
         "num_heads, key_dim, value_dim=None, dropout=0.0, use_bias=True, output_shape=None, "
-        "attention_axes=None, sliding_window=None, flash_attention=None, "
-        "kernel_initializer='glorot_uniform', bias_initializer='zeros', kernel_regularizer=None, "
-        "bias_regularizer=None, activity_regularizer=None, kernel_constraint=None, "
-        "bias_constraint=None, use_gate=False, seed=None"
+        f"attention_axes=None, sliding_window=None, flash_attention=None, {_WEIGHTS}, use_gate=False, "
+        "seed=None"
     ),
     "Multiply": "",
     "Normalization": "axis=-1, mean=None, variance=None, invert=False",
@@ -201,33 +143,12 @@ SIGNATURES: dict[str, str] = {
     "Rescaling": "scale, offset=0.0",
     "Reshape": "target_shape",
     "Resizing": (
-        "height, width, interpolation='bilinear', crop_to_aspect_ratio=False, "
-        "pad_to_aspect_ratio=False, fill_mode='constant', fill_value=0.0, antialias=False, "
-        "data_format=None"
-    ),
-    "SeparableConv1D": (
-        "filters, kernel_size, strides=1, padding='valid', data_format=None, dilation_rate=1, "
-        "depth_multiplier=1, activation=None, use_bias=True, depthwise_initializer='glorot_uniform', "
-        "pointwise_initializer='glorot_uniform', bias_initializer='zeros', "
-        "depthwise_regularizer=None, pointwise_regularizer=None, bias_regularizer=None, "
-        "activity_regularizer=None, depthwise_constraint=None, pointwise_constraint=None, "
-        "bias_constraint=None"
-    ),
-    "SeparableConv2D": (
-        "filters, kernel_size, strides=(1, 1), padding='valid', data_format=None, dilation_rate=(1, "
-        "1), depth_multiplier=1, activation=None, use_bias=True, "
-        "depthwise_initializer='glorot_uniform', pointwise_initializer='glorot_uniform', "
-        "bias_initializer='zeros', depthwise_regularizer=None, pointwise_regularizer=None, "
-        "bias_regularizer=None, activity_regularizer=None, depthwise_constraint=None, "
-        "pointwise_constraint=None, bias_constraint=None"
+        "height, width, interpolation='bilinear', crop_to_aspect_ratio=False, pad_to_aspect_ratio=False, "
+        "fill_mode='constant', fill_value=0.0, antialias=False, data_format=None"
     ),
     "SimpleRNN": (
-        "units, activation='tanh', use_bias=True, kernel_initializer='glorot_uniform', "
-        "recurrent_initializer='orthogonal', bias_initializer='zeros', kernel_regularizer=None, "
-        "recurrent_regularizer=None, bias_regularizer=None, activity_regularizer=None, "
-        "kernel_constraint=None, recurrent_constraint=None, bias_constraint=None, dropout=0.0, "
-        "recurrent_dropout=0.0, return_sequences=False, return_state=False, go_backwards=False, "
-        "stateful=False, unroll=False, seed=None"
+        f"units, activation='tanh', use_bias=True, {_INITIAL}, {_RECURRENT}, {_RETURNED}, unroll=False, "
+        "seed=None"
     ),
     "Softmax": "axis=-1",
     "SpatialDropout1D": "rate, seed=None",
@@ -242,6 +163,9 @@ SIGNATURES: dict[str, str] = {
     "ZeroPadding1D": "padding=1, data_format=None",
     "ZeroPadding2D": "padding=(1, 1), data_format=None",
     "ZeroPadding3D": "padding=((1, 1), (1, 1), (1, 1)), data_format=None",
+    **_signatures_with_axes(1),
+    **_signatures_with_axes(2),
+    **_signatures_with_axes(3),
 }
 """By the name of the class, as Python writes parameters."""
 

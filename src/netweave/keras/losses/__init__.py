@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from netweave.keras.losses.classes import CLASSES
-from netweave.keras.losses.functions import LOSSES, Loss, LossFunction, as_loss, get
+from netweave.keras.losses.functions import CLASSES, LOSSES, Loss, LossFunction, as_loss, get
 from netweave.keras.objects import missing
 
 __all__ = ["LOSSES", "Loss", "LossFunction", "as_loss", "get"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -89,48 +89,41 @@ class _AtThresholds(Counted):
         return float(numbers[0]) if len(numbers) == 1 else numbers
 
 
+class _ShareOfRight(_AtThresholds):
+    """The share of true positives among themselves and what is wrong."""
+
+    wrong: ClassVar[str]
+
+    def __init__(
+        self,
+        thresholds: Any = None,
+        top_k: int | None = None,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: str | None = None,
+    ) -> None:
+        limits = _thresholds(thresholds, 0.5 if top_k is None else LOWEST)
+        super().__init__(limits, name=name, top_k=top_k, class_id=class_id)
+        self.thresholds = thresholds
+
+    def numbers(self) -> Any:
+        """Return the metric for each threshold."""
+        right = self.values["true_positives"]
+        return _divided(right, right + self.values[self.wrong])
+
+
 @METRICS.register()
-class Precision(_AtThresholds):
+class Precision(_ShareOfRight):
     """The share of predicted positives that are true."""
 
-    def __init__(
-        self,
-        thresholds: Any = None,
-        top_k: int | None = None,
-        class_id: int | None = None,
-        name: str | None = None,
-        dtype: str | None = None,
-    ) -> None:
-        limits = _thresholds(thresholds, 0.5 if top_k is None else LOWEST)
-        super().__init__(limits, name=name, top_k=top_k, class_id=class_id)
-        self.thresholds = thresholds
-
-    def numbers(self) -> Any:
-        """Return the metric for each threshold."""
-        right = self.values["true_positives"]
-        return _divided(right, right + self.values["false_positives"])
+    wrong = "false_positives"
 
 
 @METRICS.register()
-class Recall(_AtThresholds):
+class Recall(_ShareOfRight):
     """The share of positives that are predicted."""
 
-    def __init__(
-        self,
-        thresholds: Any = None,
-        top_k: int | None = None,
-        class_id: int | None = None,
-        name: str | None = None,
-        dtype: str | None = None,
-    ) -> None:
-        limits = _thresholds(thresholds, 0.5 if top_k is None else LOWEST)
-        super().__init__(limits, name=name, top_k=top_k, class_id=class_id)
-        self.thresholds = thresholds
-
-    def numbers(self) -> Any:
-        """Return the metric for each threshold."""
-        right = self.values["true_positives"]
-        return _divided(right, right + self.values["false_negatives"])
+    wrong = "false_negatives"
 
 
 class _Count(_AtThresholds):

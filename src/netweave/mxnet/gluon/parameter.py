@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.mxnet import initializer as init
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
 from netweave.mxnet.context import as_contexts
-
-if TYPE_CHECKING:
-    from netweave.mxnet.ndarray.array import NDArray
+from netweave.mxnet.ndarray.array import NDArray
 
 
 class DeferredInitializationError(UsageError):

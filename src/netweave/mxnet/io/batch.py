@@ -7,7 +7,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -16,10 +16,7 @@ from netweave.mxnet import ndarray as nd
 from netweave.mxnet.ndarray import random
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.runtime.engine import ThreadedEngine
-from netweave.training.data import Loader, Order, Source
-
-if TYPE_CHECKING:
-    from netweave.training.data import Record
+from netweave.training.data import Loader, Order, Record, Source
 
 
 class _NameAndShape(NamedTuple):

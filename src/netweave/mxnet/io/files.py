@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import ReadError
 from netweave.mxnet.io.batch import MXDataIter, drop_ignored, require_known, share_of_worker
-from netweave.training.data import Source
+from netweave.training.data import Record, Source
 from netweave.training.data.sources.arrays import CSV, MNIST
-
-if TYPE_CHECKING:
-    from netweave.training.data import Record
 
 
 def MNISTIter(  # noqa: N802 - MXNet's name

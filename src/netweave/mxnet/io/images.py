@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import UsageError
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.io.batch import MXDataIter, drop_ignored, require_known, share_of_worker
+from netweave.training.data import Source
 from netweave.training.data.sources.images import DetectionRecords, RecordIO, join_label
 from netweave.training.data.transforms.detection import CropSampler
-
-if TYPE_CHECKING:
-    from netweave.training.data import Source
-
 
 # Resize the shorter side, warp, pad, crop, jitter the colours, mirror, then arithmetic.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ import torch
 from netweave.api.runs import stopping
 from netweave.errors import RunError, UnsupportedError, UsageError
 from netweave.files.border import reading
+from netweave.job import Checkpoints
 from netweave.mxnet.io.batch import restore_to, state_of
 from netweave.mxnet.ndarray import random
 from netweave.runtime.engine import ThreadedEngine
@@ -28,11 +29,6 @@ from netweave.training.checkpoint_file import (
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter
 from netweave.training.loop import FitCheckpoints, Loop
 from netweave.training.passes import choose_run_name
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from netweave.job import Checkpoints
 
 
 class BatchEndParam(NamedTuple):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import checkpoint
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.context import as_contexts
@@ -20,9 +21,6 @@ from netweave.mxnet.io.batch import DataDesc
 from netweave.mxnet.module.base_module import BaseModule
 from netweave.mxnet.module.optimized_module import OptimizedModule
 from netweave.mxnet.ndarray.array import NDArray
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
 
 
 def description(given: Any) -> DataDesc:

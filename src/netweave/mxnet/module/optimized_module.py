@@ -9,18 +9,18 @@ import numpy as np
 import torch
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import optimizer as opt
+from netweave.mxnet.context import Context
 from netweave.mxnet.kvstore import store_of
 from netweave.mxnet.module.base_module import BaseModule
+from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.optimizer_states import read_into, restore_states, states_content, write_states
 from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.training.checkpoint_file import nested
 
 if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
-    from netweave.mxnet.context import Context
     from netweave.mxnet.executor import Executor
-    from netweave.mxnet.ndarray.array import NDArray
 
 
 class OptimizedModule(BaseModule):

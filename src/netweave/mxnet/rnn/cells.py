@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import initializer as init
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
-
 
 States = list[Any]
 
@@ -303,20 +300,17 @@ class GRUCell(_GatedCell):
         return output, [output]
 
 
-class SequentialRNNCell(BaseRNNCell):
-    """Cells one above the other.
+class _JoinedCells(BaseRNNCell):
+    """Cells that are one together; the states of one stand behind those of the other.
 
     Args:
+        cells: The cells.
         params: Variables to share.
     """
 
-    def __init__(self, params: RNNParams | None = None) -> None:
+    def __init__(self, cells: Sequence[BaseRNNCell], params: RNNParams | None = None) -> None:
+        self._cells = list(cells)
         super().__init__("", params)
-        self._cells: list[BaseRNNCell] = []
-
-    def add(self, cell: BaseRNNCell) -> None:
-        """Add a cell on top."""
-        self._cells.append(cell)
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
@@ -330,8 +324,35 @@ class SequentialRNNCell(BaseRNNCell):
     def reset(self) -> None:
         """Count steps from the beginning."""
         super().reset()
-        for cell in getattr(self, "_cells", ()):
+        for cell in self._cells:
             cell.reset()
+
+    def unpack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Return arrays with those of each gate by itself."""
+        for cell in self._cells:
+            args = cell.unpack_weights(args)
+        return args
+
+    def pack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Return arrays with those of the gates one behind the other."""
+        for cell in self._cells:
+            args = cell.pack_weights(args)
+        return args
+
+
+class SequentialRNNCell(_JoinedCells):
+    """Cells one above the other.
+
+    Args:
+        params: Variables to share.
+    """
+
+    def __init__(self, params: RNNParams | None = None) -> None:
+        super().__init__((), params)
+
+    def add(self, cell: BaseRNNCell) -> None:
+        """Add a cell on top."""
+        self._cells.append(cell)
 
     def _shares(self, states: States) -> list[States]:
         shares, start = [], 0
@@ -369,18 +390,6 @@ class SequentialRNNCell(BaseRNNCell):
             )
             following += after
         return inputs, following
-
-    def unpack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Return arrays with those of each gate by itself."""
-        for cell in self._cells:
-            args = cell.unpack_weights(args)
-        return args
-
-    def pack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Return arrays with those of the gates one behind the other."""
-        for cell in self._cells:
-            args = cell.pack_weights(args)
-        return args
 
 
 class DropoutCell(BaseRNNCell):
@@ -516,7 +525,7 @@ class ResidualCell(ModifierCell):
         return sym.elemwise_add(output, inputs, name=f"{output.name}_plus_residual"), following
 
 
-class BidirectionalCell(BaseRNNCell):
+class BidirectionalCell(_JoinedCells):
     """A cell from the first step on and one from the last back; it can only be unrolled.
 
     Args:
@@ -533,28 +542,12 @@ class BidirectionalCell(BaseRNNCell):
         params: RNNParams | None = None,
         output_prefix: str = "bi_",
     ) -> None:
-        super().__init__("", params)
+        super().__init__((l_cell, r_cell), params)
         self._output_prefix = output_prefix
-        self._cells = [l_cell, r_cell]
 
     def __call__(self, inputs: Any, states: States) -> tuple[Any, States]:
         """Not possible: the way back begins at the last step."""
         raise UsageError("a BidirectionalCell cannot make single steps; call unroll")
-
-    def reset(self) -> None:
-        """Count steps from the beginning."""
-        super().reset()
-        for cell in getattr(self, "_cells", ()):
-            cell.reset()
-
-    @property
-    def state_info(self) -> list[dict[str, Any]]:
-        """Sizes and layouts of the states of both cells."""
-        return [info for cell in self._cells for info in cell.state_info]
-
-    def begin_state(self, **kwargs: Any) -> States:  # type: ignore[override]  # MXNet's signatures differ, too
-        """Return the states of before the first step, of both cells."""
-        return [state for cell in self._cells for state in cell.begin_state(**kwargs)]
 
     def unroll(
         self,
@@ -580,15 +573,3 @@ class BidirectionalCell(BaseRNNCell):
             for number, (one, other) in enumerate(zip(ahead, back[::-1], strict=True))
         ]
         return (merged(outputs, layout) if merge_outputs else outputs), left_states + right_states
-
-    def unpack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Return arrays with those of each gate by itself."""
-        for cell in self._cells:
-            args = cell.unpack_weights(args)
-        return args
-
-    def pack_weights(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Return arrays with those of the gates one behind the other."""
-        for cell in self._cells:
-            args = cell.pack_weights(args)
-        return args

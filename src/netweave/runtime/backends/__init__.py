@@ -4,14 +4,15 @@ A backend is a module here with ``prepare(graph, taps, settings) -> Runner``; it
 ``selection`` chooses the fastest by trying.
 """
 
-from netweave.runtime.backends.runner import Runner, prepare
-from netweave.runtime.backends.settings import (
+from netweave.runtime.backends.runner import (
     AUTO,
     BACKENDS,
     PRECISIONS,
     TAPPING,
     Purpose,
+    Runner,
     RunSettings,
+    prepare,
 )
 
 __all__ = ["AUTO", "BACKENDS", "PRECISIONS", "TAPPING", "Purpose", "RunSettings", "Runner", "prepare"]

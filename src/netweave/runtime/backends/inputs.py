@@ -7,14 +7,13 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import RunError
+from netweave.graph import Graph
 from netweave.graph.passes import specialise
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
     from netweave.runtime.backends.runner import Runner
 
 

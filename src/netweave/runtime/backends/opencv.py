@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cv2
 import numpy as np
@@ -20,11 +20,14 @@ import onnx
 import onnx_ir as ir
 
 from netweave.errors import RunError
-from netweave.graph import attributes_of, known_shape
+from netweave.graph import Graph, attributes_of, known_shape
+from netweave.graph.operators import Attributes
 from netweave.graph.ops.pooling import PoolWindows
 from netweave.graph.passes import pad_rounded_windows, spread_group_norm
 from netweave.runtime.backends import onnxruntime
 from netweave.runtime.backends.inputs import SizedRunner
+from netweave.runtime.backends.model import SegmentModel
+from netweave.runtime.backends.runner import Purpose, RunSettings
 from netweave.runtime.backends.segmented import (
     Runtime,
     SegmentedRunner,
@@ -33,13 +36,6 @@ from netweave.runtime.backends.segmented import (
     prepare_segments,
     wanted_names,
 )
-from netweave.runtime.backends.settings import Purpose
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
-    from netweave.graph.operators import Attributes
-    from netweave.runtime.backends.model import SegmentModel
-    from netweave.runtime.backends.settings import RunSettings
 
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
 

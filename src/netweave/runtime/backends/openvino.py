@@ -12,15 +12,20 @@ from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import onnx_ir as ir
 import openvino
 
 from netweave.errors import RunError, UsageError
-from netweave.graph import DOMAIN, attributes_of, known_shape
+from netweave.graph import DOMAIN, Graph, attributes_of, known_shape
+from netweave.graph.operators import Attributes
 from netweave.graph.ops.pooling import PoolWindows, is_standard
 from netweave.graph.passes import pad_rounded_windows, specialise
 from netweave.runtime.backends import onnxruntime
+from netweave.runtime.backends.model import SegmentModel
+from netweave.runtime.backends.runner import Purpose, RunSettings
 from netweave.runtime.backends.segmented import (
     Runtime,
     SegmentedRunner,
@@ -28,16 +33,6 @@ from netweave.runtime.backends.segmented import (
     prepare_segments,
     wanted_names,
 )
-from netweave.runtime.backends.settings import Purpose
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
-    from netweave.graph.operators import Attributes
-    from netweave.runtime.backends.model import SegmentModel
-    from netweave.runtime.backends.settings import RunSettings
 
 Shapes = tuple[tuple[int, ...], ...]
 

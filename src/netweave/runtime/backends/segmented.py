@@ -12,9 +12,10 @@ from math import ceil
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import RunError, UsageError
-from netweave.graph import DOMAIN, attributes_of, find_operator
+from netweave.graph import DOMAIN, Graph, attributes_of, find_operator
 from netweave.graph.graph import needed_nodes, reads
 from netweave.graph.operators import effects_of
 from netweave.runtime.backends.inputs import check_inputs
@@ -22,10 +23,7 @@ from netweave.runtime.backends.model import SegmentModel, build_model
 from netweave.runtime.engine.threaded import num_cores
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
-    from netweave.runtime.backends.settings import RunSettings
+    from netweave.runtime.backends.runner import RunSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.errors import NetweaveError, RunError
-from netweave.graph import Effect, effects_of
+from netweave.graph import Effect, Graph, effects_of
 from netweave.runtime.backends.inputs import check_inputs
-from netweave.runtime.backends.runner import prepare
-from netweave.runtime.backends.settings import BACKENDS, TAPPING
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
-    from netweave.runtime.backends.runner import Runner
-    from netweave.runtime.backends.settings import RunSettings
+from netweave.runtime.backends.runner import BACKENDS, TAPPING, Runner, RunSettings, prepare
 
 SLOWER = 2.0
 """A backend that takes longer than this, relative to the fastest in the first round, is not timed further.

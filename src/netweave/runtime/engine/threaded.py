@@ -10,15 +10,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 from netweave.files.output_files import writing
-from netweave.runtime.engine.dependency_engine import Engine
-
-if TYPE_CHECKING:
-    from typing import TextIO
-
-    from netweave.runtime.engine.dependency_engine import Task
+from netweave.runtime.engine.dependency_engine import Engine, Task
 
 
 class _Lane:

@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.graph import DOMAIN, attributes_of, known_shape, parameter_key
 from netweave.graph.costs import num_bytes, sizes_of
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 Bytes = Callable[["ir.Node", int], int]
 """From a node and the batch size to a number of bytes."""

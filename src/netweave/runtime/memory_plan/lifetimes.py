@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
-from netweave.graph import gradient_factors, known_shape
+from netweave.graph import Graph, gradient_factors, known_shape
 from netweave.runtime.memory_plan.behaviour import behaviour_of
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from netweave.graph import Cost, attributes_of, gradient_factors, known_shape, node_cost, parameter_key
+import onnx_ir as ir
+
+from netweave.graph import Cost, Graph, attributes_of, gradient_factors, known_shape, node_cost, parameter_key
 from netweave.graph.costs import num_bytes
 from netweave.graph.passes.folding import scaled_normalisations
 from netweave.graph.passes.windows import rectified_pools
 from netweave.runtime.memory_plan.behaviour import behaviour_of, is_product, is_stored, pixel_strides
 from netweave.runtime.memory_plan.lifetimes import Overwrite, overwrites
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
-
 
 # A convolution and the Relu that made its input both keep that input: one for the gradient of its filters,
 # the other for its sign. Where nobody else reads it, backward takes the gradient of the filters first,

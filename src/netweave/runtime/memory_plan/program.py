@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.graph import parameter_key
 from netweave.graph.costs import sizes_of
 from netweave.runtime.memory_plan.behaviour import Behaviour, behaviour_of, is_stored, pixel_strides
 from netweave.runtime.memory_plan.lifetimes import Buffer, Timeline
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.runtime.memory_plan.net import Net
 
 

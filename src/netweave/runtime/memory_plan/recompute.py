@@ -6,24 +6,18 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.errors import UsageError
-from netweave.graph import total_cost
+from netweave.graph import Graph, total_cost
 from netweave.graph.costs import num_bytes
 from netweave.graph.passes.projections import NotTileableError, is_tileable, tile
 from netweave.graph.summary import bytes_text
 from netweave.runtime.memory_plan.behaviour import behaviour_of, is_stored
-from netweave.runtime.memory_plan.net import prepare
+from netweave.runtime.memory_plan.lifetimes import Timeline
+from netweave.runtime.memory_plan.net import Net, prepare
 from netweave.runtime.memory_plan.program import timeline
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
-    from netweave.runtime.memory_plan.lifetimes import Timeline
-    from netweave.runtime.memory_plan.net import Net
-
 
 # A value may be if its operators give the same bits a second time, down to values that stay. What that
 # costs is counted in multiply-adds. Passes over memory are weighed against these, since an operator without

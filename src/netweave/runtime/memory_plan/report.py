@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from netweave.graph import total_cost
-from netweave.runtime.memory_plan.lifetimes import share
+from netweave.graph import Graph, total_cost
+from netweave.runtime.memory_plan.lifetimes import Timeline, share
 from netweave.runtime.memory_plan.net import prepare
 from netweave.runtime.memory_plan.program import timeline
 from netweave.runtime.memory_plan.recompute import cheapest, square_root, tile_to_fit
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
-    from netweave.runtime.memory_plan.lifetimes import Timeline
 
 
 @dataclass(frozen=True, slots=True)

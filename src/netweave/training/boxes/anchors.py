@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import UsageError
-from netweave.graph import known_shape
+from netweave.graph import Graph, Layer, known_shape
 from netweave.graph.ops.box_geometry import intersection_over_union
 from netweave.graph.ops.detection import best_first, suppress
 from netweave.training.boxes.scores import Detections
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from netweave.graph import Graph, Layer
-
 
 MOST_ROUNDS = 1000
 """Rounds after which clustering ends in any case; it ends of itself as a rule after some tens."""

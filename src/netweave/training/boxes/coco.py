@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeGuard
+from pathlib import Path
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.source import read_bytes
 from netweave.training.boxes.scores import Detections, Labels
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 _LABELS = ("images", "annotations", "categories")
 

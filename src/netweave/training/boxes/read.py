@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from netweave.errors import ReadError
 from netweave.training.boxes import coco, voc
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from netweave.training.boxes.scores import Detections, Labels
+from netweave.training.boxes.scores import Detections, Labels
 
 Ids = tuple[dict[Any, int], dict[Any, int]]
 """Numbers of images and of classes by what files of detections call them."""

@@ -6,9 +6,10 @@ Corners are whole pixels that both belong to the box, so that its width is x1 - 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,10 +17,6 @@ import numpy as np
 from netweave.errors import ReadError
 from netweave.files.source import read_bytes
 from netweave.training.boxes.scores import Detections, Labels
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 

@@ -1,7 +1,6 @@
 """The data pipeline: record sources, transforms, and loaders that prefetch on the engine."""
 
-from netweave.training.data.batch import Batch
-from netweave.training.data.loader import Loader
+from netweave.training.data.loader import Batch, Loader
 from netweave.training.data.order import (
     BatchPlan,
     BatchShards,

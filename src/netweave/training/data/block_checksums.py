@@ -11,16 +11,13 @@ from __future__ import annotations
 import re
 import threading
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.errors import ReadError
 from netweave.training.data.byte_file import ByteFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 SUFFIX = ".crc32"
 BLOCK_BYTES = 1 << 16

@@ -11,6 +11,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +21,6 @@ from netweave.files.source import MISSING, require_ordinary, unreadable
 from netweave.training.data.location import is_remote, local_copy, system_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
 
 Span = tuple[int, int]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from netweave.formats.singa.schema import singa_schema
 from netweave.graph.costs import MAX_AXES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from netweave.training.data.byte_file import ByteFile, Span
 
 LENGTH = struct.Struct("<Q")

@@ -1,4 +1,4 @@
-"""Loader of data."""
+"""Loader of data, and the arrays of one batch."""
 
 from __future__ import annotations
 
@@ -6,25 +6,47 @@ import contextlib
 import functools
 import math
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from netweave.errors import ShapeError, UsageError
-from netweave.runtime.engine import Variable
+from netweave.runtime.engine import Engine, Variable
 from netweave.runtime.engine.threaded import num_cores
 from netweave.training.data import transforms as _transforms
-from netweave.training.data.batch import Batch
-from netweave.training.data.source import EndOfDataError
+from netweave.training.data.source import EndOfDataError, Record, Source
 from netweave.training.data.transform import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
-
-    from netweave.runtime.engine import Engine
     from netweave.training.data.order import BatchPlan, BatchShards, BatchShare, BatchTurns, Order
-    from netweave.training.data.source import Record, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The arrays of one batch; they are used again after the next batch was asked for.
+
+    Attributes:
+        number: Which one, from 0 over all epochs.
+        epoch: The epoch that it begins in, from 0.
+        padding: How many records at its end are only there to fill it.
+        arrays: By the name of the graph's input. Images are (N, C, H, W), their channels side by side in
+            memory; ``torch.from_numpy`` takes that over as channels-last.
+        variables: What engine tasks that read the arrays must name; the arrays are not used again before
+            these are done.
+        count: How many records it has.
+        offset: Place of its first record in the whole batch, of which it may be a share.
+    """
+
+    number: int
+    epoch: int
+    padding: int
+    arrays: Mapping[str, np.ndarray]
+    variables: tuple[Variable, ...]
+    count: int = 0
+    offset: int = 0
 
 
 # A ring of entries, each with the raw records of one batch and a variable: fetching writes it, the tasks

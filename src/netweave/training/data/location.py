@@ -8,18 +8,16 @@ from __future__ import annotations
 import glob
 import re
 import tempfile
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
 from netweave.files.expansion import gunzip
 from netweave.files.source import MISSING
 from netweave.installation import need
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 """Folders of copies; they end with the process."""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
 from netweave.files.zipped import zip_errors
 from netweave.job import DataSource
 from netweave.training.data.kvfile import MAX_KEY_BYTES, SHARD, is_kvfile
 from netweave.training.data.location import local_copy
-from netweave.training.data.source import SCHEMES, SOURCES, open_source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from netweave.training.data.source import Source
+from netweave.training.data.source import SCHEMES, SOURCES, Source, open_source
 
 SUFFIXES = {
     ".rec": "recordio",

@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,7 +22,6 @@ from netweave.training.data.item import Item
 from netweave.training.data.location import part_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from netweave.job import DataSource

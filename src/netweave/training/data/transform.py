@@ -9,15 +9,13 @@ it is mirrored. To add one: a dataclass of its settings under ``@transform("kind
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from netweave.errors import ShapeError, UsageError
 from netweave.training.settings import from_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 class Image:

@@ -6,18 +6,14 @@ import inspect
 import json
 import re
 import zlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from netweave.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from netweave.graph import Parameter
-
+from netweave.formats.dialect import Filler, dialect_of
+from netweave.graph import Parameter
 
 # Every parameter is drawn from a generator of its own, seeded by the Job's seed and the parameter's key, so
 # that its values depend on nothing else in the net. They are not the numbers that the source would have
@@ -93,31 +89,6 @@ def bilinear(shape: Shape, *, half: int, centre: float) -> np.ndarray:
     return np.broadcast_to(np.outer(line, line), shape)
 
 
-Wanted = tuple[str, dict[str, Any]]
-
-CAFFE_ROLES = {"gamma": 1.0, "slope": 0.25}
-"""What layers of Caffe fill with where the file says nothing; all others with 0."""
-
-MXNET_NAMES: tuple[tuple[str, Wanted], ...] = (
-    (r"upsampling.*", ("bilinear", {})),
-    (r"stn_loc.*weight", ("zeros", {})),
-    (r"stn_loc.*bias", ("constant", {"value": [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]})),
-    (r".*bias", ("zeros", {})),
-    (r".*gamma", ("ones", {})),
-    (r".*beta", ("zeros", {})),
-    (r".*moving_mean", ("zeros", {})),
-    (r".*moving_var", ("ones", {})),
-    (r".*moving_inv_var", ("zeros", {})),
-    (r".*moving_avg", ("zeros", {})),
-    (r".*min", ("zeros", {})),
-    (r".*max", ("ones", {})),
-)
-"""MXNet's initializers by the names of arrays, first match wins; other weights have the default."""
-
-MXNET_DEFAULT: Wanted = ("uniform", {"scale": 0.01})
-"""What MXNet's ``fit`` gives to weights where nobody says."""
-
-
 def first_values(parameter: Parameter, *, source: str, seed: int) -> np.ndarray:
     """Return the values that a parameter starts training from, float32, in the source's layout.
 
@@ -129,31 +100,31 @@ def first_values(parameter: Parameter, *, source: str, seed: int) -> np.ndarray:
     Raises:
         UsageError: There is no such filler, or it cannot fill this parameter.
     """
+    rule = dialect_of(source).first_values
     if parameter.filler:
         settings = dict(parameter.filler)
         kind = str(settings.pop("type", "constant"))
         if "init" in settings and settings["init"] is None:  # FusedRNN without one of its own
-            settings["init"] = json.dumps(MXNET_DEFAULT)
-    elif source == "caffe":
-        kind, settings = "constant", {"value": CAFFE_ROLES.get(parameter.role, 0.0)}
-    elif source == "mxnet":
-        kind, settings = _by_name(parameter.key)
+            settings["init"] = json.dumps(rule.weights)
+    elif rule.by_role:
+        kind, settings = "constant", {"value": rule.by_role.get(parameter.role, rule.by_role[""])}
+    elif rule.weights:
+        kind, settings = _by_name(parameter.key, rule.by_name, rule.weights)
     else:
-        rule = "'init'" if source == "singa" else "initializer"
         raise UsageError(
-            f"parameter {parameter.key!r} has neither values nor an {rule}; set one, or give a weights file "
-            "that has the parameter"
+            f"parameter {parameter.key!r} has neither values nor {rule.setting}; set one, or give a weights "
+            "file that has the parameter"
         )
-    kind = f"{source}.{kind.lower() if source == 'mxnet' else kind}"
+    kind = f"{source}.{kind.lower() if rule.ignores_case else kind}"
     return fill(kind, parameter.shape, settings, key=parameter.key, seed=seed)
 
 
-def _by_name(name: str) -> Wanted:
-    for pattern, wanted in MXNET_NAMES:
+def _by_name(name: str, patterns: Iterable[tuple[str, Filler]], weights: Filler) -> Filler:
+    for pattern, wanted in patterns:
         if re.fullmatch(pattern, name):
             return wanted
     if name.endswith("weight"):
-        return MXNET_DEFAULT
+        return weights
     raise UsageError(
         f"parameter {name!r}: MXNet has no default initializer for this name, only for names that end in "
         "weight, bias, gamma or beta; set an initializer for the variable (__init__)"

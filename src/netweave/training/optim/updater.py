@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from netweave.errors import UsageError
 from netweave.runtime.backends.torch.random import normal_words, stream_of
@@ -15,6 +17,9 @@ from netweave.training.optim.rule import (
     Beginning,
     Block,
     Multiplied,
+    Piece,
+    Tensors,
+    Trained,
     flat_layout,
     is_dense,
     like,
@@ -25,12 +30,7 @@ from netweave.training.optim.rule import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from torch import Tensor
-
     from netweave import job
-    from netweave.training.optim.rule import Piece, Tensors, Trained
 
 
 # An update begins once, with ``advance`` and ``begin``, and is then applied to the slices of the flat

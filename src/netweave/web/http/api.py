@@ -1,23 +1,51 @@
-"""The parts of the HTTP API put together, and what its errors look like."""
+"""The parts of the HTTP API put together, who may call it, and what its errors look like."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ninja import NinjaAPI
+from ninja.errors import HttpError
 from ninja.openapi.docs import Swagger
+from ninja.security import APIKeyCookie, HttpBearer
 
 from netweave import __version__
-from netweave.web.http.auth import AUTH
 from netweave.web.http.comparisons import router as comparisons
 from netweave.web.http.nets import input_router as inputs
 from netweave.web.http.nets import router as nets
 from netweave.web.http.nets import sample_router as samples
+from netweave.web.models import Workspace
 from netweave.web.nets import RefusedError
+from netweave.web.owners import make_workspace, workspace_of_token
 from netweave.web.safety import TooManyError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
+
+
+class Token(HttpBearer):
+    """``Authorization: Bearer TOKEN``, with a token from the page "API"."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Workspace | None:
+        """Return the workspace that a token opens."""
+        workspace = workspace_of_token(token)
+        if workspace is None:
+            raise HttpError(401, "unknown token; create one on the page 'API' of the workbench")
+        return workspace
+
+
+class Browser(APIKeyCookie):
+    """The cookies of a browser; requests that change something carry the CSRF token."""
+
+    param_name = "sessionid"
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Workspace | None:
+        """Return the workspace of a browser; one that comes for the first time gets one."""
+        return make_workspace(request)
+
+
+AUTH = [Token(), Browser()]
+
 
 DESCRIPTION = """
 Upload the files of two nets, have them compared, read the verdict. A program carries a token from the page

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID  # noqa: TC003 (read at run time)
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 (read at run time)
+from datetime import datetime
 from typing import Annotated, Any, Literal
-from uuid import UUID  # noqa: TC003 (read at run time)
+from uuid import UUID
 
 from django.urls import reverse
 from ninja import Field, Schema
 from pydantic import PositiveInt
 
-from netweave.web.models import Comparison, Net, State  # noqa: TC001 (read at run time)
+from netweave.web.models import Comparison, Net, State
 
 Name = Annotated[str, Field(max_length=200)]
 InputShapes = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.contrib import messages
 from django.core.paginator import Paginator
@@ -15,18 +16,15 @@ from django.views.decorators.http import require_POST, require_safe
 
 from netweave.web import choices, comparisons
 from netweave.web.http.nets import document_response
-from netweave.web.models import Comparison, State
+from netweave.web.models import Comparison, State, Workspace
 from netweave.web.nets import RefusedError
 from netweave.web.options import LOOPBACK
 from netweave.web.pages.shared import owned
 from netweave.web.work import leases, storage
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from django.http import HttpRequest, HttpResponse
 
-    from netweave.web.models import Workspace
 
 PAGE_SIZE = 25
 OTHERS = 10

@@ -8,12 +8,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from netweave import api
+from netweave.web.models import Workspace
 from netweave.web.pages.shared import owned, owner_made
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
-
-    from netweave.web.models import Workspace
 
 
 @require_safe

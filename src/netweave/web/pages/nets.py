@@ -1,10 +1,11 @@
-"""The list of a visitor's nets, and the page of one; renaming, downloading and deleting."""
+"""The start page with its places for files, the list of a visitor's nets, and the page of one net."""
 
 from __future__ import annotations
 
 import tempfile
 import zipfile
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
@@ -14,19 +15,32 @@ from django.db.models import Count, Sum
 from django.http import FileResponse, Http404
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
 from netweave.web import nets
-from netweave.web.models import Net, State
+from netweave.web.choices import COLORS
+from netweave.web.models import Comparison, Net, State, Workspace
 from netweave.web.pages.shared import owned
+from netweave.web.samples import samples
 from netweave.web.work import storage
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from django.http import HttpRequest, HttpResponse
 
-    from netweave.web.models import Workspace
+LATEST = 3
+
+
+@require_safe
+@ensure_csrf_cookie
+@owned
+def show_start(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
+    """Show the two places for files, the samples, and the latest comparisons."""
+    latest = Comparison.objects.filter(workspace=owner)[:LATEST] if owner else []
+    nets = Net.objects.filter(workspace=owner).exclude(state=State.EMPTY)[:LATEST] if owner else []
+    context = {"samples": samples().values(), "latest": latest, "nets": nets, "colors": COLORS}
+    return render(request, "web/new.html", context)
+
 
 PAGE_SIZE = 25
 

@@ -18,13 +18,12 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from netweave import api
 from netweave.web import trainings
+from netweave.web.models import Workspace
 from netweave.web.nets import RefusedError
 from netweave.web.pages.shared import owned
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
-
-    from netweave.web.models import Workspace
 
 
 LIVE_SECONDS = 60.0

@@ -12,14 +12,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import JsonResponse
 from django.shortcuts import render
 
+from netweave.web.models import Workspace
 from netweave.web.owners import make_workspace, welcome, workspace_of
 from netweave.web.safety import TooManyError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
     from django.http.response import HttpResponseBase
-
-    from netweave.web.models import Workspace
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -15,16 +15,14 @@ from django.db.models import F, Q
 from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 
-from netweave.web.models import SILENCE, UNFINISHED, Comparison, Net, State
+from netweave.web.models import SILENCE, UNFINISHED, Comparison, Job, Net, State
 from netweave.web.statements import update
 from netweave.web.work import shares
-from netweave.web.work.shares import JOBS
+from netweave.web.work.shares import JOBS, Tasks
 
 if TYPE_CHECKING:
     from django_tasks.base import Task
 
-    from netweave.web.models import Job
-    from netweave.web.work.shares import Tasks
 
 MAX_ATTEMPTS = 5
 """A job that was begun so often is not tried again: each time its worker or its child was killed."""

@@ -7,6 +7,7 @@ theirs ends.
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -17,8 +18,6 @@ from django.utils import timezone
 from netweave.web.models import SILENCE, Comparison, Net, State, Workspace
 
 if TYPE_CHECKING:
-    import uuid
-
     from django.db.models import Model
     from django_tasks.base import Task
 

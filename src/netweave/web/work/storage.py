@@ -14,9 +14,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.sessions.models import Session
@@ -35,9 +35,6 @@ from netweave.web.safety.limits import forget_counts
 from netweave.web.work import leases
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from typing import IO
-
     from netweave.web.options import Options
 
 

@@ -9,15 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
 
 from netweave.web.work import child
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
-
-    from netweave.web.work.child import Request
+from netweave.web.work.child import Request
 
 SIGN_SECONDS = 1.0
 """So often a sign of life is given."""

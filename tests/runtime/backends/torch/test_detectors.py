@@ -12,14 +12,14 @@ from tests.formats.onnx.test_functions import CASES
 
 torch = pytest.importorskip("torch")
 
-from netweave.runtime.backends.torch import detectors, proposals, regions  # noqa: E402 (torch may be missing)
+from netweave.runtime.backends.torch import detectors, regions  # noqa: E402 (torch may be missing)
 
 FUNCTIONS = {
     "DetectionOutput": detectors.detection_output,
     "MultiBoxDetection": detectors.multibox_detection,
     "BoxNMS": detectors.box_nms,
-    "Proposal": proposals.proposal,
-    "RegionProposal": proposals.region_proposal,
+    "Proposal": regions.proposal,
+    "RegionProposal": regions.region_proposal,
     "ROIPooling": regions.roi_pooling,
     "PSROIPooling": regions.psroi_pooling,
 }

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from netweave.graph import GraphBuilder, Parameter  # noqa: E402
-from netweave.runtime.backends.settings import Purpose, RunSettings  # noqa: E402
+from netweave.runtime.backends.runner import Purpose, RunSettings  # noqa: E402
 from netweave.runtime.backends.torch import TorchNet  # noqa: E402 - after the check for torch
 from netweave.runtime.backends.torch.device import computing_with  # noqa: E402
 from netweave.runtime.backends.torch.net import PreparedTorchNet, round_weights  # noqa: E402

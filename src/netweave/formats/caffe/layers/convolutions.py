@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from netweave.files.protobuf import Message
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.elementwise import fuses, joined, refuse_fused
 from netweave.formats.lowering import MANY
 from netweave.formats.lowering.windows import Window, repeat_elements
 from netweave.graph.ops.pooling import pooling
-
-if TYPE_CHECKING:
-    from netweave.files.protobuf import Message
 
 
 def read_window(ctx: CaffeLayer, *, may_fuse: bool = False) -> Window:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx_ir as ir
+
+from netweave.files.protobuf import Message
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.elementwise import normalization
 from netweave.formats.caffe.priors import Grid, aspect_ratios, dense_priors, prior_boxes, prior_sizes
 from netweave.formats.caffe.python_code import parse_settings
 from netweave.graph import DOMAIN
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files.protobuf import Message
-
 
 # L is the number of boxes that a prior gets: 1, or one for each class where locations are not shared.
 

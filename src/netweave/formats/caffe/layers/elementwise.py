@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.files import file_beside
+from netweave.files.protobuf import Message
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.python_code import parse_settings
 from netweave.formats.caffe.weights import read_blob
@@ -20,10 +21,6 @@ from netweave.formats.lowering import MANY
 from netweave.formats.lowering.elementwise import rectify, swish
 from netweave.graph import DOMAIN
 from netweave.graph.summary import dims_text
-
-if TYPE_CHECKING:
-    from netweave.files.protobuf import Message
-
 
 _NEUTRAL = {"Mul": 1.0, "Add": 0.0, "Pow": 1.0}
 

@@ -9,20 +9,16 @@ Scale together. The settings tell them apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from netweave.files.protobuf import Message
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.elementwise import fuses, joined
 from netweave.formats.lowering.elementwise import batch_normalization
 from netweave.graph import DOMAIN, Statistics
 from netweave.graph.parameters import drawn
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files.protobuf import Message
 
 
 @layer("LRN")

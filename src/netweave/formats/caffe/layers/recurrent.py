@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.files.protobuf import Message
 
 

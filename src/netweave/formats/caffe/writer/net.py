@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from netweave.files.prototext import format_text
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.writer.operators import TABLE
 from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode
-from netweave.graph import known_shape
+from netweave.graph import Graph, known_shape
 from netweave.graph.naming import take_name
 from netweave.graph.passes import (
     absorb_pads,
@@ -30,10 +30,6 @@ from netweave.graph.passes import (
     specialise,
     to_inference,
 )
-
-if TYPE_CHECKING:
-    from netweave.graph import Graph
-
 
 # Layers that Caffe has as one are joined: a bias behind a convolution, a shift behind a Scale.
 

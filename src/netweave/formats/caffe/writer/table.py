@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
 
 from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

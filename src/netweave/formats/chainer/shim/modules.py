@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import reduce
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -23,10 +23,6 @@ from netweave.formats.chainer.shim.functions.order import concat_examples
 from netweave.formats.chainer.shim.link import Chain, ChainList, Link, Sequential
 from netweave.formats.chainer.shim.links import LINKS
 from netweave.formats.chainer.shim.recorder import Parameter, Variable
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
 
 VERSION = "7.8.1"
 """The version that code is told."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +14,12 @@ import onnx_ir as ir
 from netweave.errors import CodeError, WeightError
 from netweave.formats.chainer.shim.registry import FUNCTIONS
 from netweave.formats.lowering import LayerContext
-from netweave.graph import GraphBuilder, Layer, Origin, known_shape
+from netweave.graph import Graph, GraphBuilder, Layer, Origin, known_shape
 from netweave.graph import Parameter as Stored
 from netweave.graph.summary import names_text
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from netweave.formats.chainer.shim.link import Link
-    from netweave.graph import Graph
 
 
 _CURRENT: list[Recorder] = []

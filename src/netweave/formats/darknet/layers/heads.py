@@ -7,13 +7,11 @@ there is an object, one number for each class.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.formats.darknet.context import DarknetLayer, layer
 from netweave.formats.darknet.losses import add_region_loss, add_yolo_loss, refuse_loss
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 @layer("yolo")

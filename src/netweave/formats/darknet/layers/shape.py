@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import onnx_ir as ir
 
 from netweave.formats.darknet.context import DarknetLayer, layer
 from netweave.formats.darknet.layers.windows import activate
 from netweave.formats.lowering.windows import repeat_elements
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 @layer("route")

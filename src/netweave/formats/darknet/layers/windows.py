@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.formats.darknet.context import DarknetLayer, layer
 from netweave.formats.lowering.elementwise import FUNCTIONS, batch_normalization, gelu, rectify
 from netweave.formats.lowering.windows import Window
 from netweave.graph import Statistics
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 @layer("maxpool", "max")

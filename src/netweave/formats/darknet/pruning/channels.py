@@ -6,20 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.errors import ReadError, UsageError
 from netweave.files import Source, read_bytes
-from netweave.formats.darknet.config import parse_config
+from netweave.formats.darknet.config import Section, parse_config
 from netweave.formats.darknet.reader import build, encode_weights
-from netweave.graph import stored_arrays
-
-if TYPE_CHECKING:
-    from netweave.formats.darknet.config import Section
-    from netweave.graph import Graph
-
+from netweave.graph import Graph, stored_arrays
 
 # Every convolution makes channels of its own. A sum (``[shortcut]``) ties those of its inputs together,
 # place by place; what is joined (``[route]``), scaled up or pooled keeps them. A channel that something

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.keras.context import layer_reader
-from netweave.formats.lowering.channels_last import Tensor
+from netweave.formats.keras.context import KerasLayer, layer_reader
+from netweave.formats.lowering.channels_last import Operand, Tensor
 from netweave.formats.lowering.channels_last.layer import reduce, widen
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
-    from netweave.formats.lowering.channels_last import Operand
 
 LARGE = -1e9
 """What a score is where the mask says that it does not count."""

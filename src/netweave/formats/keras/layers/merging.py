@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from netweave.formats.keras.context import layer_reader
+from netweave.formats.keras.context import KerasLayer, layer_reader
 from netweave.formats.keras.layers.normalization import unit_length
-from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor
 from netweave.formats.lowering.channels_last.layer import concat, drop
 from netweave.formats.lowering.elementwise import find_operator
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
-    from netweave.formats.lowering.channels_last import Operand
 
 
 @layer_reader("Add", "Divide", "Maximum", "Minimum", "Multiply", "Power", "Subtract", "TrueDivide")

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.formats.keras.context import layer_reader
-from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.keras.context import KerasLayer, layer_reader
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor
 from netweave.formats.lowering.channels_last.layer import reduce
 from netweave.formats.lowering.channels_last.windows import batch_normalization as by_statistics
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
-    from netweave.formats.lowering.channels_last import Operand
-
 
 MAX_ONES = 1 << 24
 """A larger scale of ones is refused, since it is written out."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import onnx_ir as ir
 
-from netweave.formats.keras.context import layer_reader
+from netweave.formats.keras.context import KerasLayer, layer_reader
 from netweave.formats.lowering.channels_last import Operand, Stored, Tensor
 from netweave.formats.lowering.channels_last.layer import along, arg, drop, reduce
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
 
 EPSILON = 1e-7
 """``keras.config.epsilon()``: probabilities are bounded by it and 1 minus it."""

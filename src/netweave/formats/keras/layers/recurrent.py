@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.keras.config import LayerConfig
-from netweave.formats.keras.context import READERS, layer_reader, read_layer
+from netweave.formats.keras.context import READERS, KerasLayer, layer_reader, read_layer
 from netweave.formats.keras.layers.elementwise import activate, hard_slope, input_dropout
 from netweave.formats.keras.weights import snake_case
 from netweave.formats.lowering.channels_last import Tensor
@@ -24,10 +23,6 @@ from netweave.formats.lowering.channels_last.windows import (
     recurrent,
 )
 from netweave.formats.lowering.recurrent import RecurrentCell
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
-
 
 # A mask is True at the steps of an example that count (batch, time). A recurrent layer keeps its state over
 # a step that does not: here the steps that count are brought together, run as far as they go, and spread

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.keras.context import layer_reader
-from netweave.formats.lowering.channels_last import Stored, Tensor, layer
+from netweave.formats.keras.context import KerasLayer, layer_reader
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor, layer
 from netweave.formats.lowering.channels_last.layer import cut
 from netweave.formats.lowering.channels_last.windows import resize
 from netweave.formats.lowering.indexing import FAR
-
-if TYPE_CHECKING:
-    from netweave.formats.keras.context import KerasLayer
-    from netweave.formats.lowering.channels_last import Operand
-
 
 METHODS = {"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic"}
 RANDOM = (

@@ -9,14 +9,9 @@ from one order to the other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import onnx_ir as ir
 
-from netweave.graph import DOMAIN, known_shape
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
+from netweave.graph import DOMAIN, Graph, known_shape
 
 IMAGE = 4
 """Number of axes of an image: batch, height, width, channels."""

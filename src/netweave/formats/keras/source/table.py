@@ -10,19 +10,18 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx_ir as ir
+
 from netweave.files.node_writer import NotWritable, WriterTable
-from netweave.files.source_code.forward import Module, Step
+from netweave.files.source_code.forward import Field, Module, Step
 from netweave.files.source_code.node import SourceNode
 from netweave.formats.keras.source.layouts import IMAGE, RANKS
+from netweave.graph import Graph
 from netweave.graph.passes.windows import same_pads
 
 if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
-    from netweave.files.source_code.forward import Field
     from netweave.formats.lowering.windows import Window
-    from netweave.graph import Graph
 
 
 class KerasNode(SourceNode):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
+from netweave.errors import ReadError
 from netweave.formats.lowering.channels_last.windows import (
     Operand,
     Stored,
@@ -20,18 +22,10 @@ from netweave.formats.lowering.channels_last.windows import (
 )
 from netweave.formats.lowering.context import LayerContext
 from netweave.formats.lowering.elementwise import find_function
-from netweave.formats.lowering.indexing import FAR, part_of
+from netweave.formats.lowering.indexing import FAR, Index, part_of
 from netweave.formats.lowering.parameters import ParameterStore
-from netweave.graph import known_shape, layer_keys
-from netweave.graph.parameters import apply_layout
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.errors import ReadError
-    from netweave.formats.lowering.indexing import Index
-    from netweave.graph import GraphBuilder, Layer
-    from netweave.graph.parameters import Step
+from netweave.graph import GraphBuilder, Layer, known_shape, layer_keys
+from netweave.graph.parameters import Step, apply_layout
 
 
 class ChannelsLastLayer(LayerContext):

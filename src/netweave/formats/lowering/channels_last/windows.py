@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.lowering import elementwise
@@ -17,13 +18,11 @@ from netweave.formats.lowering.recurrent import (
     without_state_bias,
 )
 from netweave.formats.lowering.windows import Window
+from netweave.graph.parameters import Step
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from netweave.formats.lowering.channels_last.layer import ChannelsLastLayer
     from netweave.formats.lowering.parameters import Layout
-    from netweave.graph.parameters import Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)

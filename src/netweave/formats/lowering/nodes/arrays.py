@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from netweave.files.node_writer import NotWritable
+from netweave.files.node_writer import GraphNode, NotWritable
 from netweave.formats.lowering.elementwise import ONNX_NAMES
-
-if TYPE_CHECKING:
-    from netweave.files.node_writer import GraphNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.files.node_writer import NotWritable
+from netweave.files.node_writer import GraphNode, NotWritable
 from netweave.formats.lowering.recurrent import DEFAULT_ACTIVATIONS, reorder_gates
 from netweave.formats.lowering.windows import Window
 from netweave.graph.ops.pooling import PoolWindows
 from netweave.graph.passes.windows import same_pads
-
-if TYPE_CHECKING:
-    from netweave.files.node_writer import GraphNode
-
 
 _OPEN_SIZES = "sizes that are not known; give the input's sizes"
 

@@ -5,24 +5,31 @@
 
 The way of the data: a ``symbol.Symbol`` is some outputs of nodes (``vertex``); ``document`` has the nodes as
 files do, ``upgrade`` does to old ones what MXNet does, ``build`` walks them and calls, for each, its function
-in ``operators/`` with a ``call.Call``; ``variables`` gives stored arrays and inputs (``deduce`` finds their
-sizes). To add an operator see docs/how-to/add-an-mxnet-operator.md.
+in ``operators/`` with a ``call.Call``; ``variables`` gives stored arrays and inputs, with their
+sizes. To add an operator see docs/how-to/add-an-mxnet-operator.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from netweave.formats.mxnet.symbol.functions import arange, full, hypot, maximum, minimum, ones, pow, zeros  # noqa: A004
 from netweave.formats.mxnet.symbol.registry import READERS
 from netweave.formats.mxnet.symbol.symbol import (
     Initializer,
     Symbol,
+    arange,
     from_json,
+    full,
     group,
+    hypot,
     load,
+    maximum,
+    minimum,
+    ones,
     operator_function,
+    pow,  # noqa: A004
     variable,
+    zeros,
 )
 from netweave.formats.mxnet.symbol.vertex import AttrScope, NameManager, Prefix
 

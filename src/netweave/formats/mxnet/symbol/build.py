@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -17,13 +17,13 @@ from netweave.files.unknown import (
     refuse_unknown_settings,
 )
 from netweave.formats.mxnet.symbol.context import MXNetOperator
-from netweave.formats.mxnet.symbol.deduce import deduce
 from netweave.formats.mxnet.symbol.operators import READERS, REASONS
 from netweave.formats.mxnet.symbol.registry import COUNT, ROLES
 from netweave.formats.mxnet.symbol.settings import HARMLESS_SUFFIXES
-from netweave.formats.mxnet.symbol.variables import Variables
+from netweave.formats.mxnet.symbol.variables import Variables, deduce
 from netweave.formats.mxnet.symbol.vertex import (
     VARIABLE,
+    Document,
     Output,
     Vertex,
     caller,
@@ -31,12 +31,8 @@ from netweave.formats.mxnet.symbol.vertex import (
     scoped_attributes,
     user_attributes,
 )
-from netweave.graph import Graph, GraphBuilder, layer_keys
+from netweave.graph import Graph, GraphBuilder, Origin, layer_keys
 from netweave.graph.summary import names_text
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol.vertex import Document
-    from netweave.graph import Origin
 
 
 def build(

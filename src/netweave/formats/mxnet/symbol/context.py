@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.formats.lowering import LayerContext
 from netweave.formats.mxnet.symbol.registry import ROLES
+from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.formats.mxnet.symbol.vertex import Vertex
-from netweave.graph import known_shape, parameter_key
+from netweave.graph import GraphBuilder, known_shape, parameter_key
+from netweave.graph.parameters import Step
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.formats.mxnet.symbol.settings import Settings
     from netweave.formats.mxnet.symbol.variables import Variables
-    from netweave.graph import GraphBuilder
-    from netweave.graph.parameters import Step
 
 
 MAX_RANGE = 10_000_000

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.lowering import RuleTable
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.mxnet.symbol.context import MXNetOperator
     from netweave.formats.mxnet.symbol.settings import Settings
 

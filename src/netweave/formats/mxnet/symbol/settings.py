@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.unknown import UnknownSetting
-
-if TYPE_CHECKING:
-    from netweave.files.unknown import UnknownLayer
+from netweave.files.unknown import UnknownLayer, UnknownSetting
 
 T = TypeVar("T")
 V = TypeVar("V")

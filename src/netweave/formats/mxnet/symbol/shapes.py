@@ -7,22 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import UnsupportedError, UsageError
 from netweave.files.partial import left_out_note, split_readable
 from netweave.formats.mxnet.symbol.build import build
 from netweave.formats.mxnet.symbol.operators import READERS
 from netweave.formats.mxnet.symbol.settings import DTYPES
-from netweave.formats.mxnet.symbol.vertex import auxiliaries, sorted_vertices
-from netweave.graph import BATCH, known_shape
+from netweave.formats.mxnet.symbol.vertex import Document, Vertex, auxiliaries, sorted_vertices
+from netweave.graph import BATCH, Graph, known_shape
 from netweave.graph import infer_shapes as infer_graph
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.mxnet.symbol.symbol import Symbol
-    from netweave.formats.mxnet.symbol.vertex import Document, Vertex
-    from netweave.graph import Graph
 
 
 Slot = tuple["Vertex", int]

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import numpy as np
 
 from netweave.errors import UsageError
 from netweave.files.json_text import parse_json, read_json
@@ -16,7 +18,7 @@ from netweave.formats.mxnet.symbol.build import apply
 from netweave.formats.mxnet.symbol.picture import draw
 from netweave.formats.mxnet.symbol.registry import READERS
 from netweave.formats.mxnet.symbol.settings import DTYPES
-from netweave.formats.mxnet.symbol.shapes import infer_shapes, infer_types, to_graph
+from netweave.formats.mxnet.symbol.shapes import Shapes, infer_shapes, infer_types, to_graph
 from netweave.formats.mxnet.symbol.vertex import (
     HIDDEN,
     VARIABLE,
@@ -32,12 +34,7 @@ from netweave.formats.mxnet.symbol.vertex import (
     to_json,
     upgraded,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.formats.mxnet.symbol.shapes import Shapes
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 
 def composed(
@@ -563,3 +560,68 @@ def _dtype_number(dtype: Any) -> str:
     if number is None:
         raise UsageError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES.values())}")
     return number
+
+
+Operand = Symbol | Number
+
+
+def maximum(left: Operand, right: Operand) -> Symbol:
+    """Return the larger of two, element by element."""
+    return _of_either("maximum", left, right)
+
+
+def minimum(left: Operand, right: Operand) -> Symbol:
+    """Return the smaller of two, element by element."""
+    return _of_either("minimum", left, right)
+
+
+def hypot(left: Operand, right: Operand) -> Symbol:
+    """Return the root of the sum of two squares, element by element."""
+    return _of_either("hypot", left, right)
+
+
+def pow(base: Operand, exponent: Operand) -> Symbol:  # noqa: A001 - MXNet's name
+    """Return a power, element by element."""
+    if isinstance(base, Symbol):
+        return base**exponent
+    if isinstance(exponent, Symbol):
+        return base**exponent
+    raise UsageError(f"pow of {base!r} and {exponent!r}: expected at least one symbol")
+
+
+def zeros(shape: Sequence[int], dtype: Any = "float32", name: str | None = None) -> Symbol:
+    """Return an array of zeros."""
+    return operator_function("_zeros")(shape=shape, dtype=dtype, name=name)
+
+
+def ones(shape: Sequence[int], dtype: Any = "float32", name: str | None = None) -> Symbol:
+    """Return an array of ones."""
+    return operator_function("_ones")(shape=shape, dtype=dtype, name=name)
+
+
+def full(shape: Sequence[int], val: float, dtype: Any = "float32", name: str | None = None) -> Symbol:
+    """Return an array of one value."""
+    return operator_function("_full")(shape=shape, value=val, dtype=dtype, name=name)
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    *,
+    repeat: int = 1,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Symbol:
+    """Return numbers from ``start`` to before ``stop``; without ``stop`` from 0 to before ``start``."""
+    first, last = (0.0, start) if stop is None else (start, stop)
+    settings = {"start": first, "stop": last, "step": step, "repeat": repeat, "dtype": dtype}
+    return operator_function("_arange")(**settings, name=name)
+
+
+def _of_either(sign: str, left: Operand, right: Operand) -> Symbol:
+    if not isinstance(left, Symbol):
+        left, right = right, left
+    if not isinstance(left, Symbol):
+        raise UsageError(f"{sign} of {left!r} and {right!r}: expected at least one symbol")
+    return left.with_other(sign, right)

@@ -10,20 +10,15 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 from netweave.errors import ReadError, UsageError
 from netweave.files.json_text import JsonObject, checked
-from netweave.formats.mxnet.symbol.registry import READERS
+from netweave.formats.mxnet.symbol.registry import READERS, OperatorReader
 from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.graph import Origin
 from netweave.graph.ordering import CycleError, inputs_first
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from netweave.formats.mxnet.symbol.registry import OperatorReader
-
 
 _PACKAGE = str(Path(__file__).parents[3])
 

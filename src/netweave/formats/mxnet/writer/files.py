@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
 
 from netweave.files import OutputFiles
 from netweave.files.node_writer import NotWritableNodes
@@ -12,7 +14,7 @@ from netweave.formats.mxnet.params import encode_arrays
 from netweave.formats.mxnet.symbol import Symbol, group, variable
 from netweave.formats.mxnet.writer.operators import TABLE
 from netweave.formats.mxnet.writer.table import MXNetNode, Net
-from netweave.graph import known_shape
+from netweave.graph import Graph, known_shape
 from netweave.graph.passes import (
     absorb_pads,
     absorb_scales,
@@ -23,12 +25,6 @@ from netweave.graph.passes import (
     specialise,
     to_inference,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
 
 SUFFIX = "-symbol.json"
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import shortened
 from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
 from netweave.formats.mxnet.symbol import Symbol, operator_function, variable
+from netweave.graph import Graph
 from netweave.graph.naming import take_name
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
-
 
 MAX_STEM = 5000
 """Characters of a name, which others are derived from; the reader takes twice as many."""

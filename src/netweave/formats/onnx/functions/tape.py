@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from types import EllipsisType
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
-from netweave.graph import DOMAIN, OPSET, find_operator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import EllipsisType
-
-    from netweave.graph import Graph
-
+from netweave.graph import DOMAIN, OPSET, Graph, find_operator
 
 # Numbers become constants: integers int64, others float32, lists of them one axis. What a loop computes of
 # values from outside alone is recorded outside: ONNX Runtime does not move such nodes, and would compute
 # the areas of all boxes anew for each box.
 
-if TYPE_CHECKING:
-    Number = int | float | Sequence[int] | Sequence[float] | np.ndarray
+Number = int | float | Sequence[int] | Sequence[float] | np.ndarray
 
 
 _SCOPES: ContextVar[list[list[ir.Node]]] = ContextVar("scopes")
@@ -226,8 +220,7 @@ def loop(
     return _record("Loop", operands, outer, outputs=len(new) + len(given), attributes={"body": body})
 
 
-if TYPE_CHECKING:
-    Body = Callable[["FunctionNode"], Sequence[Tensor]]
+Body = Callable[["FunctionNode"], Sequence[Tensor]]
 
 LOWEST = float(np.finfo(np.float32).min)
 """Stands for minus infinity, as in the sources."""

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor
 from netweave.formats.lowering.elementwise import clip, gelu, hard_sigmoid, swish
 from netweave.formats.openvino.constants import DTYPES
-from netweave.formats.openvino.context import constant_of, operator_reader
+from netweave.formats.openvino.context import OpenVINOOperation, constant_of, operator_reader
 from netweave.graph.costs import num_elements
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.openvino.context import OpenVINOOperation
 
 UNARY = {
     **{name: name for name in (

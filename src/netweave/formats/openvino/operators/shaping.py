@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import EllipsisType
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Stored, Tensor, layer
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor, layer
 from netweave.formats.openvino.constants import DTYPES
-from netweave.formats.openvino.context import constant_of, operator_reader
+from netweave.formats.openvino.context import OpenVINOOperation, constant_of, operator_reader
 from netweave.formats.openvino.operators.elementwise import renamed
-
-if TYPE_CHECKING:
-    from types import EllipsisType
-
-    from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.openvino.context import OpenVINOOperation
 
 
 @operator_reader("ShapeOf")

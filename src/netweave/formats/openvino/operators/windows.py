@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.formats.lowering.channels_last import Tensor, windows
 from netweave.formats.lowering.channels_last.layer import along, reduce
-from netweave.formats.openvino.context import operator_reader
+from netweave.formats.lowering.parameters import Layout
+from netweave.formats.lowering.windows import Window
+from netweave.formats.openvino.context import OpenVINOOperation, operator_reader
 from netweave.graph.ops.pooling import pooling as pooling_node
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.parameters import Layout
-    from netweave.formats.lowering.windows import Window
-    from netweave.formats.openvino.context import OpenVINOOperation
 
 
 def _attributes(ctx: OpenVINOOperation, window: Window, groups: int) -> dict[str, object]:

@@ -76,7 +76,6 @@ _MODULES = (
     "runtime/backends/torch/attention.py",
     "graph/ops/box_geometry.py",
     "runtime/backends/torch/detectors.py",
-    "runtime/backends/torch/proposals.py",
     "runtime/backends/torch/regions.py",
 )
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import UnsupportedError
 from netweave.files import OutputFiles
 from netweave.files.output_files import replacing_files, require_weights
-from netweave.files.source_code.blocks import Block, BlockClass, parts_of
+from netweave.files.source_code.blocks import Block, BlockClass, parts_of, without_identities, write_steps
 from netweave.files.source_code.forward import (
     TAKEN,
+    Field,
     Forward,
+    Module,
     Names,
     Step,
     block_name,
@@ -29,9 +31,9 @@ from netweave.files.source_code.forward import (
 )
 from netweave.files.source_code.text import WIDTH, commented, file_name, literal, printable, wrapped
 from netweave.formats.pytorch.functions import sources, used_sources
-from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
-from netweave.formats.pytorch.source.reading import steps_of
-from netweave.graph import known_shape
+from netweave.formats.pytorch.source.operators import TABLE
+from netweave.formats.pytorch.source.table import PyTorchNode
+from netweave.graph import Graph, known_shape
 from netweave.graph.passes import (
     absorb_scales,
     chain,
@@ -44,9 +46,61 @@ from netweave.graph.passes import (
 )
 from netweave.installation import install_command
 
-if TYPE_CHECKING:
-    from netweave.files.source_code.forward import Module
-    from netweave.graph import Graph
+CONV_NORM_TYPE = "ConvNorm"
+"""The module that the written file defines for a convolution with its normalisation."""
+
+MIN_CONV_NORMS = 6
+"""So many of them are worth a class of their own."""
+
+
+def steps_of(graph: Graph) -> list[Step]:
+    """Return a net's nodes as steps, in their order.
+
+    Raises:
+        UnsupportedError: Some cannot be written; each kind is named once, with the reason.
+    """
+    steps = write_steps(graph, TABLE, PyTorchNode, "PyTorch source")
+    return _joined(without_identities(steps, graph))
+
+
+def _joined(steps: list[Step]) -> list[Step]:
+    """Return the steps with a two-dimensional convolution and its normalisation as one, if there are many."""
+    uses = Counter(name for step in steps for name in step.inputs)
+    makers = {step.outputs[0]: step for step in steps}
+    pairs: dict[int, Step] = {}
+    for step in steps:
+        conv = makers.get(step.inputs[0]) if _is(step, "nn.BatchNorm2d") else None
+        if conv and _is(conv, "nn.Conv2d") and uses[conv.outputs[0]] == 1:
+            pairs[id(step)] = conv
+    if len(pairs) < MIN_CONV_NORMS:
+        return steps
+    gone = {id(conv) for conv in pairs.values()}
+    return [
+        _conv_norm(pairs[id(step)], step) if id(step) in pairs else step
+        for step in steps
+        if id(step) not in gone
+    ]
+
+
+def _is(step: Step, kind: str) -> bool:
+    return step.module is not None and step.module.type == kind
+
+
+def _conv_norm(conv: Step, norm: Step) -> Step:
+    assert conv.module is not None
+    assert norm.module is not None
+    fields = [
+        replace(field, default=False) if field.name == "bias" else field for field in conv.module.fields
+    ]
+    more = [Field(field.name, field.value, field.default) for field in norm.module.fields[1:]]
+    state = {f"conv.{name}": array for name, array in conv.module.state.items()}
+    state |= {f"norm.{name}": array for name, array in norm.module.state.items()}
+    return replace(
+        conv,
+        layers=tuple(dict.fromkeys(conv.layers + norm.layers)),
+        outputs=norm.outputs,
+        module=Module(CONV_NORM_TYPE, (*fields, *more), state),
+    )
 
 
 CONV_NORM = '''class ConvNorm(nn.Module):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.lowering import MANY
 from netweave.formats.singa.context import Output, SingaLayer, layer
 from netweave.formats.singa.inputs import InputLayer
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.files.protobuf import Message
 
 

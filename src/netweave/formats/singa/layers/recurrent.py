@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.formats.lowering.recurrent import RecurrentCell, recurrent_node, without_state_bias
 from netweave.formats.singa.context import Output, SingaLayer, layer
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
 
 _CELL = RecurrentCell("GRU", linear_before_reset=True)
 

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.lowering.channels_last import ChannelsLastLayer, Stored, Tensor
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
 from netweave.formats.lowering.elementwise import clip
 from netweave.formats.tensorflow.folding import fold
 from netweave.formats.tensorflow.interpreter import Interpreter
 from netweave.formats.tensorflow.lite.operators import LITE_READERS
 from netweave.formats.tensorflow.lite.program import OPERANDS, TENSOR, Operands
-from netweave.formats.tensorflow.lite.tensors import ROUNDED
-from netweave.formats.tensorflow.nodes import Node, OperatorReader, TensorFlowOperation
+from netweave.formats.tensorflow.lite.tensors import ROUNDED, LiteTensor, Quantization
+from netweave.formats.tensorflow.nodes import Node, OperatorReader, Program, TensorFlowOperation
+from netweave.formats.tensorflow.opening import Variables
 from netweave.formats.tensorflow.operands import Item
 from netweave.formats.tensorflow.operators import READERS
 
 if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import ChannelsLastNet
-    from netweave.formats.tensorflow.lite.tensors import LiteTensor, Quantization
-    from netweave.formats.tensorflow.nodes import Program
-    from netweave.formats.tensorflow.opening import Variables
     from netweave.formats.tensorflow.reader import Inputs
 
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.files.flatbuffers import FlatSchema
+from netweave.files import Source
+from netweave.files.flatbuffers import FlatSchema, Record
 from netweave.files.source import read_bytes
 from netweave.formats.tensorflow.attributes import Function
 from netweave.formats.tensorflow.lite.tensors import LiteTensor, tensor_of
-from netweave.formats.tensorflow.nodes import Body, Node, Program
+from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
 from netweave.formats.tensorflow.opening import Opened
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.files.flatbuffers import Record
-    from netweave.formats.tensorflow.nodes import Ref
-
 
 # ``tests/oracles/tflite_schema.py`` holds the slots and defaults against TensorFlow's generated code.
 

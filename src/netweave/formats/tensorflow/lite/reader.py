@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
+from netweave.files import Source
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.tensorflow.folding import check_written_out, needed
 from netweave.formats.tensorflow.lite.context import LiteInterpreter
 from netweave.formats.tensorflow.lite.operators import LITE_READERS, REASONS
 from netweave.formats.tensorflow.lite.program import OPERANDS, TENSOR, open_net
+from netweave.formats.tensorflow.lite.tensors import LiteTensor
+from netweave.formats.tensorflow.nodes import Program
 from netweave.formats.tensorflow.reader import lower, wanted_outputs
-
-if TYPE_CHECKING:
-    from netweave.files import Source
-    from netweave.formats.tensorflow.lite.tensors import LiteTensor
-    from netweave.formats.tensorflow.nodes import Program
-    from netweave.graph import Graph
+from netweave.graph import Graph
 
 
 def read(source: Source) -> Graph:

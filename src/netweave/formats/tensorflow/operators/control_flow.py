@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor
 from netweave.formats.lowering.channels_last.layer import concat, drop, split, widen
 from netweave.formats.lowering.elementwise import clip
 from netweave.formats.lowering.recurrent import CUDNN_CELLS, PackedWeights, RecurrentCell, stacked_layers
 from netweave.formats.tensorflow.attributes import Function
 from netweave.formats.tensorflow.frames import FRAME, Frame
-from netweave.formats.tensorflow.nodes import MAX_PIECES, operator_reader
-from netweave.formats.tensorflow.operands import Dead, Handle, TensorList, constant_of
+from netweave.formats.tensorflow.nodes import MAX_PIECES, TensorFlowOperation, operator_reader
+from netweave.formats.tensorflow.operands import Dead, Handle, Item, TensorList, constant_of
 from netweave.graph.summary import dims_text
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.tensorflow.nodes import TensorFlowOperation
-    from netweave.formats.tensorflow.operands import Item
-
 
 # TensorFlow 1 sends a tensor through ``Switch`` to one of two branches, which meet in ``Merge``; TensorFlow
 # 2 calls a function (``If``, ``While``, ``PartitionedCall``); its loops are made one node by ``frames``. A

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.lowering.channels_last import Tensor
-from netweave.formats.tensorflow.nodes import operator_reader
-
-if TYPE_CHECKING:
-    from netweave.formats.tensorflow.nodes import TensorFlowOperation
-    from netweave.formats.tensorflow.operands import Item
+from netweave.formats.tensorflow.nodes import TensorFlowOperation, operator_reader
+from netweave.formats.tensorflow.operands import Item
 
 
 @operator_reader(

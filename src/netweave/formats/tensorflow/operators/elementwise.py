@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor
 from netweave.formats.lowering.channels_last.layer import along
 from netweave.formats.lowering.elementwise import find_operator
 from netweave.formats.tensorflow.attributes import DTYPES
-from netweave.formats.tensorflow.nodes import operator_reader
-from netweave.formats.tensorflow.operands import Handle, Saved
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.tensorflow.nodes import TensorFlowOperation
-    from netweave.formats.tensorflow.operands import Item
-
+from netweave.formats.tensorflow.nodes import TensorFlowOperation, operator_reader
+from netweave.formats.tensorflow.operands import Handle, Item, Saved
 
 # tensorflow/core/ops: math_ops.cc, nn_ops.cc; tensorflow/core/kernels: fake_quant_ops_functor.h.
 

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from netweave.formats.lowering.channels_last import Stored, Tensor
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor
 from netweave.formats.lowering.channels_last.windows import batch_normalization as by_statistics
-from netweave.formats.tensorflow.nodes import operator_reader
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.tensorflow.nodes import TensorFlowOperation
-
+from netweave.formats.tensorflow.nodes import TensorFlowOperation, operator_reader
 
 # conv_ops.cc, conv_grad_input_ops.cc, matmul_op.cc and pooling_ops_common.cc.
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Tensor, layer
+from netweave.formats.lowering.channels_last import Operand, Tensor, layer
 from netweave.formats.tensorflow.attributes import DTYPES
-from netweave.formats.tensorflow.nodes import operator_reader
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.tensorflow.nodes import TensorFlowOperation
-    from netweave.formats.tensorflow.operands import Item
+from netweave.formats.tensorflow.nodes import TensorFlowOperation, operator_reader
+from netweave.formats.tensorflow.operands import Item
 
 REDUCE = {
     "EuclideanNorm": "ReduceL2",

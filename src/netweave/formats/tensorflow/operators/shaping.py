@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.channels_last import Stored, Tensor, layer
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor, layer
 from netweave.formats.lowering.channels_last.layer import gather
 from netweave.formats.lowering.channels_last.windows import position
 from netweave.formats.lowering.indexing import FAR
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.folding import strided_index
-from netweave.formats.tensorflow.nodes import operator_reader
-from netweave.formats.tensorflow.operands import Handle, Open, Sizes, numbers_of, of_numbers
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import Operand
-    from netweave.formats.tensorflow.nodes import TensorFlowOperation
-    from netweave.formats.tensorflow.operands import Item
+from netweave.formats.tensorflow.nodes import TensorFlowOperation, operator_reader
+from netweave.formats.tensorflow.operands import Handle, Item, Open, Sizes, numbers_of, of_numbers
 
 
 @operator_reader("Shape", "ShapeN", plain=True)

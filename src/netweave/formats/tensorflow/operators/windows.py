@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from netweave.formats.lowering.channels_last import Stored, Tensor, windows
 from netweave.formats.lowering.channels_last.windows import resize
 from netweave.formats.lowering.elementwise import gelu, rectify
 from netweave.formats.lowering.windows import Window
-from netweave.formats.tensorflow.nodes import operator_reader
+from netweave.formats.tensorflow.nodes import Padding, TensorFlowOperation, operator_reader
 from netweave.formats.tensorflow.operands import Open, numbers_of
 from netweave.formats.tensorflow.operators.elementwise import bias_add
 
-if TYPE_CHECKING:
-    from netweave.formats.tensorflow.nodes import Padding, TensorFlowOperation
-
-
 # conv_ops.cc, conv_grad_input_ops.cc, matmul_op.cc and pooling_ops_common.cc.
-
 from netweave.formats.tensorflow.operators.normalization import fused_batch_norm, normalized_by
 
 MAX_PATCH = 2048

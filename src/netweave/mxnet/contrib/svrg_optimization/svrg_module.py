@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from netweave.errors import UsageError
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet.module.module import Module
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
 
 Sums = dict[str, torch.Tensor]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from netweave.errors import UsageError
 from netweave.mxnet import image
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet.gluon.data.dataset import Dataset
+from netweave.mxnet.ndarray.array import NDArray
 from netweave.training.data.sources.arrays import read_idx
-
-if TYPE_CHECKING:
-    from netweave.mxnet.ndarray.array import NDArray
 
 
 class MNIST(Dataset):

@@ -7,15 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import onnx_ir as ir
 import onnxruntime as ort
 
 from netweave.errors import RunError
-from netweave.graph import DOMAIN, attributes_of
+from netweave.graph import DOMAIN, Graph, attributes_of
 from netweave.graph.passes import explicit, spread_group_norm
 from netweave.runtime.backends.inputs import SizedRunner
-from netweave.runtime.backends.model import open_size
+from netweave.runtime.backends.model import SegmentModel, open_size
+from netweave.runtime.backends.runner import Purpose, Runner, RunSettings
 from netweave.runtime.backends.segmented import (
     Runtime,
     SegmentedRunner,
@@ -24,17 +27,7 @@ from netweave.runtime.backends.segmented import (
     prepare_segments,
     wanted_names,
 )
-from netweave.runtime.backends.settings import Purpose
 from netweave.runtime.engine.threaded import num_cores
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
-    from netweave.runtime.backends.model import SegmentModel
-    from netweave.runtime.backends.runner import Runner
-    from netweave.runtime.backends.settings import RunSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from netweave.runtime.backends.torch import (
     attention,
-    caffe_recurrent,
     convolution,
     detection,
     elementwise,
@@ -43,7 +42,6 @@ __all__ = [
     "TorchNet",
     "all_lowerings",
     "attention",
-    "caffe_recurrent",
     "convolution",
     "detection",
     "elementwise",

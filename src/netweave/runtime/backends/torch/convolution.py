@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.elementwise import is_pointwise, pointwise
-from netweave.runtime.backends.torch.table import lower_to, lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints
-
+from netweave.runtime.backends.torch.table import Ints, lower_to, lowering
 
 lower_to(torch.det, "Det", since=11, num_inputs=1)
 

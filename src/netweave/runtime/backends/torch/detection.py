@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -14,13 +15,16 @@ from netweave.graph.ops.multibox_loss import TRUTH_COLUMNS, choose
 from netweave.graph.ops.regions import Head, region_delta, yolo_delta
 from netweave.runtime.backends.torch.detectors import suppress
 from netweave.runtime.backends.torch.losses import LOG_TINY, bounded, wide
-from netweave.runtime.backends.torch.table import add_lowering, lowering, registered_lowering, with_gradient
+from netweave.runtime.backends.torch.table import (
+    Number,
+    add_lowering,
+    lowering,
+    registered_lowering,
+    with_gradient,
+)
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from netweave.runtime.backends.torch.random import Draws
-    from netweave.runtime.backends.torch.table import Number
     from netweave.runtime.backends.torch.whole_batch import WholeBatch
 
 

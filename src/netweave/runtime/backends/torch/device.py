@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, fx
 
 from netweave.errors import RunError, UsageError
-from netweave.graph import Effect, effects_of
+from netweave.graph import Effect, Graph, effects_of
 
 if TYPE_CHECKING:
-    from netweave.graph import Graph
     from netweave.runtime.backends.torch.net import TorchNet
 
 

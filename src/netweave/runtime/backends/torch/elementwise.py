@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import lower_to, lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints, Number
-
+from netweave.runtime.backends.torch.table import Ints, Number, lower_to, lowering
 
 _ONE_INPUT = (
     ("Abs", 6, torch.abs),

@@ -8,17 +8,18 @@ import operator
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from netweave.errors import RunError
 from netweave.graph import (
     DOMAIN,
+    Graph,
     find_operator,
     gradient_factors,
     is_registered,
@@ -31,7 +32,7 @@ from netweave.graph.passes.windows import rectified_pools
 from netweave.runtime.backends.torch.device import to_tensor
 from netweave.runtime.backends.torch.elementwise import every
 from netweave.runtime.backends.torch.node_memory import Memory, OperatorState
-from netweave.runtime.backends.torch.parameters import laid_out
+from netweave.runtime.backends.torch.parameters import ParameterStore, laid_out
 from netweave.runtime.backends.torch.random import Draws, stream_of
 from netweave.runtime.backends.torch.table import (
     Lowering,
@@ -41,14 +42,7 @@ from netweave.runtime.backends.torch.table import (
     scaled_gradient,
 )
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
-from netweave.runtime.memory_plan import overwrites, pixel_strides
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from netweave.graph import Graph
-    from netweave.runtime.backends.torch.parameters import ParameterStore
-    from netweave.runtime.memory_plan import Overwrite
+from netweave.runtime.memory_plan import Overwrite, overwrites, pixel_strides
 
 VALUES = "netweave.values"
 """Key of a module's metadata: from the names of the graph's values to those of the nodes that make them."""

@@ -7,23 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 from torch._C._profiler import _EventType
 from torch.profiler import ProfilerActivity, profile
 
+from netweave.graph import Graph
 from netweave.graph.checks import collector_at_rest
 from netweave.runtime.backends.torch.device import computing_with, to_tensor
 from netweave.runtime.backends.torch.net import TorchNet
-from netweave.runtime.memory_plan import MeasuredMemory, cheapest
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.graph import Graph
-    from netweave.runtime.memory_plan import Net
-
+from netweave.runtime.memory_plan import MeasuredMemory, Net, cheapest
 
 # Resident memory is no measure: it counts what the C library keeps, and what was there before. The
 # allocator is where values, gradients and oneDNN's scratch memory all come from; what MKL and OpenMP take

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from netweave.errors import RunError
+from netweave.graph import Graph
 from netweave.runtime.backends.inputs import check_inputs
 from netweave.runtime.backends.torch.device import (
     check_bfloat16,
@@ -23,16 +24,13 @@ from netweave.runtime.backends.torch.device import (
 )
 from netweave.runtime.backends.torch.lower import VALUES, lower
 from netweave.runtime.backends.torch.parameters import ParameterStore, Views
+from netweave.runtime.backends.torch.random import Draws
 from netweave.runtime.backends.torch.recomputation import PlannedModule, schedule
+from netweave.runtime.backends.torch.whole_batch import WholeBatch
+from netweave.runtime.memory_plan import Net
 
 if TYPE_CHECKING:
-    from torch import fx
-
-    from netweave.graph import Graph
-    from netweave.runtime.backends.settings import RunSettings
-    from netweave.runtime.backends.torch.random import Draws
-    from netweave.runtime.backends.torch.whole_batch import WholeBatch
-    from netweave.runtime.memory_plan import Net
+    from netweave.runtime.backends.runner import RunSettings
 
 
 class TorchNet:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-
-if TYPE_CHECKING:
-    from torch import fx
+from torch import Tensor, fx
 
 State = tuple[Tensor, ...]
 

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.table import lowering
+from netweave.runtime.backends.torch.table import Ints, lowering
 
 if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints
     from netweave.runtime.backends.torch.whole_batch import WholeBatch
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+import numpy as np
+import onnx_ir as ir
 import torch
 from torch import Tensor, nn
 
-from netweave.graph import parameter_layout
+from netweave.graph import Parameter, parameter_layout
 from netweave.graph.parameters import Step, inverse_layout, ranges_of
 from netweave.graph.stored import source_array, values_of
 from netweave.runtime.backends.torch.device import to_tensor
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
-    from netweave.graph import Parameter
 
 
 @dataclass(frozen=True, slots=True)

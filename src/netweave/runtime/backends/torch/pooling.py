@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,10 +13,7 @@ from torch.nn import functional
 
 from netweave.graph.ops.pooling import PoolWindows
 from netweave.runtime.backends.torch.convolution import Pads, extents, pad, per_axis, resolve_pads
-from netweave.runtime.backends.torch.table import lowering, needs_gradient
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints
+from netweave.runtime.backends.torch.table import Ints, lowering, needs_gradient
 
 
 def max_pool_2d(

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from netweave.runtime.backends.torch.convolution import conv
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints
-
+from netweave.runtime.backends.torch.table import Ints, lowering
 
 # Along an axis each output element is a weighted sum of a few input elements. Where they lie depends on the
 # coordinate rule, their weights on the mode; both are worked out in float64 when the sizes are known.

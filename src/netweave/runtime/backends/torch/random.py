@@ -5,18 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints, Number
-
+from netweave.runtime.backends.torch.table import Ints, Number, lowering
 
 # All draws come from ``Draws``, by the node's own stream; a seed that stands in the net is not used.
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
 import torch
 from torch import Tensor, fx
 
@@ -26,10 +27,6 @@ from netweave.runtime.backends.torch.normalisation import kept_statistics, norma
 from netweave.runtime.backends.torch.table import with_gradients
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    import onnx_ir as ir
-
     from netweave.runtime.memory_plan import Net
 
 ELEMENTWISE_IN_PLACE = frozenset({torch.relu_, sum_})

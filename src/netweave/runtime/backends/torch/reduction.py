@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints
-
+from netweave.runtime.backends.torch.table import Ints, lowering
 
 Reduce = Callable[[Tensor, tuple[int, ...], bool], Tensor]
 """(data, axes, keep the axes) -> reduced."""

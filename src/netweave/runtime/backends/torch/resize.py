@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints, Numbers
-
+from netweave.runtime.backends.torch.table import Ints, Numbers, lowering
 
 # Along an axis each output element is a weighted sum of a few input elements. Where they lie depends on the
 # coordinate rule, their weights on the mode; both are worked out in float64 when the sizes are known.

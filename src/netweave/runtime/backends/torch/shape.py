@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Ints, Number
-
+from netweave.runtime.backends.torch.table import Ints, Number, lowering
 
 _MAX_END = 2**31 - 1
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import lowering
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.table import Number
+from netweave.runtime.backends.torch.table import Number, lowering
 
 
 @lowering("DFT", since=20)

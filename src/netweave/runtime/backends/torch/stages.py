@@ -15,20 +15,17 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
 import torch
 from torch import Tensor, fx
-from torch.autograd.graph import get_gradient_edge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from netweave.errors import UsageError
-from netweave.graph import effects_of
+from netweave.graph import Effect, effects_of
 from netweave.graph.costs import node_cost
 from netweave.runtime.backends.torch.elementwise import every
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-    from torch.autograd.graph import GradientEdge
-
-    from netweave.graph import Effect
     from netweave.runtime.backends.torch.net import TorchNet
 
 

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from netweave.errors import RunError
-from netweave.graph import DOMAIN, Effect, find_operator
+from netweave.graph import DOMAIN, Effect, Operator, find_operator
 
 if TYPE_CHECKING:
-    from netweave.graph import Operator
     from netweave.runtime.backends.torch.node_memory import OperatorState
     from netweave.runtime.backends.torch.random import Draws
 

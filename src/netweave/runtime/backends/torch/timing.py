@@ -10,19 +10,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import onnx_ir as ir
 import torch
 from torch import Tensor, fx
 
+from netweave.graph import Graph
 from netweave.runtime.backends.torch.device import find_device
 from netweave.runtime.backends.torch.net import TorchNet
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
-    from netweave.graph import Graph
 
 
 @dataclass(slots=True)

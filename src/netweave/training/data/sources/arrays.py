@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.npy import parse_npy, read_npz
 from netweave.training.data.location import read_file, read_text
 from netweave.training.data.source import Record, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 class Arrays(Source):
@@ -126,8 +124,7 @@ def _rows(path: str, shape: Sequence[int]) -> np.ndarray:
     return rows.reshape(-1, *shape)
 
 
-if TYPE_CHECKING:
-    Draw = Callable[[np.random.Generator, tuple[int, ...], Mapping[str, Any]], np.ndarray]
+Draw = Callable[[np.random.Generator, tuple[int, ...], Mapping[str, Any]], np.ndarray]
 
 DRAWS: dict[str, Draw] = {
     "constant": lambda generator, shape, filler: np.full(shape, filler.get("value", 0.0), np.float32),

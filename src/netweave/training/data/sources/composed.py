@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +14,10 @@ from netweave.errors import ReadError, UsageError
 from netweave.job import require_allowed
 from netweave.runtime.images.decode import decode
 from netweave.runtime.images.scaling import scaled
+from netweave.training.data.item import Item
 from netweave.training.data.location import lines_of, read_file, read_text
 from netweave.training.data.source import EndOfDataError, Record, Source
 from netweave.training.data.transforms.arithmetic import read_means
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from netweave.training.data.item import Item
-
 
 WARP, SQUARE = "warp", "square"
 

@@ -6,7 +6,8 @@ import functools
 import struct
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
@@ -20,10 +21,6 @@ from netweave.installation import need
 from netweave.runtime.images.decode import decode
 from netweave.training.data.item import Item
 from netweave.training.data.source import Record, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 PORT = 9090
 """Of the gateway, where the URL says none."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from netweave.installation import need
 from netweave.training.data.location import lines_of
 from netweave.training.data.source import Record, Source
 from netweave.training.data.sources.hdf5_process import Described, HDF5Process
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BLOCK_BYTES = 1 << 18
 """About so much is read at once of a dataset that lies in one piece; of one in chunks, a chunk."""

@@ -12,21 +12,17 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.expansion import allowed_bytes
-from netweave.training.data.byte_file import LocalFile, open_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from netweave.training.data.byte_file import ByteFile
+from netweave.training.data.byte_file import ByteFile, LocalFile, open_bytes
 
 SECONDS = 1.5
 BYTES_PER_SECOND = 20_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from netweave.job import require_allowed
 from netweave.runtime.images.decode import decode
 from netweave.training.boxes.voc import read_annotation
 from netweave.training.data.block_checksums import check_content, checked
-from netweave.training.data.byte_file import open_bytes
+from netweave.training.data.byte_file import Span, open_bytes
 from netweave.training.data.item import Item
 from netweave.training.data.location import (
     exists,
@@ -45,11 +45,6 @@ from netweave.training.data.recordio import (
     unpack,
 )
 from netweave.training.data.source import Record, StoredSource
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from netweave.training.data.byte_file import Span
 
 
 class ImageFiles(StoredSource):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -16,16 +17,10 @@ from netweave.files.source import MISSING
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.runtime.images.decode import decode
 from netweave.training.data.block_checksums import checked
-from netweave.training.data.byte_file import open_bytes
+from netweave.training.data.byte_file import ByteFile, open_bytes
 from netweave.training.data.item import Item
 from netweave.training.data.location import exists
 from netweave.training.data.source import Record, StoredSource
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from netweave.training.data.byte_file import ByteFile
-
 
 # The library maps the file into memory and trusts it: a file that was cut short ends the process by SIGBUS,
 # a damaged page by SIGSEGV, and neither can be caught. The format is that of lmdb.h and mdb.c 0.9

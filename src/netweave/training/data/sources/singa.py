@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,6 @@ from netweave.training.data.kvfile import SHARD, numbers_of, parse_record, scan
 from netweave.training.data.location import exists, lines_of
 from netweave.training.data.source import Record, Source, StoredSource
 from netweave.training.data.sources.lmdb import open_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
 
 
 class _Records(StoredSource):

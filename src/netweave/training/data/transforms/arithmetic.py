@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,13 +17,8 @@ from netweave.formats.mxnet.ndarray import is_arrays, read_arrays
 from netweave.runtime.images.decode import opencv
 from netweave.training.data.kvfile import read_mean_record
 from netweave.training.data.location import local_copy, read_file
-from netweave.training.data.transform import Arithmetic, Geometric, transform
+from netweave.training.data.transform import Arithmetic, Geometric, Image, transform
 from netweave.training.settings import require
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from netweave.training.data.transform import Image
 
 
 @transform("subtract")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,15 +14,9 @@ from netweave.graph.ops.detection import overlaps
 from netweave.graph.ops.regions import TRUTH_COLUMNS
 from netweave.runtime.images.decode import opencv
 from netweave.runtime.images.scaling import resized
-from netweave.training.data.transform import Geometric, transform
+from netweave.training.data.transform import Geometric, Image, transform
 from netweave.training.data.transforms.arithmetic import three_channels
 from netweave.training.settings import require
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from netweave.training.data.transform import Image
-
 
 LEAST_PADDING = 1.05
 """A border that would make the image less than this larger is left out."""

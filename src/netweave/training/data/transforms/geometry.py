@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from netweave.runtime.images.decode import opencv, opencv_errors
 from netweave.runtime.images.scaling import interpolation, require_interpolation, resized
-from netweave.training.data.transform import Geometric, transform
+from netweave.training.data.transform import Geometric, Image, transform
 from netweave.training.settings import require
-
-if TYPE_CHECKING:
-    from netweave.training.data.transform import Image
-
 
 WHERE = ("random", "centre", "top left", "top right", "bottom left", "bottom right")
 """Where a window may be cut out; the centre is rounded towards the origin."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import importlib
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from netweave.errors import UsageError
 from netweave.files.output_files import Replacement, writing
 from netweave.training.data.writers.writer import SplitWriter, Writer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["WRITERS", "Writer", "make_writer"]
 

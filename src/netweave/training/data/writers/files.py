@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
 from netweave.errors import ShapeError
+from netweave.files.output_files import Replacement
 from netweave.installation import need
 from netweave.training.data.block_checksums import write_checksums
+from netweave.training.data.item import Item
 from netweave.training.data.kvfile import frame, record_class
 from netweave.training.data.sources.lmdb import datum_class
 from netweave.training.data.writers.writer import Room, Writer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from netweave.files.output_files import Replacement
-    from netweave.training.data.item import Item
 
 
 class IdxWriter(Writer):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.errors import ShapeError
+from netweave.files.output_files import Replacement
 from netweave.installation import need
 from netweave.training.data.writers.writer import Room, Writer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from netweave.files.output_files import Replacement
     from netweave.training.data.item import Item
 
 

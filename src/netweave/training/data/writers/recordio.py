@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.files.output_files import Replacement
 from netweave.training.data.block_checksums import write_checksums
 from netweave.training.data.recordio import Packed, frame, pack
 from netweave.training.data.writers.writer import Writer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from netweave.files.output_files import Replacement
     from netweave.training.data.item import Item
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import glob
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from netweave.errors import UsageError
-from netweave.files.output_files import writing
+from netweave.files.output_files import Replacement, writing
 from netweave.training.data.location import part_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
     from types import TracebackType
 
-    from netweave.files.output_files import Replacement
     from netweave.training.data.item import Item
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.training.optim.first_values import Shape, filler
 from netweave.training.optim.rule import Policy, policy
 from netweave.training.settings import require
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @policy("keras.constant")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 
 from netweave.training.optim.rule import Beginning, Block, Rule, Tensors, rule, sum_of_squares
 from netweave.training.optim.updater import average_square
 from netweave.training.settings import require
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # In the formulas w is the weight, g the clipped gradient, n the learning rate, t the number of the update
 # from 1, b1 and b2 the rates of the averages, e is epsilon. Weight decay is decoupled for every optimizer:

@@ -6,8 +6,9 @@ The words of the formulas are those of ``rules``; e is epsilon.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -16,9 +17,6 @@ from netweave.training.optim.mxnet.rules import LazyRule, MXNetRule
 from netweave.training.optim.rule import Beginning, Block, Tensors, rule, sum_of_squares
 from netweave.training.optim.updater import adam, average, average_square, divide_by_root
 from netweave.training.settings import require
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @rule("mxnet.adam")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 
 from netweave.training.optim.rule import Beginning, Block, Multiplied, Rule, Tensors, rule, sum_of_squares
 from netweave.training.optim.updater import descend, heavy_ball
 from netweave.training.settings import require
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # Common to all: gradients are multiplied by ``rescale_grad`` and, where ``clip_gradient`` is set, clipped
 # element by element; whether the decay is added before or after the clipping differs. In the formulas g is

@@ -5,14 +5,9 @@ Elsewhere there is no such layer to take: priors are stored numbers, which no la
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from netweave.files.node_writer import NotWritable
 from netweave.formats.caffe.writer.table import CaffeLayer, CaffeNode, writes
-from netweave.graph import DOMAIN
-
-if TYPE_CHECKING:
-    from netweave.graph import Layer
+from netweave.graph import DOMAIN, Layer
 
 _BOTTOMS = 3
 """Of DetectionOutput: locations, scores, priors."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.files.node_writer import NotWritable, producer_of
 from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, Step, power, writes
 from netweave.formats.lowering.nodes.arrays import by_operator, channel_slopes, clip_bounds
 from netweave.graph import DOMAIN
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
 
 _RELU: Step = ("ReLU", {})
 _PROD = {"eltwise_param": {"operation": "PROD"}}

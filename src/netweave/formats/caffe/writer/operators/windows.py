@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from netweave.formats.caffe.writer.operators.shape import cut
 from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, per_axis, writes
 from netweave.formats.lowering.nodes.arrays import dense_arrays
 from netweave.formats.lowering.nodes.windows import pool_windows_of, spatial_sizes, window_of
+from netweave.formats.lowering.windows import Window
 from netweave.graph import DOMAIN
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.windows import Window
-    from netweave.graph.ops.pooling import PoolWindows
-
+from netweave.graph.ops.pooling import PoolWindows
 
 # Caffe pads both ends alike. Where an end has more padding, the kernel is made larger by zeros on the other
 # one: the windows are the same, and so is what they give.

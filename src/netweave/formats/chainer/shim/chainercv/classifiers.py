@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.chainercv.detectors import (
@@ -17,9 +17,7 @@ from netweave.formats.chainer.shim.link import Chain
 from netweave.formats.chainer.shim.links.convolution import BatchNormalization, Convolution2D, Linear
 from netweave.formats.chainer.shim.links.model import DEPTHS
 from netweave.formats.chainer.shim.links.table import Signed, takes
-
-if TYPE_CHECKING:
-    from netweave.formats.chainer.shim.recorder import Variable
+from netweave.formats.chainer.shim.recorder import Variable
 
 
 @cv_link

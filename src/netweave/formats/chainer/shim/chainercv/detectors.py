@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError
@@ -16,13 +17,9 @@ from netweave.formats.chainer.shim.links.convolution import (
     Linear,
 )
 from netweave.formats.chainer.shim.links.table import Signed, settled, takes
-from netweave.formats.chainer.shim.recorder import Parameter, current
+from netweave.formats.chainer.shim.recorder import Parameter, Variable, current
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from netweave.formats.chainer.shim.recorder import Variable
-
     Pair = tuple[Variable, Variable]
 
 
@@ -173,8 +170,7 @@ class SSD512(SSD):
         super().__init__(VGG16Extractor512(), Multibox(classes, ratios), None, None)
 
 
-if TYPE_CHECKING:
-    Activation = Callable[[Any], Any] | None
+Activation = Callable[[Any], Any] | None
 
 
 def _normalised(size: int, bn_kwargs: dict[str, Any] | None) -> BatchNormalization:
@@ -336,8 +332,7 @@ class PickableSequentialChain(Chain):
         return picked[0] if self._is_one else picked
 
 
-if TYPE_CHECKING:
-    Parts = tuple[Variable, Variable, Variable]
+Parts = tuple[Variable, Variable, Variable]
 
 
 def _leaky(x: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,7 @@ from netweave.formats.chainer.shim.functions.table import function, integers, no
 from netweave.formats.chainer.shim.link import ArgumentsError
 from netweave.formats.chainer.shim.recorder import ImageSize, Size, Variable, current
 from netweave.formats.chainer.shim.registry import FUNCTIONS
-from netweave.formats.lowering.indexing import FAR, part_of
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.indexing import Index
+from netweave.formats.lowering.indexing import FAR, Index, part_of
 
 
 @function()

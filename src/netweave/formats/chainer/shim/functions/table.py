@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.formats.chainer.shim.link import bind, parse_signature
 from netweave.formats.chainer.shim.recorder import ImageSize, Size, Variable, current
 from netweave.formats.chainer.shim.registry import FUNCTIONS
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 def function(*names: str, takes: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.table import function, integers, node, pair
-from netweave.formats.chainer.shim.recorder import current
+from netweave.formats.chainer.shim.recorder import Variable, current
 from netweave.formats.lowering.windows import REPEATED, Window
 from netweave.graph.ops.pooling import pooling
-
-if TYPE_CHECKING:
-    from netweave.formats.chainer.shim.recorder import Variable
 
 
 def _window(ksize: Sequence[int], stride: Any, pad: Any, dilate: Any, groups: int) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
@@ -17,9 +18,6 @@ from netweave.formats.chainer.shim.links.convolution import (
 from netweave.formats.chainer.shim.links.table import Signed, composite, takes
 from netweave.formats.chainer.shim.recorder import Parameter as StoredArray
 from netweave.formats.chainer.shim.recorder import Variable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @composite
@@ -50,8 +48,7 @@ class Parameter(Link):
         return self.W
 
 
-if TYPE_CHECKING:
-    Stages = dict[str, list[Callable[..., Any]]]
+Stages = dict[str, list[Callable[..., Any]]]
 
 
 class _Vision(Chain, ABC):

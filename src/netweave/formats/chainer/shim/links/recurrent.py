@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx_ir as ir
 
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
@@ -13,12 +15,7 @@ from netweave.formats.chainer.shim.link import Chain, ChainList, Link
 from netweave.formats.chainer.shim.links.convolution import Linear
 from netweave.formats.chainer.shim.links.table import Signed, composite, link, takes
 from netweave.formats.chainer.shim.recorder import Parameter, Variable, current
-from netweave.formats.lowering.recurrent import CUDNN_CELLS, gate_permutation, stacked_layers
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.formats.lowering.recurrent import Weights
+from netweave.formats.lowering.recurrent import CUDNN_CELLS, Weights, gate_permutation, stacked_layers
 
 
 @takes("in_size, out_size=None, lateral_init=None, upward_init=None, bias_init=None, forget_bias_init=None")

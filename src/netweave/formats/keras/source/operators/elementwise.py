@@ -5,23 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.files.node_writer import NotWritable
-from netweave.files.source_code.forward import Field
+from netweave.files.source_code.forward import Field, Step
 from netweave.files.source_code.text import number
 from netweave.formats.keras.source.operators.shape import per_place
 from netweave.formats.keras.source.operators.windows import biased_dense, per_channel
 from netweave.formats.keras.source.table import KerasNode, writes
 from netweave.formats.lowering.nodes.arrays import by_operator, clip_bounds
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files.source_code.forward import Step
-
 
 _ACTIVATIONS = by_operator(("exponential", "mish", "sigmoid", "softplus", "softsign", "tanh"))
 _FUNCTIONS = by_operator(

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
-from netweave.files.node_writer import NotWritable
+from netweave.files.node_writer import GraphNode, NotWritable
 from netweave.files.source_code.blocks import batch_first, by_batch, first_state, joined, last_state
 from netweave.files.source_code.forward import Field, Module, Step
 from netweave.formats.keras.source.table import KerasNode, writes
 from netweave.formats.lowering.nodes.arrays import by_operator
 from netweave.formats.lowering.nodes.windows import FIRST_STATES, RecurrentNode
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.files.node_writer import GraphNode
 
 _KINDS = {"LSTM": ("LSTM", "lstm_cell"), "GRU": ("GRU", "gru_cell"), "RNN": ("SimpleRNN", "simple_rnn_cell")}
 """Keras's layer, and what it calls the cell that has the arrays."""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.files.node_writer import NotWritable
-from netweave.files.source_code.forward import Field, Module
+from netweave.files.source_code.forward import Field, Module, Step
 from netweave.files.source_code.text import number
 from netweave.formats.keras.source.table import KerasNode, around, order, places, writes
 from netweave.formats.lowering.nodes.arrays import permutation, repeats_elements, slice_ranges
 from netweave.graph import known_shape
 
 if TYPE_CHECKING:
-    from netweave.files.source_code.forward import Step
     from netweave.formats.keras.source.operators.windows import State
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,12 +21,9 @@ from netweave.formats.lowering.nodes.windows import (
 )
 from netweave.formats.lowering.windows import Window
 from netweave.graph import DOMAIN
+from netweave.graph.ops.pooling import PoolWindows
 from netweave.graph.passes.projections import dense_before
 from netweave.graph.passes.windows import is_never_negative
-
-if TYPE_CHECKING:
-    from netweave.graph.ops.pooling import PoolWindows
-
 
 State = dict[str, "Callable[[], np.ndarray]"]
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.mxnet.symbol.context import MXNetOperator
     from netweave.formats.mxnet.symbol.settings import Settings
 

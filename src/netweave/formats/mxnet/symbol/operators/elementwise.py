@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from netweave.formats.lowering.elementwise import FUNCTIONS, clip, gelu, hard_sigmoid
 from netweave.formats.mxnet.symbol.registry import operator_reader
+from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.formats.mxnet.symbol.variables import onnx_dtype
 from netweave.graph import DOMAIN, scale_gradients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from netweave.formats.mxnet.symbol.context import MXNetOperator
-    from netweave.formats.mxnet.symbol.settings import Settings
 
 
 # ``elemwise_*`` and its aliases never broadcast, ``broadcast_*`` do as in NumPy. Comparisons and logic give
 # numbers of the input's type, where ONNX gives truth values (mshadow_op.h).
 
-if TYPE_CHECKING:
-    Unary = Callable[[MXNetOperator, ir.Value], ir.Value]
-    Binary = Callable[[MXNetOperator, ir.Value, ir.Value], ir.Value]
+Unary = Callable[["MXNetOperator", ir.Value], ir.Value]
+Binary = Callable[["MXNetOperator", ir.Value, ir.Value], ir.Value]
 
 UNARY = (
     "abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "ceil", "cos", "cosh", "erf", "exp",

@@ -11,11 +11,11 @@ import onnx_ir as ir
 
 from netweave.formats.lowering.indexing import LARGEST, SMALLEST
 from netweave.formats.mxnet.symbol.registry import operator_reader
+from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.formats.mxnet.symbol.variables import onnx_dtype
 
 if TYPE_CHECKING:
     from netweave.formats.mxnet.symbol.context import MXNetOperator
-    from netweave.formats.mxnet.symbol.settings import Settings
 
 
 @operator_reader("slice", "crop")

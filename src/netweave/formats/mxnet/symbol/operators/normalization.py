@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.lowering.elementwise import batch_normalization, layer_normalization
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.graph import Statistics
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.mxnet.symbol.context import MXNetOperator
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.mxnet.symbol.context import MXNetOperator
 
 

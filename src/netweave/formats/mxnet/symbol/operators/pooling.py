@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.formats.lowering.windows import Window
-from netweave.formats.mxnet.symbol.context import LAYOUTS, channels_first, channels_last
+from netweave.formats.mxnet.symbol.context import LAYOUTS, MXNetOperator, channels_first, channels_last
 from netweave.formats.mxnet.symbol.operators.elementwise import signed_cube_root
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.formats.mxnet.symbol.settings import is_channels_last
 from netweave.graph.ops.pooling import pooling
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.formats.mxnet.symbol.context import MXNetOperator
 
 ROUNDINGS = {"valid": "floor", "full": "full"}
 KINDS = ("max", "avg", "sum", "lp")

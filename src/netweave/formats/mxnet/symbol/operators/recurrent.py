@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.lowering.recurrent import CUDNN_CELLS, PackedWeights, stacked_layers
+from netweave.formats.lowering.recurrent import CUDNN_CELLS, PackedWeights, RecurrentCell, stacked_layers
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
-    from netweave.formats.lowering.recurrent import RecurrentCell
     from netweave.formats.mxnet.symbol.context import MXNetOperator
     from netweave.formats.mxnet.symbol.settings import Settings
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.lowering.indexing import SMALLEST
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.formats.mxnet.symbol.reshaping import INFER, Size, reshape, sizes_from_codes
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from netweave.formats.mxnet.symbol.context import MXNetOperator
 
 MAX_PARTS = 10_000

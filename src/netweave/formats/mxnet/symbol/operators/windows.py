@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.formats.lowering.windows import Window, repeat_elements
-from netweave.formats.mxnet.symbol.context import LAYOUTS, channels_first, channels_last
+from netweave.formats.mxnet.symbol.context import LAYOUTS, MXNetOperator, channels_first, channels_last
 from netweave.formats.mxnet.symbol.registry import operator_reader, with_bias
-from netweave.formats.mxnet.symbol.settings import is_channels_last
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from netweave.formats.mxnet.symbol.context import MXNetOperator
-    from netweave.formats.mxnet.symbol.settings import Settings
+from netweave.formats.mxnet.symbol.settings import Settings, is_channels_last
 
 
 @operator_reader("Convolution", "Convolution_v1", arguments=with_bias(default_no_bias=False))

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from netweave.formats.mxnet.symbol.symbol import operator_function
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol.symbol import Symbol
+from netweave.formats.mxnet.symbol.symbol import Symbol, operator_function
 
 _activation = operator_function("Activation")
 _batch_norm = operator_function("BatchNorm")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -10,13 +10,10 @@ import onnx_ir as ir
 from netweave.files.node_writer import NotWritable
 from netweave.formats.lowering.elementwise import ONNX_NAMES
 from netweave.formats.lowering.nodes.arrays import channel_slopes, clip_bounds, statistics_arrays
+from netweave.formats.mxnet.symbol import Symbol
 from netweave.formats.mxnet.symbol.operators.elementwise import ACTIVATIONS, BINARY, REDUCTIONS, UNARY, WORDS
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.graph import DOMAIN
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
-
 
 _ACTIVATIONS = {ONNX_NAMES[word]: word for word in ACTIVATIONS}
 _UNARY = {

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from netweave.files.node_writer import NotWritable
 from netweave.formats.lowering.nodes.arrays import permutation, repeats_elements, reshaped_sizes, slice_ranges
-from netweave.formats.mxnet.symbol import group
+from netweave.formats.mxnet.symbol import Symbol, group
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.graph import known_shape
-
-if TYPE_CHECKING:
-    from netweave.formats.mxnet.symbol import Symbol
 
 
 @writes("Concat")

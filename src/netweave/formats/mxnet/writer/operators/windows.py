@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +17,11 @@ from netweave.formats.lowering.nodes.windows import (
     spatial_sizes,
     window_of,
 )
-from netweave.formats.mxnet.symbol import group
+from netweave.formats.lowering.windows import Window
+from netweave.formats.mxnet.symbol import Symbol, group
 from netweave.formats.mxnet.writer.table import MXNetNode, padded, writes
 from netweave.graph import DOMAIN, known_shape
-from netweave.graph.ops.pooling import is_standard
-
-if TYPE_CHECKING:
-    from netweave.formats.lowering.windows import Window
-    from netweave.formats.mxnet.symbol import Symbol
-    from netweave.graph.ops.pooling import PoolWindows
+from netweave.graph.ops.pooling import PoolWindows, is_standard
 
 
 @writes("Conv")

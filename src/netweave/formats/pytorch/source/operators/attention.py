@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.forward import Field, Module, Step
@@ -16,9 +17,6 @@ from netweave.files.source_code.text import number
 from netweave.formats.lowering.nodes.windows import ProjectedAttention, is_usual_scale
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @writes("Attention", domain=DOMAIN)

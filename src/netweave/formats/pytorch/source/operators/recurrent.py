@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
 
 from netweave.files.source_code.blocks import batch_first, by_batch, joined
 from netweave.files.source_code.forward import Field, Module, Step
 from netweave.formats.lowering.nodes.windows import FIRST_STATES, RecurrentNode
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
 
 
 @writes("LSTM", "GRU", "RNN")

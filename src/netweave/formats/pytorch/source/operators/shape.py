@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from netweave.files.node_writer import NotWritable
-from netweave.files.source_code.forward import Field, Module
+from netweave.files.source_code.forward import Field, Module, Step
 from netweave.files.source_code.text import number
 from netweave.formats.lowering.nodes.arrays import permutation, slice_ranges
 from netweave.formats.pytorch.source.operators.windows import pad_argument
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
-
-if TYPE_CHECKING:
-    from netweave.files.source_code.forward import Step
 
 
 @writes("Concat")

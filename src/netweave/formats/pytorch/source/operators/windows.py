@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from netweave.files.node_writer import NotWritable, int_or_tuple
 from netweave.files.source_code.forward import Field, Module, Step
 from netweave.files.source_code.text import literal
 from netweave.formats.lowering.nodes.arrays import dense_arrays, plain_settings
 from netweave.formats.lowering.nodes.windows import pool_windows_of, spatial_sizes, window_of
+from netweave.formats.lowering.windows import Window
 from netweave.formats.pytorch.functions import FUNCTIONS
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN, find_operator
+from netweave.graph.ops.pooling import PoolWindows
 from netweave.graph.passes.projections import dense_before
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.formats.lowering.windows import Window
-    from netweave.graph.ops.pooling import PoolWindows
 
 
 @writes("Conv")

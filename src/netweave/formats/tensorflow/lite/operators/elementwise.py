@@ -15,10 +15,10 @@ from netweave.formats.lowering.channels_last.layer import along, reduce
 from netweave.formats.lowering.elementwise import clip, gelu
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.lite.registry import lite_operator
+from netweave.formats.tensorflow.operands import Item
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.lite.context import LiteOperator
-    from netweave.formats.tensorflow.operands import Item
 
 PLAIN = {
     **{name: name.title().replace("_", "") for name in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,13 +10,10 @@ from netweave.formats.lowering.channels_last import Stored
 from netweave.formats.tensorflow.attributes import Function
 from netweave.formats.tensorflow.lite.operators.elementwise import type_name
 from netweave.formats.tensorflow.lite.registry import lite_operator
-from netweave.formats.tensorflow.operands import constant_of
+from netweave.formats.tensorflow.operands import Item, constant_of
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from netweave.formats.tensorflow.lite.context import LiteOperator
-    from netweave.formats.tensorflow.operands import Item
 
 PLAIN = {
     "BROADCAST_TO": "BroadcastTo",

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.formats.lowering.channels_last import Stored, Tensor, windows
+from netweave.formats.lowering.channels_last import Operand, Stored, Tensor, windows
 from netweave.formats.lowering.channels_last.layer import flatten, reshape
 from netweave.formats.lowering.channels_last.windows import Weights, recurrent
 from netweave.formats.lowering.recurrent import RecurrentCell
 from netweave.formats.tensorflow.lite.registry import lite_operator
+from netweave.formats.tensorflow.operands import Item
 
 if TYPE_CHECKING:
-    from netweave.formats.lowering.channels_last import Operand
     from netweave.formats.tensorflow.lite.context import LiteOperator
-    from netweave.formats.tensorflow.operands import Item
 
 
 # Filters are (filters, height, width, channels), those of a depthwise convolution (1, height, width,
@@ -148,9 +147,6 @@ KERNELS, RECURRENT, BIASES = range(1, 5), range(5, 9), range(12, 16)
 
 FURTHER = {9: "peepholes", 10: "peepholes", 11: "peepholes", 16: "a projection", 20: "a layer normalisation"}
 """Optional inputs that are not read."""
-
-STATES = (18, 19)
-"""Inputs that hold the states between calls, zeros at first."""
 
 
 @lite_operator("UNIDIRECTIONAL_SEQUENCE_LSTM")

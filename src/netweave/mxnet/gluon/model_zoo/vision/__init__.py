@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.errors import UsageError
+from netweave.mxnet.gluon.block import HybridBlock
 from netweave.mxnet.gluon.model_zoo.vision.nets import (
     VGG,
     AlexNet,
@@ -18,9 +19,6 @@ from netweave.mxnet.gluon.model_zoo.vision.nets import (
     ResNetV2,
     SqueezeNet,
 )
-
-if TYPE_CHECKING:
-    from netweave.mxnet.gluon.block import HybridBlock
 
 NETWORKS: dict[str, Callable[..., HybridBlock]] = {
     "alexnet": AlexNet,
