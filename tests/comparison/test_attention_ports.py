@@ -21,7 +21,7 @@ LATER = torch.ones(STEPS, STEPS, dtype=torch.bool).triu(1)
 
 
 class Attention(nn.Module):
-    """Attention by torch's function or in parts, scaled behind the product or before it, masked and rotated."""
+    """Attention by torch's function or in parts, scaled behind the product or before it, masked, rotated."""
 
     def __init__(self, *, core: str = "parts", mask: str = "", pairs: str = "") -> None:
         super().__init__()
