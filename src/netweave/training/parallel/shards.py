@@ -20,7 +20,7 @@ from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.training.parallel.exchange import Exchange, Hop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from torch.distributed import Work
 
@@ -52,6 +52,14 @@ class ShardSum:
         for row in rest:
             total.add_(row)
         return total
+
+
+def tree_sum(rows: Iterable[Tensor]) -> Tensor:
+    """Return the sum of one row for each shard, all of them; rows are changed in place."""
+    total = ShardSum()
+    for shard, row in enumerate(rows):
+        total.add(shard, shard + 1, row)
+    return total.take()
 
 
 def blocks_of(shards: Sequence[int]) -> list[tuple[int, int]]:
