@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from netweave.errors import RunError
+from netweave.training.parallel.launcher import Launcher
 from tests.exact import loops
 from tests.training.parallel import command
 
@@ -35,6 +37,24 @@ def test_a_run_goes_on_with_other_ranks(tmp_path, one_rank):
     loops.run(tmp_path, 8, ranks=4)
     loops.run(tmp_path, 17, ranks=2)
     assert loops.run(tmp_path, STEPS, ranks=1) == one_rank
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            "Exchange(model, shards=3)",
+            r"3 shards cannot be shared out evenly among 2 ranks; take 1 or 3 ranks",
+        ),
+        ("Exchange(model, shards=8)", r"has parameters with the fingerprint .*, the others .*manual_seed"),
+    ],
+)
+def test_ranks_that_do_not_fit_say_so_before_the_first_update(capfd, call, message):
+    program = "import os, torch; from netweave import exact; torch.manual_seed(int(os.environ['RANK']))"
+    program += f"; model = torch.nn.Linear(2, 2); exact.{call}"
+    with pytest.raises(RunError, match="ended with status 1"):
+        Launcher([sys.executable, "-c", program], ["cpu"] * 2, 0, print).run()
+    assert re.search(message, capfd.readouterr().err)
 
 
 def started(folder, ranks):

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 import netweave
-from netweave import api, errors
+from netweave import api, errors, exact
 from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
 from netweave.graph import Graph, Layer, LayerTable, Parameter
 from netweave.runtime.backends.selection import BackendTrial
@@ -25,6 +25,7 @@ OPTIONS = (netweave.CompareOptions, netweave.TrainOptions, netweave.PackOptions)
 MORE = (api.to_inference, api.save_page, api.load_arrays, api.save_arrays, api.draw_inputs)
 RESULTS = (Comparison, Verdict, Group, Status, Evidence, Finding, TensorMapping)
 NETS = (Graph, LayerTable, Layer, Parameter)
+EXACT = (exact.Exchange, exact.Checkpoint)
 PREPARED = (netweave.PreparedNet, BackendTrial)
 
 
@@ -43,6 +44,9 @@ def page() -> str:
         *map(_class, NETS),
         "# A prepared net\n\nWhat `prepare` returns.",
         *map(_class, PREPARED),
+        "# The same bits for a PyTorch loop\n\nIn `netweave.exact`.",
+        *map(_class, EXACT),
+        _function(exact.sampler),
         "# A comparison\n\nIn `netweave.compare`.",
         *map(_class, RESULTS),
         "# Errors\n\nIn `netweave.errors`.",
