@@ -129,6 +129,17 @@ def test_what_takes_no_part_has_no_gradient():
                 assert torch.equal(model[0].bias.grad, torch.full((2,), 0.5))
 
 
+def test_gradients_may_lie_in_memory_in_another_way_than_their_parameters():
+    model = nn.Linear(2, 3, bias=False)
+    gradient = torch.arange(6.0).reshape(2, 3).T
+    with exact.Exchange(model, shards=2) as exchange:
+        for _ in range(2):
+            exchange.begin_shard()
+            model.weight.grad = gradient
+            exchange.end_shard()
+        assert torch.equal(model.weight.grad, gradient)
+
+
 class Sparse(nn.Module):
     def __init__(self):
         super().__init__()
