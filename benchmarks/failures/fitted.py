@@ -1,7 +1,7 @@
 """Other runs whose machine is taken away: ``python -m benchmarks.failures.fitted KIND``.
 
 Each works in the folder that it is started in, resumes from the latest checkpoint of ``out/net`` there, and
-says what ``netweave train`` says: the updates that are done, and at which it stopped.
+says what ``netweave train`` says: the number of each update, from 0, and how many were done when it stopped.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def keras() -> None:
             self.epoch = epoch
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            done = self.epoch * RECORDS // BATCH + batch + 1
-            print(f"Iteration {done}, loss {logs['loss']}", flush=True)
+            number = self.epoch * RECORDS // BATCH + batch
+            print(f"Iteration {number}, loss {logs['loss']}", flush=True)
 
     keras.utils.set_random_seed(3)
     layers = [keras.layers.Dense(64, activation="relu"), keras.layers.Dropout(0.4), keras.layers.Dense(3)]
@@ -56,8 +56,8 @@ def mxnet() -> None:
     from tests.mxnet import fit_killed
 
     def told(param: Any) -> None:
-        done = param.epoch * RECORDS // BATCH + param.nbatch + 1
-        print(f"Iteration {done}, loss {param.eval_metric.get()[1]}", flush=True)
+        number = param.epoch * RECORDS // BATCH + param.nbatch
+        print(f"Iteration {number}, loss {param.eval_metric.get()[1]}", flush=True)
 
     mx.random.seed(3)
     inputs, classes = records()
@@ -94,7 +94,7 @@ def exact() -> None:
                 for inputs, classes in batch:
                     torch.nn.functional.cross_entropy(model(inputs), classes.long()).backward()
                 optimizer.step()
-                print(f"Iteration {exchange.iteration}, loss", flush=True)
+                print(f"Iteration {exchange.iteration - 1}, loss", flush=True)
                 checkpoint.step()
         checkpoint.save()
 

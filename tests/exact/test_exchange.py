@@ -296,6 +296,10 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path):
             exact.Checkpoint(tmp_path / "run", exchange, every=0, model=model)
         with pytest.raises(UsageError, match=r"without a module keeps nothing"):
             exact.Checkpoint(tmp_path / "run", exchange, every=1)
+    norm = nn.BatchNorm1d(2)
+    message = r"not its buffer 'running_mean', .* give the module itself"
+    with exact.Exchange(norm.parameters(), shards=2) as exchange, pytest.raises(UsageError, match=message):
+        exact.Checkpoint(tmp_path / "run", exchange, every=1, model=norm)
     path = tmp_path / "run_iter_0.checkpoint"
     path.write_bytes(path.read_bytes()[:-9] + b"\0" * 9)
     with pytest.raises(ReadError, match=r"is damaged"):

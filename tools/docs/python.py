@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 import netweave
-from netweave import api, errors, exact
+from netweave import api, errors
 from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
 from netweave.graph import Graph, Layer, LayerTable, Parameter
 from netweave.runtime.backends.selection import BackendTrial
@@ -25,12 +25,13 @@ OPTIONS = (netweave.CompareOptions, netweave.TrainOptions, netweave.PackOptions)
 MORE = (api.to_inference, api.save_page, api.load_arrays, api.save_arrays, api.draw_inputs)
 RESULTS = (Comparison, Verdict, Group, Status, Evidence, Finding, TensorMapping)
 NETS = (Graph, LayerTable, Layer, Parameter)
-EXACT = (exact.Exchange, exact.Checkpoint)
 PREPARED = (netweave.PreparedNet, BackendTrial)
 
 
 def page() -> str:
     """Return the page."""
+    from netweave import exact  # which needs torch; whoever only looks at another page may have none
+
     parts = [
         "# The Python API",
         "Generated from the docstrings. `import netweave` is light: it loads no framework and no runtime "
@@ -45,7 +46,7 @@ def page() -> str:
         "# A prepared net\n\nWhat `prepare` returns.",
         *map(_class, PREPARED),
         "# The same bits for a PyTorch loop\n\nIn `netweave.exact`.",
-        *map(_class, EXACT),
+        *map(_class, (exact.Exchange, exact.Checkpoint)),
         _function(exact.sampler),
         "# A comparison\n\nIn `netweave.compare`.",
         *map(_class, RESULTS),

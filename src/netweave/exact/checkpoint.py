@@ -91,7 +91,10 @@ class Checkpoint:
         self._interval, self._every_s = 0 if isinstance(every, str) else every, options.checkpoint_every_s
         if not isinstance(every, str) and every < 1:
             raise UsageError(f"every is {every}, expected at least 1 update, or a time such as 60s")
-        if not any(isinstance(one, Module) for one in objects.values()):
+        modules = [one for one in objects.values() if isinstance(one, Module)]
+        for module in modules:
+            exchange.require_buffers(module)
+        if not modules:
             raise UsageError("a checkpoint without a module keeps nothing of what is trained; give model=...")
         self.resumed_from: Path | None = None
         self._saved_at: int | None = None

@@ -143,6 +143,20 @@ class Exchange:
         """Name of the run, the same for all ranks and restarts."""
         return self._world.run
 
+    def require_buffers(self, module: nn.Module) -> None:
+        """Refuse a module with the parameters of this exchange, and with buffers that it does not know.
+
+        Raises:
+            UsageError: It is such a module.
+        """
+        known = {id(tensor) for tensor in (*self._parameters.values(), *self._buffer_tensors())}
+        unknown = [name for name, tensor in module.named_buffers() if id(tensor) not in known]
+        if unknown and any(id(one) in known for one in module.parameters()):
+            raise UsageError(
+                f"the exchange knows the parameters of the module and not its buffer {unknown[0]!r}, which "
+                "each rank would change in its own way; give the module itself to Exchange"
+            )
+
     def batches(self, loader: Iterable[T]) -> Iterator[Iterator[T]]:
         """Give the batches of a loader that gives shards, each as the shards of this rank.
 
