@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from netweave import exact
 from netweave.training.parallel.launcher import Launcher
+from tests.exact import modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,11 +87,12 @@ class Sentences(Dataset):
 
 
 NETS = {"images": (Images, Augmented), "words": (Words, Sentences)}
+OTHERS = {name: (kind, Augmented) for name, kind in modules.KINDS.items()}
 
 
 def train(folder: Path, name: str, steps: int, pause_s: float = 0.0) -> None:
     """Train with a loop of PyTorch's; go on from the last checkpoint, if there is one."""
-    make_model, make_data = NETS[name]
+    make_model, make_data = {**NETS, **OTHERS}[name]
     torch.manual_seed(3)
     model, data = make_model(), make_data()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)

@@ -33,6 +33,15 @@ def test_all_numbers_of_ranks_and_threads_end_with_one_hash(tmp_path, one_rank, 
     assert loops.run(tmp_path, STEPS, ranks=ranks, threads=threads) == one_rank
 
 
+def test_modules_of_many_kinds_end_with_one_hash(tmp_path):
+    ends = [
+        loops.run(tmp_path / f"{ranks}", 8, ranks=ranks, threads=3 - ranks, names=loops.OTHERS)
+        for ranks in (1, 2)
+    ]
+    assert ends[0] == ends[1]
+    assert len(set(ends[0].values())) == len(loops.OTHERS)
+
+
 def test_a_run_goes_on_with_other_ranks(tmp_path, one_rank):
     loops.run(tmp_path, 8, ranks=4)
     loops.run(tmp_path, 17, ranks=2)
