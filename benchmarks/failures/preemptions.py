@@ -5,20 +5,30 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.failures import fitted
 from benchmarks.failures.kills import SEED, Log
+from netweave.training.checkpoint_file import read_checkpoint
 from tests.training.parallel import command
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
-    from pathlib import Path
 
-SHAPES: dict[tuple[str, ...], int] = {("--seed", "4"): 40_000, ("--devices", "cpu:3", *SEED): 4000}
-"""Updates of a run alone, and as three ranks: then the launcher or one of them gets the signal. They last for
-longer than ten signals take."""
+SHAPES: dict[tuple[str, ...], int] = {
+    ("--seed", "4"): 40_000,
+    ("--devices", "cpu:3", *SEED): 4000,
+    ("torchrun",): 4000,
+    **dict.fromkeys([("keras",), ("mxnet",), ("exact",)], fitted.UPDATES),
+}
+"""Updates of ``netweave train`` alone, as three ranks (then the launcher or one of them gets the signal), and
+under two agents of torchrun (then an agent or a worker); of a fit by ``netweave.keras`` and
+``netweave.mxnet``, and of a loop of PyTorch's with ``netweave.exact``. All outlast several signals."""
 
 DISPLAY = 20
 
@@ -30,9 +40,40 @@ LONGEST_S = 3.0
 def whole_run(folder: Path, shape: tuple[str, ...]) -> dict[str, Any]:
     """Return the parameters at the end of a run that nobody disturbs."""
     command.write(folder, steps=SHAPES[shape], snapshot=0, display=DISPLAY)
-    status, output = command.finish(command.start(folder, *shape))
+    status, output = command.finish(_start(folder, shape))
     assert status == 0, output
-    return command.arrays(folder, SHAPES[shape])
+    return end(folder, shape)
+
+
+def end(folder: Path, shape: tuple[str, ...]) -> dict[str, Any]:
+    """Return all arrays of the last checkpoint of a run that has ended, states of optimizers too."""
+    return dict(read_checkpoint(folder / f"out/net_iter_{SHAPES[shape]}.checkpoint").arrays)
+
+
+def _start(folder: Path, shape: tuple[str, ...]) -> subprocess.Popen[str]:
+    if shape[0] not in fitted.KINDS:
+        return command.start(folder, *shape, "--requeued")
+    pipe = subprocess.PIPE
+    program = [sys.executable, "-m", "benchmarks.failures.fitted", *shape]
+    path = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.Popen(
+        program, cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+
+
+def _targets(process: subprocess.Popen[str], shape: tuple[str, ...]) -> dict[str, int]:
+    """Return the processes that the signal may go to, by name."""
+    if shape == ("torchrun",):
+        agents = command.ranks_of(process)
+        workers = [pid for agent in agents for pid in command.children_of(agent)]
+        return {
+            f"{kind} {number}": pid
+            for kind, pids in (("agent", agents), ("rank", workers))
+            for number, pid in enumerate(pids)
+        }
+    ranks = command.ranks_of(process) if "--devices" in shape else []
+    return {"the process": process.pid, **{f"rank {rank}": pid for rank, pid in enumerate(ranks)}}
 
 
 def preempted_run(
@@ -42,18 +83,18 @@ def preempted_run(
     command.write(folder, steps=SHAPES[shape], snapshot=0, display=DISPLAY)
     done: list[dict[str, Any]] = []
     while True:
-        process = command.start(folder, *shape, "--requeued")
+        process = _start(folder, shape)
         with command.ended(process):
             log = Log(process)
             while process.poll() is None and not log.iterations():
                 time.sleep(0.02)
             if len(done) < most and process.poll() is None:
                 time.sleep(draw.uniform(0, LONGEST_S))
-                ranks = command.ranks_of(process) if "--devices" in shape else []
-                target = draw.choice([process.pid, *ranks])
+                targets = _targets(process, shape)
+                target = draw.choice(list(targets))
                 began_s = time.monotonic()
                 if process.poll() is None:
-                    os.kill(target, signal.SIGTERM)
+                    os.kill(targets[target], signal.SIGTERM)
             status = process.wait(command.TIMEOUT_S)
             log.join(10)
         text = "\n".join(log.lines)
@@ -67,7 +108,7 @@ def preempted_run(
         stopped = re.search(r"Iteration (\d+), stopped", text)
         done.append(
             {
-                "to": "the process" if target == process.pid else f"rank {ranks.index(target)}",
+                "to": target,
                 "updates": int(stopped[1]) if stopped else None,
                 "shown": max(log.iterations(), default=-1),
                 "seconds": round(time.monotonic() - began_s, 2),

@@ -84,25 +84,30 @@ def do_kills(result: Result, folder: Path, go_on: Callable[[], bool], save: Call
 
 
 def do_preemptions(result: Result, folder: Path, go_on: Callable[[], bool], save: Callable[[], None]) -> None:
-    """Take the machine away from runs, alone and as three ranks in turn."""
+    """Take the machine away from runs of each shape in turn: of the one that has had fewest."""
     runs = result.setdefault("runs", [])
-    expected = {
-        shape: preemptions.whole_run(folder / f"whole {len(shape)}", shape) for shape in preemptions.SHAPES
-    }
+    expected: dict[tuple[str, ...], Any] = {}
     while go_on():
         number = len(runs)
-        shape = list(preemptions.SHAPES)[number % len(preemptions.SHAPES)]
+        had = Counter(run["of"] for run in runs)
+        shape = min(preemptions.SHAPES, key=lambda one: had[" ".join(one)])
+        if shape not in expected:
+            expected[shape] = preemptions.whole_run(folder / f"whole {number}", shape)
         place = folder / f"run {number}"
         done, status = preemptions.preempted_run(place, shape, random.Random(number), 10)
         faults = [fault for one in done for fault in preemptions.faults(one)]
         if status:
             faults.append(f"status {status}")
-        elif not command.is_equal(command.arrays(place, preemptions.SHAPES[shape]), expected[shape]):
+        elif not command.is_equal(preemptions.end(place, shape), expected[shape]):
             faults.append("other parameters at the end")
         runs.append({"of": " ".join(shape), "preemptions": done, "faults": faults})
         every = [one for run in runs for one in run["preemptions"]]
         result |= {
             "preemptions": len(every),
+            "of": {
+                one: sum(len(run["preemptions"]) for run in runs if run["of"] == one)
+                for one in dict.fromkeys(run["of"] for run in runs)
+            },
             "seconds at most": max((one["seconds"] for one in every), default=0),
             "runs bit-equal": sum(not run["faults"] for run in runs),
             "faults": sum(len(run["faults"]) for run in runs),

@@ -46,7 +46,8 @@ class NetweaveLoop:
         job: What to train.
         data: Arrays of all records by input.
         settings: How ranks exchange.
-        options: ``stages``, and as wanted ``slice``: elements of one, by default chosen by the link.
+        options: ``stages``, and as wanted ``slice``: elements of one, by default chosen by the link, and
+            ``shards``: those of a batch whose updates have the same bits on any ranks.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class NetweaveLoop:
         self._known_s: list[float] = []
         self.engine = ThreadedEngine()
         elements = options.get("slice")
-        if elements is None and world is not None:
+        if elements is None and world is not None and "shards" not in options:  # as in ``netweave train``
             elements = slice_elements_for(world, has_owners=settings.has_owners)
         self.trainer = Trainer(
             job,
@@ -67,6 +68,7 @@ class NetweaveLoop:
                 compression=settings.compression,
                 threshold=settings.threshold,
                 sync_batch_norm=False,  # as DDP's
+                same_bits=options.get("shards"),
             ),
             engine=self.engine,
             world=world,
@@ -116,7 +118,7 @@ class Rank:
         Args:
             name: ``torch:KIND`` (see ``TorchLoop``), or ``netweave:EXCHANGE``, behind it as wanted
                 ``:COMPRESSION``, ``:stages=N`` and ``:slice=ELEMENTS``; ``netweave:alone`` is one process on
-                this rank's part of the batch.
+                this rank's part of the batch, ``netweave:same-bits:shards=N`` the exchange of shards.
         """
         maker, kind, *rest = name.split(":")
         if maker == "torch":
@@ -130,13 +132,15 @@ class Rank:
                 momentum=nets.NETS[self._net].momentum,
             )
         else:
-            options = {"stages": stages_for(self._world)}  # also for the one that exchanges nothing
-            options |= {key: int(value) for key, value in (one.split("=") for one in rest if "=" in one)}
+            options = {key: int(value) for key, value in (one.split("=") for one in rest if "=" in one)}
+            stages = stages_for(self._world, options.get("shards"))  # also for the one that exchanges nothing
+            options = {"stages": stages, **options}
             compression = next((one for one in rest if "=" not in one), "none")
             alone = kind == "alone"
             own = nets.job(self._net, self._batch // self._size) if alone else self._job
             threshold = THRESHOLDS.get(compression)
-            settings = ExchangeSettings() if alone else ExchangeSettings(kind, compression, threshold)
+            is_plain = alone or "shards" in options
+            settings = ExchangeSettings() if is_plain else ExchangeSettings(kind, compression, threshold)
             world = None if alone else self._world
             self._loops[name] = NetweaveLoop(own, self._data, settings, world=world, options=options)
         self._loops[name].run(FIRST_STEPS.get(kind, 3))

@@ -17,6 +17,10 @@ milliseconds of a step.
 Behind the table stands the critical path (``critical_path.py``): the shortest time that a step could take
 with the stages measured in a process without exchange and the link measured without computation.
 
+The cases ``same-bits-*`` have the price of the same bits on any number of ranks: how many times as long as
+with the overlapped exchange a step takes, with one shard for each rank (the exchange alone) and with eight
+(also four smaller passes instead of one), as the median of the ratios within each round.
+
 ``--sweep`` looks for the best bucket size of DDP.
 """
 
@@ -37,6 +41,7 @@ from benchmarks.parallel.ranks import Ranks, started
 from benchmarks.record import Namespace, Record, option
 
 BLOCKING, ALONE = "torch:flat", "netweave:alone"
+OVERLAPPED, SAME_BITS = "netweave:overlapped", "netweave:same-bits"
 BUCKETS_MB = (1, 2, 5, 10, 25)
 TRACED_STEPS = 6
 
@@ -55,6 +60,7 @@ class Case:
         ranks: On two nodes, as many on each.
         compressed: Compressions of Netweave's in the table; DDP's fp16 stands beside them.
         levels: Whether it compares two levels with a flat ring instead.
+        shards: Numbers of shards of updates with the same bits, which it compares with the others instead.
     """
 
     net: str
@@ -66,12 +72,16 @@ class Case:
     ranks: int = 2
     compressed: tuple[str, ...] = ()
     levels: bool = False
+    shards: tuple[int, ...] = ()
 
     def candidates(self) -> list[str]:
         """Return the names of the candidates."""
         ours = [f"netweave:{kind}" for kind in ("blocking", "overlapped", "prioritised", "owner")]
         if self.levels:
             return [BLOCKING, f"torch:ddp-{self.bucket_mb}", *ours[1:3], "netweave:two-level", ALONE]
+        if self.shards:
+            same = [f"{SAME_BITS}:shards={count}" for count in self.shards]
+            return [BLOCKING, f"torch:ddp-{self.bucket_mb}", OVERLAPPED, *same]
         ddp = list(dict.fromkeys(["torch:ddp-25", f"torch:ddp-{self.bucket_mb}"]))
         fewer = [f"netweave:prioritised:{name}" for name in self.compressed]
         if fewer:
@@ -87,6 +97,9 @@ CASES = {
     "resnet18-200mbit-small": Case("ResNet-18", "200mbit", 48, 1, rounds=3, steps=2),
     "alexnet-1gbit": Case("AlexNet", "1gbit", 160, 1, rounds=3, steps=2),
     "resnet18-loopback": Case("ResNet-18", "", 48, 25, rounds=6, steps=5),
+    "same-bits-loopback": Case("ResNet-18", "", 48, 25, rounds=5, steps=3, shards=(2, 8)),
+    "same-bits-1gbit": Case("ResNet-18", "1gbit", 48, 1, rounds=5, steps=3, shards=(2, 8)),
+    "same-bits-200mbit": Case("ResNet-18", "200mbit", 48, 1, rounds=3, steps=2, shards=(2, 8)),
     "levels-200mbit": Case("ResNet-18", "200mbit", 16, 1, rounds=4, steps=3, ranks=4, levels=True),
 }
 
@@ -125,6 +138,7 @@ def _figures(wall: dict[str, list[float]], processor: dict[str, list[float]]) ->
             "processor ms": round(median(processor[name]), 1),
             "rounds": [round(value, 1) for value in wall[name]],
         }
+        | ({"price": _ratio(wall[name], wall[OVERLAPPED])} if name.startswith(SAME_BITS) else {})
         for name in names
     }
 
@@ -155,6 +169,7 @@ def show(title: str, rows: dict[str, Any]) -> None:
         print(
             f"| {name} | {row['ms']:,.0f} | {row['fastest']:,.0f} to {row['slowest']:,.0f} | "
             f"{row['of blocking']:.2f} | {row['of best DDP']:.2f} | {row['processor ms']:,.0f} |"
+            + (f" {row['price']:.2f} times {OVERLAPPED}" if "price" in row else "")
         )
 
 

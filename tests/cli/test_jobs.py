@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -141,3 +142,31 @@ def test_a_number_that_another_process_has_by_now_is_no_job(tmp_path, monkeypatc
         assert jobs.list_jobs() == []
         with pytest.raises(UsageError, match=f"no job {job.id} is running"):
             jobs.kill_job(job.id)
+
+
+@needs_torch
+@pytest.mark.slow
+def test_goodput_is_shown_over_all_starts_of_a_run(tmp_path, netweave):
+    """Killed after some updates, started again, and stopped."""
+    command.write(tmp_path, steps=1_000_000, snapshot=10, display=1)
+
+    def until(process, update):
+        while f"Iteration {update}, loss" not in process.stdout.readline():
+            assert process.poll() is None
+
+    process = command.start(tmp_path, "--seed", "4", "--requeued")
+    with command.ended(process):
+        until(process, 25)
+        process.kill()
+        process.wait()
+    process = command.start(tmp_path, "--seed", "4", "--requeued")
+    with command.ended(process):
+        until(process, 60)
+        assert re.search(r"GOODPUT\n\d+ .*\d+ s +\d+%\n", netweave("jobs", "list").out)
+        assert re.search(
+            r"goodput [\d.]+% of .* in 2 starts; start [\d.]+%", netweave("jobs", "view", "0").out
+        )
+        process.terminate()
+        status, output = command.finish(process)
+    assert status == 143, output
+    assert re.search(r"goodput [\d.]+% of \d+ s in 2 starts; start .*, waiting [\d.]+%\n", output), output

@@ -196,6 +196,24 @@ def exchange_case(results: Results, name: str) -> str:
     return markdown(("", "ms of a step", "times faster than DDP's best"), rows)
 
 
+SAME_BITS_CASES = {"loopback": "loopback", "1gbit": "1 Gbit/s", "200mbit": "200 Mbit/s"}
+
+
+def same_bits(results: Results) -> str:
+    """Return the steps of the overlapped exchange and of shards, and how many times as long these take."""
+    cases = [results[f"same-bits-{name}"]["candidates"] for name in SAME_BITS_CASES]
+    rows = []
+    for key in dict.fromkeys(key for case in cases for key in case):
+        shards = key.partition("shards=")[2]
+        title = f"Netweave, {shards} shards with the same bits" if shards else RANKED[key]
+        found = [case.get(key) for case in cases]
+        prices = [f", {row['price']:.2f} times" if row and shards else "" for row in found]
+        cells = [f"{_range(row)}{price}" for row, price in zip(found, prices, strict=True)]
+        processor = [f"{row['processor ms']:,.0f}" if row else "" for row in found]
+        rows.append([title, *cells, "; ".join(filter(None, processor))])
+    return markdown(("", *SAME_BITS_CASES.values(), "processor"), rows)
+
+
 def scaling(results: Results) -> str:
     """Return speed, shares of the time and samples to a loss by the number of ranks."""
     speeds, losses = results["scaling"]["images/s"], results["scaling"]["samples to loss"]
@@ -290,6 +308,7 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "exchange": ("parallel/result.json", exchange),
     "exchange-alexnet": ("parallel/result.json", partial(exchange_case, name="alexnet-1gbit")),
     "exchange-levels": ("parallel/result.json", partial(exchange_case, name="levels-200mbit")),
+    "exchange-same-bits": ("parallel/result.json", same_bits),
     "faults": ("faults/result.json", partial(_faults, faults.rows)),
     "faults-bare": ("faults/result.json", partial(_faults, faults.bare_rows)),
     "faults-mended": ("faults/mending.json", mending),

@@ -30,6 +30,8 @@ PREPARED = (netweave.PreparedNet, BackendTrial)
 
 def page() -> str:
     """Return the page."""
+    from netweave import exact  # which needs torch; whoever only looks at another page may have none
+
     parts = [
         "# The Python API",
         "Generated from the docstrings. `import netweave` is light: it loads no framework and no runtime "
@@ -43,6 +45,9 @@ def page() -> str:
         *map(_class, NETS),
         "# A prepared net\n\nWhat `prepare` returns.",
         *map(_class, PREPARED),
+        "# The same bits for a PyTorch loop\n\nIn `netweave.exact`.",
+        *map(_class, (exact.Exchange, exact.Checkpoint)),
+        _function(exact.sampler),
         "# A comparison\n\nIn `netweave.compare`.",
         *map(_class, RESULTS),
         "# Errors\n\nIn `netweave.errors`.",

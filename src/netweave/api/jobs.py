@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from netweave.installation import install_command
 from netweave.runtime.backends.runner import TORCH
 from netweave.training import Note, latest
 from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_generation, read_origin
+from netweave.training.goodput import Goodput, read_goodput
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import RankEnvironment, rank_environment
 
@@ -58,6 +60,7 @@ class RunningJob:
         folder: The working folder.
         birth: When the kernel started the process, as it counts time; empty where it does not say.
         launcher: The process that starts the ranks again when one dies; 0 where there is none.
+        prefix: Path that the names of its checkpoints start with, from the working folder.
     """
 
     id: int
@@ -69,11 +72,17 @@ class RunningJob:
     folder: str
     birth: str = ""
     launcher: int = 0
+    prefix: str = ""
 
     @property
     def here(self) -> bool:
         """True if it runs on this machine."""
         return self.host == socket.gethostname()
+
+    @property
+    def goodput(self) -> Goodput | None:
+        """Where the time of the run went so far, over all its starts; None where nobody has noted it."""
+        return read_goodput(ledger_of(self.folder, self.prefix)) if self.prefix else None
 
 
 def register_folder() -> Path:
@@ -83,21 +92,33 @@ def register_folder() -> Path:
 
 
 @contextlib.contextmanager
-def registered(name: str, file: str) -> Iterator[RunningJob | None]:
+def registered(name: str, file: str, prefix: str = "") -> Iterator[RunningJob | None]:
     """Keep a job in the register while it runs in this process; None where the folder cannot be written.
 
     Args:
         name: The name of the Job.
         file: The file that it was read from.
+        prefix: Path that the names of its checkpoints start with.
     """
     job = None
     with contextlib.suppress(OSError):  # a register that cannot be kept is no reason not to train
-        job = _enter(name, file)
+        job = _enter(name, file, prefix)
     try:
         yield job
     finally:
         if job is not None:
             _path(job.id).unlink(missing_ok=True)
+
+
+def ledger_of(folder: str, prefix: str) -> Path:
+    """Return the file in the register in which runs note where their time goes, by their checkpoints.
+
+    Args:
+        folder: The working folder; empty for that of this process.
+        prefix: Path that the names of the checkpoints start with, from there.
+    """
+    place = hashlib.sha256(os.path.abspath(os.path.join(folder, prefix)).encode()).hexdigest()[:16]  # noqa: PTH100, PTH118 - as text, links unfollowed
+    return register_folder() / "goodput" / f"{place}.json"
 
 
 def list_jobs() -> list[RunningJob]:
@@ -152,7 +173,7 @@ def kill_job(number: int, *, at_once: bool = False) -> RunningJob:
     return job
 
 
-def _enter(name: str, file: str) -> RunningJob:
+def _enter(name: str, file: str, prefix: str) -> RunningJob:
     folder = register_folder()
     folder.mkdir(parents=True, exist_ok=True)
     environment = rank_environment()
@@ -161,9 +182,8 @@ def _enter(name: str, file: str) -> RunningJob:
     number = max((job.id for job in list_jobs()), default=-1) + 1
     while True:
         pid, host = os.getpid(), socket.gethostname()
-        job = RunningJob(
-            number, name, file, host, pid, time.time(), str(Path.cwd()), process_birth(pid), launcher
-        )
+        where = (str(Path.cwd()), process_birth(pid), launcher, prefix)
+        job = RunningJob(number, name, file, host, pid, time.time(), *where)
         try:
             with _path(number).open("x") as entry:  # fails if another process has just taken the number
                 json.dump(asdict(job), entry)

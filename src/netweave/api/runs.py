@@ -10,7 +10,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.jobs import joined, shared, start_of, traced
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from netweave.runtime.engine import Engine
     from netweave.training import Evaluated
     from netweave.training.events import Watch
-    from netweave.training.loop import Loop
     from netweave.training.monitor import Look
     from netweave.training.testing import Tester
     from netweave.training.trainer import Trainer
@@ -230,8 +229,23 @@ def need_torch() -> None:
         ) from error
 
 
+class Stoppable(Protocol):
+    """A run that signals stop; see ``Loop``."""
+
+    @property
+    def stopped_by(self) -> int:
+        """The exit status that asked it to stop; 0 if none did."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if no update is left."""
+
+    def stop(self, status: int = ...) -> None:
+        """Ask it to stop after the present update."""
+
+
 @contextmanager
-def stopping(run: Loop, stop_signal: str = "TERM") -> Iterator[None]:
+def stopping(run: Stoppable, stop_signal: str = "TERM") -> Iterator[None]:
     """Make the first Ctrl-C stop a run cleanly, and SIGTERM or another signal end the process after it.
 
     Clusters send SIGTERM before they take a machine away. A second Ctrl-C stops at once.

@@ -173,6 +173,8 @@ class TrainView:
     def _show_busy(self, event: Ended) -> None:
         """Show how busy the run was; on standard error, since the last line of the log is the last test."""
         lanes = event.lanes
+        if event.goodput and event.goodput.num_starts > 1 and not self._silent:
+            self._bar.console.print(str(event.goodput), soft_wrap=True)
         if event.work:
             for one in () if self._silent else event.work:
                 self._bar.console.print(str(one), soft_wrap=True)

@@ -152,17 +152,18 @@ def train(
         of_ranks = {name: settings[name] for name in ("restarts", "grace_s", "stop_signal")}
         return launch_again(names, **of_ranks)
     from netweave import api
-    from netweave.api.jobs import registered
+    from netweave.api.jobs import ledger_of, registered
     from netweave.cli.console import working
     from netweave.cli.run_view import TrainView
     from netweave.training.checkpoint_file import RESUME_IF_ANY
 
     with working(f"reading {file}"):
         job = api.load_job(file, **state, **{name: settings.pop(name) for name in OF_JOB})
-    register = nullcontext() if is_silent_rank() else registered(job.name, file)
+    register = nullcontext() if is_silent_rank() else registered(job.name, file, job.checkpoints.prefix)
     with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:
         resume = RESUME_IF_ANY if requeued else snapshot or settings["resume"]
-        settings |= {"resume": resume, "devices": devices}
+        ledger = ledger_of("", job.checkpoints.prefix) if job.checkpoints.prefix else None
+        settings |= {"resume": resume, "devices": devices, "ledger": ledger}
         api.train(job, api.TrainOptions(weights=files_of(weights), **settings), watch=view.show)
     return INTERRUPTED if view.stopped else None
 
@@ -276,11 +277,13 @@ def list_() -> None:
     console = output_console()
     rows = list_jobs()
     if rows:
-        console.print("JOB ID  NAME                  WHERE                     RUNNING FOR")
+        console.print("JOB ID  NAME                  WHERE                     RUNNING FOR  GOODPUT")
     for job in rows:
         where = f"{job.host}|{job.pid}"
+        running = f"{time.time() - job.started:,.0f} s"
+        share = f"{job.goodput.kept:.0%}" if job.goodput else ""
         console.print(
-            f"{job.id:<7} {job.name:<21} {where:<25} {time.time() - job.started:,.0f} s", soft_wrap=True
+            f"{job.id:<7} {job.name:<21} {where:<25} {running:<12} {share}".rstrip(), soft_wrap=True
         )
     if not rows:
         console.print("no jobs are running")
@@ -303,6 +306,8 @@ def view(number: int) -> None:
         ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.started))),
     ):
         console.print(f"{name:<8} {value}", soft_wrap=True)
+    if job.goodput:
+        console.print(str(job.goodput), soft_wrap=True)
 
 
 @jobs.command(cls=Command, examples=["netweave jobs kill 0", "netweave jobs kill 0 --now"])

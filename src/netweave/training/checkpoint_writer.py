@@ -176,6 +176,11 @@ class CheckpointWriter:
         self._origin = Origin(run)
         self._files = Variable("checkpoint files")
 
+    @property
+    def run(self) -> str:
+        """Name of the run."""
+        return self._origin.run
+
     @contextlib.contextmanager
     def reserved(self) -> Iterator[None]:
         """Let no other run write checkpoints of the prefix while a block runs.

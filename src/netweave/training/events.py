@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.runtime.engine import LaneStatistics
+    from netweave.training.goodput import Goodput
     from netweave.training.work import RankWork
 
 
@@ -187,11 +188,13 @@ class Ended:
         iteration: Updates done.
         lanes: How busy each lane of the engine was, by name.
         work: What each rank did, where several trained together.
+        goodput: Where the time of the run went, over all its starts; None if it made no update.
     """
 
     iteration: int
     lanes: Mapping[str, LaneStatistics]
     work: tuple[RankWork, ...] = ()
+    goodput: Goodput | None = None
 
 
 Event = Note | Updated | Shown | ValuesSeen | NormsSeen | Evaluated | Saved | Stopped | Ended

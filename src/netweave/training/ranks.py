@@ -91,6 +91,11 @@ _SAVE_WEIGHT = 2.0**40
 """The number that the first rank adds to it when all are to write a checkpoint after the update."""
 
 
+def asked(stop: int, saves: bool) -> float:
+    """Return the number by which a rank says in a sum over all what it was asked for; see ``told_by``."""
+    return STOP_WEIGHTS[stop] + _SAVE_WEIGHT * saves
+
+
 def told_by(total: float) -> dict[str, Any]:
     """Return the gravest exit status that any was asked to stop with, and whether a checkpoint is due."""
     saves = total >= _SAVE_WEIGHT - 0.5
@@ -169,7 +174,7 @@ class RankExchange:
     @property
     def told(self) -> float:
         """The number that this rank adds to the sum by which all learn what one was asked for."""
-        return STOP_WEIGHTS[self.stop] + _SAVE_WEIGHT * self.saves
+        return asked(self.stop, self.saves)
 
     @property
     def num_bytes(self) -> int:

@@ -20,7 +20,7 @@ from netweave.errors import UnsupportedError, UsageError
 from netweave.runtime.backends.torch.node_memory import memories
 from netweave.training.data.order import Shards
 from netweave.training.loading import moving_states
-from netweave.training.parallel.shards import ShardBatch, ShardExchange, ShardSum
+from netweave.training.parallel.shards import ShardBatch, ShardExchange, tree_sum
 from netweave.training.ranks import RankExchange, check_parts, is_mean, told_by
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 THREADS = 1
 """Threads of a shard's pass: sums over many elements are rounded by how they are shared out."""
 
-
-_SHARDS = "the number of shards"
+SHARDS = "the number of shards"
+"""What it is called in messages and checkpoints."""
 
 
 def kernels() -> dict[str, str]:
@@ -68,7 +68,7 @@ def check_promise(options: TrainOptions, checkpoint: Checkpoint | None) -> None:
     promised = checkpoint.state.get("same bits") if checkpoint else None
     if not promised or options.other_bits:
         return
-    here = {**kernels(), _SHARDS: options.same_bits or "none (--same-bits)"}
+    here = {**kernels(), SHARDS: options.same_bits or "none (--same-bits)"}
     changed = [
         f"{name} was {before}, and is {here.get(name)}"
         for name, before in promised.items()
@@ -79,6 +79,24 @@ def check_promise(options: TrainOptions, checkpoint: Checkpoint | None) -> None:
             f"the run would go on with other bits: {'; '.join(changed)}; resume with these as they were, or "
             "accept other bits with --other-bits (other_bits=True)"
         )
+
+
+def shards_of(world: World, size: int) -> Shards:
+    """Return the shards that this rank takes of each batch.
+
+    Raises:
+        UsageError: They cannot be shared out evenly.
+    """
+    if size % world.size:
+        divisors = [str(ranks) for ranks in range(1, size + 1) if size % ranks == 0]
+        raise UsageError(
+            f"{size} shards cannot be shared out evenly among {world.size} ranks; take "
+            f"{', '.join(divisors[:-1])} or {divisors[-1]} ranks"
+            if len(divisors) > 1
+            else f"a batch of one shard is for one rank, not for {world.size}"
+        )
+    count = size // world.size
+    return Shards(world.rank * count, count, size)
 
 
 class ShardRanks(RankExchange):
@@ -99,19 +117,10 @@ class ShardRanks(RankExchange):
     def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
         size = options.same_bits
         assert size is not None
-        if size % world.size:
-            divisors = [str(ranks) for ranks in range(1, size + 1) if size % ranks == 0]
-            raise UsageError(
-                f"{size} shards cannot be shared out evenly among {world.size} ranks; take "
-                f"{', '.join(divisors[:-1])} or {divisors[-1]} ranks"
-                if len(divisors) > 1
-                else f"a batch of one shard is for one rank, not for {world.size}"
-            )
+        self.shards = shards_of(world, size)
         super().__init__(world, options, engine=engine)
-        count = size // world.size
-        self.shards = Shards(world.rank * count, count, size)
         self._is_synchronised = options.sync_batch_norm
-        self.require_same_start({_SHARDS: size, **kernels()})
+        self.require_same_start({SHARDS: size, **kernels()})
         self._batch = ShardBatch(size)
         self._states: list[Tensor] = []
         self._before: list[Tensor] = []
@@ -126,7 +135,7 @@ class ShardRanks(RankExchange):
 
     def promise(self) -> dict[str, Any]:
         """Return, for a checkpoint, what the bits of the run depend on."""
-        return {**kernels(), _SHARDS: self.shards.size}
+        return {**kernels(), SHARDS: self.shards.size}
 
     def join_batch(self, net: TorchNet, job: Job) -> None:
         """Let a net's operators see the whole batch of which a pass computes a shard.
@@ -226,10 +235,8 @@ class ShardRanks(RankExchange):
         self._means.push(begin, variable, name=f"means {step}")
 
         def finish() -> Any:
-            total, size = ShardSum(), self.shards.size
-            for shard, row in enumerate(gathered[0].reshape(size, -1)):
-                total.add(shard, shard + 1, row)
-            means = total.take()
+            size = self.shards.size
+            means = tree_sum(gathered[0].reshape(size, -1))
             told = float(means[0])
             means /= size
             outputs = self._outputs

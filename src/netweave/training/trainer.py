@@ -25,6 +25,7 @@ from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.checkpoint_file import Checkpoint, nested, read_run, run_in_common, values_in_common
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated, Watch
+from netweave.training.goodput import Ledger
 from netweave.training.history import History
 from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets, trained
 from netweave.training.loop import Loop
@@ -211,7 +212,7 @@ class Trainer(Loop):
             self._require_same_run(
                 options.num_stages or 1, {"the precision": options.precision, "numbers": str(dtype)}
             )
-            self._go_on(checkpoint, resume)
+            self._go_on(checkpoint, resume, options.ledger)
         except BaseException:
             self.close()
             raise
@@ -250,7 +251,7 @@ class Trainer(Loop):
             common = run_in_common(self.job, seed=self.seed, num_stages=num_stages, num_batches=num_batches)
             self._ranks.require_same_start({**common, **numbers})
 
-    def _go_on(self, checkpoint: Checkpoint | None, resume: Path | None) -> None:
+    def _go_on(self, checkpoint: Checkpoint | None, resume: Path | None, ledger: str | Path | None) -> None:
         """Go on where a checkpoint, or a solver's state of the Job's own format, was written."""
         if checkpoint:
             with reading(str(resume)):
@@ -259,6 +260,8 @@ class Trainer(Loop):
             self._state.restore_foreign(resume)
             self._loaders["train"].skip(self.updater.iteration * self.job.solver.accumulate)
         self.iteration = self.updater.iteration
+        notes = Path(ledger) if ledger is not None and self._is_writer else None
+        self._ledger = Ledger(notes, self._writer.run, self.iteration)
         if self._ranks is not None:
             self._ranks.require_same_start(values_in_common(self.nets, self.updater))
 
@@ -339,7 +342,7 @@ class Trainer(Loop):
         if self._ranks is not None and self._num_samples:
             graph, threads = self.job.phases["train"].graph, lanes["input"].mean_running
             work = self._ranks.gather_work(graph, self._num_samples, threads)
-        self._watch(Ended(self.iteration, lanes, work))
+        self._watch(Ended(self.iteration, lanes, work, self._ledger.end(self._exchange_s)))
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         self._state.restore(checkpoint)
@@ -369,6 +372,10 @@ class Trainer(Loop):
 
     def _before_step(self) -> None:
         """Evaluate what is due before the next update."""
+        with self._ledger.spending("test"):
+            self._evaluate_due()
+
+    def _evaluate_due(self) -> None:
         schedule = self.job.schedule
         validation = {name: phase for name, phase in self.job.phases.items() if name == "validate"}
         if schedule.is_due("validate", self.iteration):
@@ -384,11 +391,14 @@ class Trainer(Loop):
         if self._ranks is not None and not self._num_samples:
             self._ranks.world.occupancy.restart()
         pushed = []
+        self._ledger.begin_update()
         if self._ranks is not None:
             self._ranks.saves = self._is_writer and self._is_time_to_save
         shards = self._ranks.shards if isinstance(self._ranks, ShardRanks) else None
         for number in range(self.job.solver.accumulate if shards is None else shards.count):
+            began_s = perf_counter()
             batch, variables = loader.take(program.idle_since)
+            self._ledger.spend("data", max(0.0, perf_counter() - max(began_s, program.idle_since())))
             first = loader.offset + (number * loader.batch_size if shards is None else 0)
             part = Part(number, batch, variables, first, loader.samples, shards is None and number > 0)
             pushed.append(program.push(step, part))
@@ -433,6 +443,17 @@ class Trainer(Loop):
         require_finite_parameters(self.job, self.nets["train"], self.iteration)
 
     def _save(self) -> None:
+        with self._ledger.spending("checkpoint"):
+            self._write()
+        if self._is_writer:
+            self._ledger.save(self.iteration, self._exchange_s)
+
+    @property
+    def _exchange_s(self) -> float:
+        """Seconds since the first update in which the link was busy and nothing was computed."""
+        return 0.0 if self._ranks is None else self._ranks.world.occupancy.exposed_s
+
+    def _write(self) -> None:
         self._settle()
         self._saved_s = perf_counter()
         self._average_states()

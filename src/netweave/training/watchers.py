@@ -253,6 +253,8 @@ class TrainOptions(Options):
         keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
         checkpoint_every: Time after which a checkpoint is due, besides the Job's iterations, > 0: seconds, or
             a text such as ``60s``, ``10m`` or ``2h``.
+        ledger: File in which the run notes where its time goes, over all its starts; see
+            ``netweave.training.goodput``.
         num_stages: Number of stages that the net is split into, >= 1, each with its own tasks; the result is
             bit-identical for any number. By default 1, or 16 on several ranks.
         memory: Memory limit of the run, on each rank: bytes, or a size such as ``4GB``. Backward then
@@ -300,6 +302,7 @@ class TrainOptions(Options):
     plot: str | Path | None = None
     keep: int | None = None
     checkpoint_every: float | str | None = None
+    ledger: str | Path | None = None
     num_stages: int | None = None
     memory: str | int | None = None
     exchange: str = "overlapped"

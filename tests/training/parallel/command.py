@@ -91,9 +91,13 @@ def is_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> b
 
 def ranks_of(launcher: subprocess.Popen[str]) -> list[int]:
     """Return the processes of a launcher, in the order of ranks; those that are there."""
+    return children_of(launcher.pid)
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has started; those that are there."""
     with contextlib.suppress(OSError):
-        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
-        return [int(pid) for pid in children]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 

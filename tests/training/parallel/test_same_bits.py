@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
+from examples.yolo import demo as yolo
+from examples.yolo import make_data
+from netweave.training.checkpoint_file import read_checkpoint
 from tests.training.parallel.ranks import Case, run
 
 pytestmark = [pytest.mark.multi, pytest.mark.slow]
@@ -36,7 +41,7 @@ def one_rank(tmp_path_factory):
     return {name: fingerprint(arrays) for name, arrays in found.items()}
 
 
-@pytest.mark.parametrize(("ranks", "threads"), [(1, 2), (2, 1), (2, 2), (4, 1)])
+@pytest.mark.parametrize(("ranks", "threads"), [(1, 2), (2, 1), (2, 2), (4, 1), (8, 1)])
 def test_all_numbers_of_ranks_and_threads_end_with_one_hash(tmp_path, one_rank, ranks, threads):
     found = run(tmp_path, [case("lenet"), case("residual")], ranks, threads)
     assert {name: fingerprint(arrays) for name, arrays in found.items()} == one_rank
@@ -55,6 +60,23 @@ def test_a_run_goes_on_with_other_ranks(tmp_path, one_rank):
         arrays = run(tmp_path, [one], ranks, threads)[one.name]
         losses.append(arrays.pop("losses"))
     assert fingerprint({**arrays, "losses": np.concatenate(losses)}) == one_rank["residual"]
+
+
+def test_a_detector_ends_with_one_hash(tmp_path):
+    """YOLO's loss, distorted images and all, on one, two and eight ranks of the command."""
+    make_data.write(tmp_path / "shapes", num_train=32, num_test=8)
+    settings = {"burn_in": "2", "max_batches": "6", "steps": "3,4"}
+    net = yolo.with_solver(yolo.NET, tmp_path / "net.cfg", settings)
+    arguments = [str(net), "--data", "shapes/shapes.data", "--seed", "1"]
+    arguments += ["--same-bits", str(SHARDS), "--no-sync-batch-norm"]
+    ends = set()
+    for devices in ("cpu", "cpu:2", "cpu:8"):
+        command = [sys.executable, "-m", "netweave", "train", *arguments, "--devices", devices]
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=240, capture_output=True)
+        (path,) = (tmp_path / "shapes/backup").glob("*_iter_6.checkpoint")
+        ends.add(fingerprint(read_checkpoint(path).arrays))
+        path.unlink()
+    assert len(ends) == 1
 
 
 def test_shards_are_as_good_as_the_whole_batch(tmp_path):

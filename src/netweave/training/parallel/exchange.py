@@ -199,7 +199,9 @@ class GradientRow(FlatRow):
             is_view = parameter.grad is view
             if is_view and key in self._own:
                 continue
-            self._own[key] = None if is_view else _like(parameter.grad, parameter)  # a view is of an old one
+            self._own[key] = (
+                None if is_view else laid_out(parameter.grad, parameter)
+            )  # a view is of an old one
             self._left[key] = self._num_slices[key]
             parameter.grad = view
         self.load(number, self._own, scale=scale)
@@ -219,7 +221,7 @@ def copy_slice(
             _run(target[span.key], span).copy_(_run(source[span.key], span), non_blocking=True)
 
 
-def _like(gradient: Tensor | None, parameter: Tensor) -> Tensor | None:
+def laid_out(gradient: Tensor | None, parameter: Tensor) -> Tensor | None:
     """Return a gradient that lies in memory as its parameter does."""
     if gradient is None or gradient.stride() == parameter.stride():
         return gradient

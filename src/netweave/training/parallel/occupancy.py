@@ -79,6 +79,13 @@ class Occupancy:
             return self._busy_s[COMPUTE] / elapsed_s, link_s / elapsed_s, hidden
 
     @property
+    def exposed_s(self) -> float:
+        """Seconds on the link in which nothing was computed."""
+        with self._lock:
+            self._pass()
+            return self._busy_s[LINK] - self._both_s
+
+    @property
     def elapsed_s(self) -> float:
         """Seconds since the beginning."""
         return self._now() - self._began_s

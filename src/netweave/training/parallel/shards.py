@@ -17,10 +17,10 @@ from torch import Tensor, distributed
 
 from netweave.errors import UnsupportedError
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
-from netweave.training.parallel.exchange import Exchange, Hop
+from netweave.training.parallel.exchange import Exchange, Hop, laid_out
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from torch.distributed import Work
 
@@ -52,6 +52,14 @@ class ShardSum:
         for row in rest:
             total.add_(row)
         return total
+
+
+def tree_sum(rows: Iterable[Tensor]) -> Tensor:
+    """Return the sum of one row for each shard, all of them; rows are changed in place."""
+    total = ShardSum()
+    for shard, row in enumerate(rows):
+        total.add(shard, shard + 1, row)
+    return total.take()
 
 
 def blocks_of(shards: Sequence[int]) -> list[tuple[int, int]]:
@@ -136,7 +144,8 @@ class ShardExchange(Exchange):
     def keep(self, number: int, shard: int) -> None:
         """Take the gradient of a slice after the backward of a shard that is not the last one."""
         keys = [span.key for span in self._layout.slices[number]]
-        self._gradients.load(number, {key: self._parameters[key].grad for key in keys})
+        parameters = self._parameters
+        self._gradients.load(number, {key: laid_out(parameters[key].grad, parameters[key]) for key in keys})
         self._sum_of(number).add(shard, shard + 1, self._gradients.slice(number).clone())
 
     def _gradient_hops(self, name: str) -> list[Hop]:

@@ -475,7 +475,8 @@ class World:
         if not failed:
             self.barrier()
         self._heartbeat.close()
-        if self._owns_default and not failed:  # else peers may be dead, and the process ends soon
+        # else peers may be dead, and the process ends soon; one that is alone may begin again
+        if self._owns_default and (self.size == 1 or not failed):
             distributed.destroy_process_group()
 
     def _announce(self, error: BaseException) -> None:
