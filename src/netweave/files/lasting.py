@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -126,6 +127,10 @@ class LastingChild:
                 if path is not None:
                     _copy(path, copies / path.name)
             yield replace(left, folder=copies)
+
+    def give(self, file: Path) -> Path:
+        """Copy a file to where it can be read, and return the copy."""
+        return Path(shutil.copy(file, self.given))
 
     def end(self) -> None:
         """End it, and all that it started."""

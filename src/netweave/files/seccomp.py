@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave import errors
 from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
+from netweave.files.reading_cache import IMPORTED
 
 if TYPE_CHECKING:
     from netweave.files.sandbox import Outcome
@@ -192,6 +193,8 @@ def answer(work: Callable[[dict[str, Any]], object]) -> None:
 def _do(work: Callable[[dict[str, Any]], object], asked: dict[str, Any]) -> None:
     try:
         work(asked)
+        files = {getattr(module, "__file__", None) for module in tuple(sys.modules.values())}
+        Path(IMPORTED).write_text(json.dumps(sorted(file for file in files if isinstance(file, str))))
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 - a model's code may even exit
