@@ -251,7 +251,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("build/exposure"))
     parser.add_argument("--held-out", action="store_true", help="the third that is held out")
-    parser.add_argument("--inputs", action="store_true", help="right ports with masks and positions as inputs")
+    parser.add_argument(
+        "--inputs", action="store_true", help="right ports with masks and positions as inputs"
+    )
     parser.add_argument("--only", default="", help="part of a name")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -270,7 +270,9 @@ def _attention(f: Features, parts: dict[str, Any]) -> list[str]:
         added = ["        scores = scores + (1.0 - ok.float()) * -1e9"]
         if "mask" in f.get("arguments", ()):
             added += ["        if mask is not None:"]
-            added += ["            scores = scores + (1.0 - mask[:, None, None].float()) * torch.finfo(scores.dtype).min"]
+            added += [
+                "            scores = scores + (1.0 - mask[:, None, None].float()) * torch.finfo(scores.dtype).min"
+            ]
         return [*lines, *added, "        y = torch.einsum('bhij,bhjd->bhid', scores.softmax(-1), v)"]
     masked = "        scores = scores.masked_fill(~ok, float('-inf'))"
     return [*lines, masked, "        y = F.softmax(scores, dim=-1) @ v"]

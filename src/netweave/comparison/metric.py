@@ -27,6 +27,7 @@ from netweave.graph.passes import (
 from netweave.graph.passes.branches import two_term_sums
 from netweave.graph.passes.heads import join_repeats
 from netweave.graph.passes.idle import drop_idle_nodes
+from netweave.graph.passes.mask_forms import settle_masks
 from netweave.graph.passes.masks import store_masks
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
@@ -271,6 +272,7 @@ def _settled(graph: Graph) -> Graph:
     compose.edit(graph)
     compose_group_norm.edit(graph)
     chain(fuse_layer_norm, fuse_rms_norm, fuse_gelu).edit(graph)
+    settle_masks.edit(graph)
     join_rotations.edit(graph)
     join_repeats.edit(graph)
     flatten_concats.edit(graph)
