@@ -32,6 +32,7 @@ from netweave.graph.passes.masks import store_masks
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
 from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
+from netweave.graph.passes.sums import join_stored_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -277,6 +278,7 @@ def _settled(graph: Graph) -> Graph:
     join_repeats.edit(graph)
     flatten_concats.edit(graph)
     two_term_sums.edit(graph)
+    join_stored_terms.edit(graph)
     drop_idle_nodes.edit(graph)
     return graph
 
