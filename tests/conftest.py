@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from pathlib import Path
 
 import hypothesis
@@ -24,6 +25,15 @@ def own_register(tmp_path_factory):
     os.environ["NETWEAVE_JOBS"] = str(folder)
     yield folder
     del os.environ["NETWEAVE_JOBS"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Read the code of each test anew, and leave the user's cache of readings alone."""
+    folder = tmp_path_factory.getbasetemp() / f"cache-{uuid.uuid4().hex}"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def test_code_runs_and_prints_what_the_page_says(name):
 
 def test_readme_has_blocks_that_run():
     found = list(blocks((ROOT / "README.md").read_text()))
-    assert [block.language for block in found] == ["console", "python"]
+    assert [block.language for block in found] == ["console", "console", "python"]
     assert all(block.output for block in found if block.language == "python")
 
 

@@ -118,6 +118,27 @@ RIGHT = {
 }
 """Right ports by name."""
 
+SPELLINGS = ("sdpa", "added")
+"""Further spellings of attention and its mask in a port."""
+
+BOTH: Features = {"arguments": ["mask", "positions"]}
+OF_INPUTS = {
+    "mask-window": Case({**MASK, **WINDOW}, inputs=("mask",)),
+    "mask-positions": Case(BOTH, inputs=("mask", "positions")),
+    "mask-counted": Case(COUNTED, inputs=("mask",)),
+    "mask-alibi": Case({**MASK, **ALIBI}, inputs=("mask",)),
+    "mask-table": Case({**COUNTED, **TABLE, "max_position_embeddings": 512}, inputs=("mask",)),
+    "positions-table": Case({**POSITIONS, **TABLE, "max_position_embeddings": 512}, inputs=("positions",)),
+}
+"""Right ports with a mask or positions as inputs, each in both further spellings."""
+
+RIGHT_OF_INPUTS = {
+    f"{name}-{spelling}": Case(case.features, {"spelling": spelling}, case.inputs)
+    for name, case in OF_INPUTS.items()
+    for spelling in SPELLINGS
+}
+"""Those in both spellings, by name."""
+
 HELD_OUT = 3
 """Of the cases in their order, each third is held out: the third, the sixth, ..."""
 
@@ -230,15 +251,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("build/exposure"))
     parser.add_argument("--held-out", action="store_true", help="the third that is held out")
+    parser.add_argument(
+        "--inputs", action="store_true", help="right ports with masks and positions as inputs"
+    )
     parser.add_argument("--only", default="", help="part of a name")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     rows = []
-    for is_mistake, cases in ((True, MISTAKES), (False, RIGHT)):
+    every = ((False, RIGHT_OF_INPUTS),) if arguments.inputs else ((True, MISTAKES), (False, RIGHT))
+    for is_mistake, cases in every:
         for number, (name, case) in enumerate(cases.items(), 1):
-            if (number % HELD_OUT == 0) != arguments.held_out or arguments.only not in name:
+            is_held_out = number % HELD_OUT == 0
+            if (is_held_out != arguments.held_out and not arguments.inputs) or arguments.only not in name:
                 continue
             row = row_of(name, case, arguments.folder, is_mistake=is_mistake)
             rows.append(row)

@@ -238,10 +238,7 @@ def port_text(features: Features) -> str:
         "        s = k.shape[2]\n        j = torch.arange(s)",
         f"        i = torch.arange(t) + {parts['shift']}\n        apart = i[:, None] - j",
         *parts["allowed"],
-        "        scores = q @ k.transpose(-1, -2) / 4.0",
-        *parts["bias"],
-        "        scores = scores.masked_fill(~ok, float('-inf'))",
-        "        y = F.softmax(scores, dim=-1) @ v",
+        *_attention(features, parts),
         "        return self.out(y.transpose(1, 2).reshape(b, t, 32))\n",
         "    def forward(self, x, *rest):\n        x = x + self.attend(self.n1(x), *rest)",
         "        h = self.n2(x)\n        return x + self.w2(F.silu(self.w1(h)) * self.w3(h))\n\n",
@@ -258,6 +255,27 @@ def port_text(features: Features) -> str:
         "        return self.head(self.f(x))\n",
     ]
     return "\n".join(lines)
+
+
+def _attention(f: Features, parts: dict[str, Any]) -> list[str]:
+    """Return the lines from queries, keys and ``ok`` to what attention gives."""
+    if f.get("spelling") == "sdpa":
+        allowed = "        allowed = ok"
+        if parts["bias"]:
+            allowed = "        allowed = torch.where(ok, scores, float('-inf'))"
+        lines = ["        scores = torch.zeros(1)", *parts["bias"], allowed]
+        return [*lines, "        y = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)"]
+    lines = ["        scores = q @ k.transpose(-1, -2) / 4.0", *parts["bias"]]
+    if f.get("spelling") == "added":
+        added = ["        scores = scores + (1.0 - ok.float()) * -1e9"]
+        if "mask" in f.get("arguments", ()):
+            added += ["        if mask is not None:"]
+            added += [
+                "            scores = scores + (1.0 - mask[:, None, None].float()) * torch.finfo(scores.dtype).min"
+            ]
+        return [*lines, *added, "        y = torch.einsum('bhij,bhjd->bhid', scores.softmax(-1), v)"]
+    masked = "        scores = scores.masked_fill(~ok, float('-inf'))"
+    return [*lines, masked, "        y = F.softmax(scores, dim=-1) @ v"]
 
 
 ARGUMENTS = ("mask", "positions", "past_key", "past_value")
@@ -338,6 +356,8 @@ def _masked(f: Features) -> list[str]:
         "queries": "ok & ((mask != 0)[:, None, :, None] | (apart == 0))",
         "lengths": "ok & (j < (mask != 0).sum(-1, keepdim=True))[:, None, None]",
     }
+    if f.get("spelling") == "added":
+        return []
     way = ways[f.get("masked", "keys" if "mask" in f.get("arguments", ()) else "")]
     return ["        if mask is not None:", f"            ok = {way}"] if way else []
 
@@ -367,7 +387,9 @@ def _where(f: Features) -> list[str]:
     if f.get("counts_mask"):
         lines += [
             "        if mask is not None:",
-            "            where = ((mask != 0).long().cumsum(-1) - 1).clamp(min=0)",
+            "            where = torch.cumsum(mask, dim=1) - 1\n            where = where.masked_fill(where < 0, 0)"
+            if f.get("spelling") == "added"
+            else "            where = ((mask != 0).long().cumsum(-1) - 1).clamp(min=0)",
         ]
     if f.get("wrap"):
         lines.append(f"        where = where % {f['wrap']}")

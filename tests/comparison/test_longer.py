@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ import netweave  # noqa: E402
 from netweave.comparison import Verdict, compare  # noqa: E402
 from netweave.comparison.execution.draws import draw_array  # noqa: E402
 from netweave.comparison.execution.input_domains import Domain  # noqa: E402
+from netweave.files.lasting import LastingChild  # noqa: E402
+from netweave.files.sandbox import has_guard  # noqa: E402
 from netweave.formats.pytorch.module_inputs import left_out, lengths_of  # noqa: E402
 
 TOKENS = 8
@@ -185,3 +189,24 @@ def test_a_table_as_long_as_the_other_net_is_made_for_is_identical():
     found = compare(*pair(a, b))
     assert found.verdict is Verdict.IDENTICAL
     assert "sequences of 41 (A takes them, B does not)" in found.sentence
+
+
+@pytest.mark.skipif(not has_guard(), reason="bubblewrap is not installed")
+def test_the_code_of_a_net_is_imported_by_one_process(tmp_path, monkeypatch):
+    """One reads each net, and then runs it on longer sequences."""
+    started = []
+    start = LastingChild.start
+    monkeypatch.setattr(
+        LastingChild, "start", lambda *args, **kw: started.append(kw["place"]) or start(*args, **kw)
+    )
+    source = inspect.getsource(Reader).replace("wrap=0", "wrap=16")
+    for name, wrap in (("a", 16), ("b", 32)):
+        code = f"import torch\n\n\n{source.replace('wrap=16', f'wrap={wrap}')}"
+        (tmp_path / f"{name}.py").write_text(code)
+        torch.save(Reader(wrap=wrap).state_dict(), tmp_path / f"{name}.pt")
+    nets = [f"{tmp_path / name}.py,{tmp_path / name}.pt" for name in "ab"]
+    comparison = netweave.compare(*nets, input_shapes={"ids": (1, TOKENS)})
+    assert comparison.verdict is Verdict.DIFFERENT
+    assert "differ on longer ones" in " ".join(comparison.notes)
+    assert started[:2] == [str(tmp_path / "a.py"), str(tmp_path / "b.py")]
+    assert len(started) <= 4  # nets are compared in both orders here

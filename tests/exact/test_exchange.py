@@ -339,5 +339,5 @@ def test_a_checkpoint_holds_numbers_and_no_code(tmp_path):
 
 
 def test_train_says_what_it_takes():
-    with pytest.raises(UsageError, match=r"train takes a Job, .*, not Linear; .* netweave.exact.Exchange"):
+    with pytest.raises(UsageError, match=r"train takes a Job, .*, not a module; .* netweave.exact.Exchange"):
         netweave.train(nn.Linear(1, 1))

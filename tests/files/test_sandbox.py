@@ -238,7 +238,7 @@ def test_a_child_inherits_the_memory_limit_of_the_process_that_starts_it(tmp_pat
 
 
 def test_folders_in_one_another_are_removed_however_deep(tmp_path: Path) -> None:
-    with sandbox._scratch_folder() as folder:
+    with sandbox.scratch_folder() as folder:
         code = "import os\nfor n in range(3000):\n    os.mkdir('d'); os.chdir('d')"
         subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
     assert not folder.exists()

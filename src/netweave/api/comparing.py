@@ -35,6 +35,7 @@ from netweave.comparison import (
 )
 from netweave.comparison.fixes import Mended
 from netweave.errors import NetweaveError, UsageError
+from netweave.files.lasting import children_stay
 from netweave.files.output_files import write_file
 from netweave.graph import Graph
 from netweave.runtime.memory_plan import parse_bytes
@@ -118,6 +119,18 @@ def _compare_pairs(
         raise UsageError("an image with its preprocessing is for two nets; of more, compare two at a time")
     image = ImagePair.of(options.image, options.preprocess_a, options.preprocess_b, options.probe)
     reading.setdefault("partial", options.last is not None)
+    with children_stay():
+        return _compared(nets, options, reading, image, progress, on_verdict)
+
+
+def _compared(
+    nets: Sequence[Any],
+    options: CompareOptions,
+    reading: ReadOptions,
+    image: ImagePair | None,
+    progress: Progress | None,
+    on_verdict: Callable[[Comparison], None] | None,
+) -> dict[tuple[int, int], Comparison]:
     start = time.perf_counter()
     graphs = load_all(nets, input_shapes=options.input_shapes, progress=progress, **reading)
     seconds = time.perf_counter() - start

@@ -107,10 +107,10 @@ def train(
     if options.devices is not None and options.device is not None:
         raise UsageError("device and devices both say where to compute; give only one")
     names = parse_devices(options.devices) if options.devices is not None else ()
-    if not isinstance(job, Job | str | Path):
+    if any(each.__module__.startswith("torch.nn") for each in type(job).__mro__):
         raise UsageError(
-            f"train takes a Job, or the file of a solver or configuration, not {type(job).__name__}; for a "
-            "module and a loop of your own there are netweave.exact.Exchange and netweave.exact.Checkpoint"
+            "train takes a Job, or the file of a solver or configuration, not a module; for a module and a "
+            "loop of your own there are netweave.exact.Exchange and netweave.exact.Checkpoint"
         )
     read_job = job if isinstance(job, Job) else load_job(job)
     if options.weights:

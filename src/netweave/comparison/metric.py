@@ -27,10 +27,12 @@ from netweave.graph.passes import (
 from netweave.graph.passes.branches import two_term_sums
 from netweave.graph.passes.heads import join_repeats
 from netweave.graph.passes.idle import drop_idle_nodes
+from netweave.graph.passes.mask_forms import settle_masks
 from netweave.graph.passes.masks import store_masks
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
 from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
+from netweave.graph.passes.sums import join_stored_terms
 
 LOCAL_TOLERANCE = 1e-4
 """Largest error of one group, run on the same inputs, that counts as rounding.
@@ -267,10 +269,12 @@ def _settled(graph: Graph) -> Graph:
     compose.edit(graph)
     compose_group_norm.edit(graph)
     chain(fuse_layer_norm, fuse_rms_norm, fuse_gelu).edit(graph)
+    settle_masks.edit(graph)
     join_rotations.edit(graph)
     join_repeats.edit(graph)
     flatten_concats.edit(graph)
     two_term_sums.edit(graph)
+    join_stored_terms.edit(graph)
     drop_idle_nodes.edit(graph)
     return graph
 

@@ -7,8 +7,9 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.files.sandbox import run_guarded
+from netweave.files import reading_cache
+from netweave.files.lasting import LARGEST_WEIGHTS, LastingChild
+from netweave.files.sandbox import run_guarded, scratch_folder
 from netweave.files.seccomp import failure
 from netweave.files.source import is_file, is_folder, read_bytes
 
 if TYPE_CHECKING:
+    from netweave.files.lasting import Children
     from netweave.files.source import Source
 
 
@@ -291,7 +295,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 @contextmanager
 def run_reader(
-    source: Source, child: Path, names: Sequence[str], *, readable: Sequence[Path] = (), **request: Any
+    source: Source,
+    child: Path,
+    names: Sequence[str],
+    *,
+    readable: Sequence[Path] = (),
+    staying: Children | None = None,
+    batches: Sequence[Mapping[str, np.ndarray]] = (),
+    **request: Any,
 ) -> Iterator[list[Path]]:
     """Run a reader's child over a file and give the files that it wrote.
 
@@ -300,6 +311,8 @@ def run_reader(
         child: The reader's ``child.py``.
         names: What the child must have written.
         readable: What the child may read besides the source.
+        staying: Children that stay, one of which is asked if it can.
+        batches: Arrays that the request is about, by name; the child finds them at ``batches``.
         request: What the child is told besides the names of the source.
 
     Raises:
@@ -323,13 +336,51 @@ def run_reader(
         "likely_shapes": [list(shape) for shape in source.likely_shapes],
     }
     files = [source.net, *([weights] if weights else []), *named.values(), *readable]
-    with run_guarded(
-        child, [json.dumps(request)], readable=files, place=place, trust=source.trust
-    ) as outcome:
+    with ExitStack() as stack:
+        arrays = None
+        if batches:
+            arrays = _written(batches, Path(stack.enter_context(scratch_folder())) / "batches.npz")
+        key = None if source.trust else reading_cache.key_of(child, request, files, arrays)
+        if key is not None and (known := reading_cache.found(key, names)) is not None:
+            yield known
+            return
+        lasting = _lasting(source, child, files, staying)
+        given = arrays if arrays is None or lasting is None else lasting.give(arrays)
+        asked = request | ({"batches": str(given)} if given is not None else {})
+        if lasting is not None:
+            outcome = stack.enter_context(lasting.ask(asked, [*names, reading_cache.IMPORTED]))
+        else:
+            seen = files if given is None else [*files, given]
+            words = [json.dumps(asked)]
+            run = run_guarded(child, words, readable=seen, place=place, trust=source.trust)
+            outcome = stack.enter_context(run)
         paths = [path for path in map(outcome.file, names) if path is not None]
         if outcome.status != 0 or len(paths) < len(names):
             raise failure(outcome, place)
+        if key is not None and key == reading_cache.key_of(child, request, files, arrays):
+            imported = outcome.file(reading_cache.IMPORTED, most_bytes=reading_cache.MOST_IMPORTED_BYTES)
+            reading_cache.keep(key, paths, imported)
         yield paths
+
+
+def _lasting(
+    source: Source, child: Path, files: Sequence[Path], staying: Children | None
+) -> LastingChild | None:
+    """Return the child that stays for the code of a source; None if none may."""
+    if staying is None or (source.weights is not None and source.weights.stat().st_size > LARGEST_WEIGHTS):
+        return None
+    code = child, tuple(files), source.entry, source.arguments, source.trust
+    place = str(source.net)
+    start = partial(LastingChild.start, program=child, readable=files, place=place, trust=source.trust)
+    return staying.child(code, start)
+
+
+def _written(batches: Sequence[Mapping[str, np.ndarray]], path: Path) -> Path:
+    """Write batches of arrays for a child, and return the file."""
+    arrays = {f"{i}/{name}": x for i, batch in enumerate(batches) for name, x in batch.items()}
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes the names for settings
+    path.chmod(0o644)
+    return path
 
 
 class Settings(dict[str, Any]):

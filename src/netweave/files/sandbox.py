@@ -324,21 +324,110 @@ def run_guarded(
         CodeError: There is no guard and no trust, or time or memory ran out.
     """
     limits = (limits or Limits()).inherited()
+    with prepared(program, arguments, readable=readable, place=place, trust=trust, limits=limits) as command:
+        yield _run(command, limits=limits, place=place)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedCommand:
+    """A command that runs a program in the guard, or without it for trusted code.
+
+    Attributes:
+        words: The command.
+        folder: The folder that it may write to, and starts in.
+        report: The file that gets what it prints.
+        environment: Its environment.
+        kept: Descriptors that it needs.
+        group: Its control group, if there is one.
+        is_guarded: Whether it runs in the guard.
+    """
+
+    words: tuple[str, ...]
+    folder: Path
+    report: Path
+    environment: Mapping[str, str]
+    kept: tuple[int, ...] = ()
+    group: Cgroup | None = None
+    is_guarded: bool = True
+
+    def start(self, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        """Start it in a session of its own.
+
+        Args:
+            stdin: Descriptor that it reads from.
+        """
+        with self.report.open("wb") as output:
+            return subprocess.Popen(
+                self.words if self.group is None else self.group.enter(self.words),
+                cwd=self.folder,
+                env=self.environment,
+                stdin=stdin,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=self.kept,
+            )
+
+    def wait(self, child: subprocess.Popen[bytes], *, limits: Limits, place: str) -> int:
+        """Wait for a process of this command while it stays within its limits, and return its status.
+
+        Raises:
+            CodeError: It does not.
+        """
+        until = time.monotonic() + limits.seconds
+        while True:
+            try:
+                return child.wait(min(WATCH_S, max(0.0, until - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                if time.monotonic() >= until:
+                    raise too_long(limits, place) from None
+            check_written(self.folder, limits, place)
+            if self.is_guarded:
+                check_files_in_memory(child.pid, limits, place)
+            if self.report.stat().st_size > limits.file_bytes:
+                raise CodeError(f"its code prints more than {limits.file_bytes:,} bytes", place=place)
+
+    def outcome(self, status: int, *, limits: Limits, place: str) -> Outcome:
+        """Return the way in which a process of this command ended.
+
+        Raises:
+            CodeError: It wrote too much, or memory ran out.
+        """
+        check_written(self.folder, limits, place)
+        text = report_end(self.report)
+        is_out_of_memory = any(
+            words in text for words in ("MemoryError", "can't allocate memory", "std::bad_alloc")
+        )
+        if status and (is_out_of_memory or (self.group is not None and self.group.ran_out_of_memory())):
+            raise CodeError(f"its code needs more than {limits.memory_bytes:,} bytes of memory", place=place)
+        return Outcome(status, text, self.folder)
+
+
+@contextmanager
+def prepared(
+    program: Path,
+    arguments: Sequence[str],
+    *,
+    readable: Sequence[Path],
+    place: str,
+    trust: bool,
+    limits: Limits,
+) -> Iterator[GuardedCommand]:
+    """Make what a guarded process needs, until the context ends; arguments and errors as ``run_guarded``."""
     if not trust and not has_guard():
         raise CodeError(
             "holds code, which runs only in a guarded process, and the guard is not here: install "
             "bubblewrap (bwrap), or say that you trust the file (--trust, trust=True)",
             place=place,
         )
-    with _scratch_folder() as outer:
-        folder = outer / "child"
+    with scratch_folder() as outer:
+        folder, report = outer / "child", outer / "report"
         folder.mkdir()
         folder.chmod(0o711)  # the guard goes in before it stops being root; around it all is closed
         # -P: the folder of the program holds modules of ours, which no model may find by their short names
         if trust:
-            command = [*_limited(limits, guarded=False), sys.executable, "-P", str(program), *arguments]
-            environment = _environment_of_user()
-            yield _run(command, folder, outer / "report", limits=limits, place=place, environment=environment)
+            words = [*_limited(limits, guarded=False), sys.executable, "-P", str(program), *arguments]
+            yield GuardedCommand(tuple(words), folder, report, _environment_of_user(), is_guarded=False)
             return
         command = [sys.executable, "-P", "-s", str(program), *arguments]
         user = random.choice(USERS)
@@ -350,21 +439,13 @@ def run_guarded(
         with _filter_file(outer / "filter") as filtered, limited_group(**bounds) as group:
             seccomp = [] if filtered is None else ["--seccomp", str(filtered)]
             guard = _guard(folder, [program, *readable], copies, limits)
-            command = [*guard, *seccomp, "--", *inside]
-            yield _run(
-                command,
-                folder,
-                outer / "report",
-                limits=limits,
-                place=place,
-                guarded=True,
-                kept=() if filtered is None else (filtered,),
-                group=group,
-            )
+            words = [*guard, *seccomp, "--", *inside]
+            kept = () if filtered is None else (filtered,)
+            yield GuardedCommand(tuple(words), folder, report, _environment(folder), kept, group)
 
 
 @contextmanager
-def _scratch_folder() -> Iterator[Path]:
+def scratch_folder() -> Iterator[Path]:
     """Make a folder, and remove it with all that a child left in it, however deep."""
     folder = Path(tempfile.mkdtemp(prefix="netweave-")).resolve()
     try:
@@ -388,77 +469,29 @@ def _filter_file(path: Path) -> Iterator[int | None]:
         yield file.fileno()
 
 
-def _run(
-    command: Sequence[str],
-    folder: Path,
-    report: Path,
-    *,
-    limits: Limits,
-    place: str,
-    guarded: bool = False,
-    kept: tuple[int, ...] = (),
-    group: Cgroup | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Outcome:
-    with report.open("wb") as output:
-        child = subprocess.Popen(
-            command if group is None else group.enter(command),
-            cwd=folder,
-            env=_environment(folder) if environment is None else environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=kept,
-        )
-        try:
-            status = _wait(child, folder, report, limits=limits, place=place, guarded=guarded)
-        finally:
-            _end(child)
-    check_written(folder, limits, place)
-    text = _tail(report)
-    is_out_of_memory = any(
-        words in text for words in ("MemoryError", "can't allocate memory", "std::bad_alloc")
-    )
-    if status and (is_out_of_memory or (group is not None and group.ran_out_of_memory())):
-        raise CodeError(f"its code needs more than {limits.memory_bytes:,} bytes of memory", place=place)
-    return Outcome(status, text, folder)
+def _run(command: GuardedCommand, *, limits: Limits, place: str) -> Outcome:
+    child = command.start()
+    try:
+        status = command.wait(child, limits=limits, place=place)
+    finally:
+        end(child)
+    return command.outcome(status, limits=limits, place=place)
 
 
-def _wait(
-    child: subprocess.Popen[bytes],
-    folder: Path,
-    report: Path,
-    *,
-    limits: Limits,
-    place: str,
-    guarded: bool,
-) -> int:
-    """Wait for a child while it stays within its limits, and return its status."""
-    until = time.monotonic() + limits.seconds
-    while True:
-        try:
-            return child.wait(min(WATCH_S, max(0.0, until - time.monotonic())))
-        except subprocess.TimeoutExpired:
-            if time.monotonic() >= until:
-                raise CodeError(
-                    f"its code ran longer than {limits.seconds:g} seconds and was stopped", place=place
-                ) from None
-        check_written(folder, limits, place)
-        if guarded:
-            check_files_in_memory(child.pid, limits, place)
-        if report.stat().st_size > limits.file_bytes:
-            raise CodeError(f"its code prints more than {limits.file_bytes:,} bytes", place=place)
+def too_long(limits: Limits, place: str) -> CodeError:
+    """Return the error for code that takes more than its time."""
+    return CodeError(f"its code ran longer than {limits.seconds:g} seconds and was stopped", place=place)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end(child: subprocess.Popen[bytes]) -> None:
     """End a child and all that it started in its session."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
 
-def _tail(report: Path) -> str:
+def report_end(report: Path) -> str:
+    """Return the end of what a child printed."""
     with report.open("rb") as file:
         file.seek(max(0, report.stat().st_size - MAX_REPORT_BYTES))
         return file.read().decode("utf-8", errors="replace")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import gc
 import json
+import os
 import platform
 import re
+import socket
 import struct
 import sys
 import traceback
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave import errors
 from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
+from netweave.files.reading_cache import IMPORTED
 
 if TYPE_CHECKING:
     from netweave.files.sandbox import Outcome
@@ -152,6 +155,9 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 ERROR = "error.json"
 
+ON_SOCKET = "--on-socket"
+"""Argument of a child that stays: its requests are lines on its standard input, which is a socket."""
+
 ERRORS = {
     name: getattr(errors, name)
     for name in ("CodeError", "ReadError", "ShapeError", "UnsupportedError", "UsageError", "WeightError")
@@ -162,18 +168,33 @@ MAX_BYTES = 1 << 20
 
 
 def answer(work: Callable[[dict[str, Any]], object]) -> None:
-    """Do a child's work with the request that it was given, and leave what goes wrong as a file.
+    """Do a child's work with each request that it is given, and leave what goes wrong as a file.
 
     Args:
         work: What it does; its request is the program's first argument, as JSON, with ``net`` (the resolved
             file of code) and ``place`` (its name for messages); it may add ``beside``, the names of other
-            resolved files of code.
+            resolved files of code. A child that stays gets its requests on a socket, and says when the files
+            of an answer are there.
     """
-    asked = json.loads(sys.argv[1])
     gc.freeze()  # what was imported is never garbage
     gc.enable()
+    if sys.argv[1] != ON_SOCKET:
+        _do(work, json.loads(sys.argv[1]))
+        return
+    with socket.socket(fileno=os.dup(0)) as channel, channel.makefile("rb") as requests:
+        nothing = os.open(os.devnull, os.O_RDONLY)  # for code that reads its standard input
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        for request in requests:
+            _do(work, json.loads(request))
+            channel.sendall(b".")
+
+
+def _do(work: Callable[[dict[str, Any]], object], asked: dict[str, Any]) -> None:
     try:
         work(asked)
+        files = {getattr(module, "__file__", None) for module in tuple(sys.modules.values())}
+        Path(IMPORTED).write_text(json.dumps(sorted(file for file in files if isinstance(file, str))))
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 - a model's code may even exit

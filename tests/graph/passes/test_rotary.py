@@ -77,3 +77,53 @@ def test_a_rotation_is_one_operator_that_turns_complex_numbers(pairs, back):
 def test_what_turns_no_pairs_stays(pairs, apart):
     graph = joined(Rotation(pairs, apart=apart).eval())
     assert "RotaryEmbedding" not in {node.op_type for node in graph.nodes}
+
+
+class RotationByPositions(torch.nn.Module):
+    """A rotation of heads by positions that are an input, in the ways that code writes it."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+
+    def forward(self, x, positions):
+        angle = positions[..., None].float() * 0.5 ** torch.arange(WIDTH // 2)
+        first, second = x.chunk(2, -1)
+        if self.way == "repeated":
+            both = torch.cat((angle, angle), -1)
+            return x * both.cos()[:, None] + torch.cat((-second, first), -1) * both.sin()[:, None]
+        if self.way == "repeated late":
+            cos, sin = (torch.cat((y, y), -1).unsqueeze(1) for y in (angle.cos(), angle.sin()))
+            return x * cos + torch.cat((-second, first), -1) * sin
+        angle = angle[:, None]
+        sin = angle.sin() if self.way == "halves" else (-angle).sin()
+        if self.way == "two angles":
+            sin = (2 * angle).sin()
+        return torch.cat((first * angle.cos() - second * sin, second * angle.cos() + first * sin), -1)
+
+
+def joined_by_positions(way):
+    examples = [torch.zeros(2, 3, STEPS, WIDTH), torch.ones(2, STEPS, dtype=torch.long)]
+    graph = to_inference(netweave.load(RotationByPositions(way).eval(), examples=examples))
+    return join_rotations(graph)
+
+
+@pytest.mark.parametrize("way", ["repeated", "repeated late", "halves"])
+def test_a_rotation_by_positions_is_one_operator(way):
+    graph = joined_by_positions(way)
+    ops = [node.op_type for node in graph.nodes]
+    assert ops[-1] == "RotaryEmbedding"
+    assert (ops.count("Cos"), ops.count("Sin"), ops.count("Concat"), ops.count("Neg")) == (1, 1, 0, 0)
+    x = np.random.default_rng(0).standard_normal((2, 3, STEPS, WIDTH)).astype(np.float32)
+    positions = np.stack([np.arange(STEPS), np.arange(STEPS)[::-1]])
+    (made,) = prepare(graph).run({"x": x, "positions": positions}).values()
+    np.testing.assert_allclose(
+        made[0], rotated_by_complex_numbers(torch.from_numpy(x[0]), "halves"), atol=1e-5
+    )
+    expected = RotationByPositions("halves")(torch.from_numpy(x), torch.from_numpy(positions))
+    np.testing.assert_allclose(made, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["two angles"])
+def test_what_turns_by_two_angles_is_no_rotation(way):
+    assert "RotaryEmbedding" not in [node.op_type for node in joined_by_positions(way).nodes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.files.model_imports import imports_of
 from netweave.files.onnx.model import read_saved
@@ -29,6 +29,6 @@ def read(source: Source) -> Graph:
     root = source.root.resolve() if source.root is not None else None
     levels = None if source.around else 1
     beside = imports_of(source.net.resolve(), known=OWN_MODULES, levels=levels, root=root).files
-    request = {"train": source.phase == "TRAIN", "root": str(root) if root else None}
+    request: dict[str, Any] = {"train": source.phase == "TRAIN", "root": str(root) if root else None}
     with run_reader(source, CHILD, ["net.onnx"], readable=beside, **request) as (net,):
         return read_saved(net, place=place, files=[str(path) for path in files])

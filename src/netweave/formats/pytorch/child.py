@@ -1,6 +1,6 @@
 """The program that the guarded child process runs: files of PyTorch to ONNX. It is never imported.
 
-It is given a request as JSON, and leaves ``net.onnx`` and ``tables.json`` in its working folder, or
+It is given requests as JSON, and for each leaves ``net.onnx`` and ``tables.json`` in its working folder, or
 ``error.json``. With a request that names arrays it leaves ``outputs.npz``: what the code computes of them.
 """
 
@@ -25,12 +25,15 @@ from netweave.formats.pytorch.returned import return_place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SEED = torch.initial_seed()
+
 NET, TABLES, OUTPUTS = Path("net.onnx"), Path("tables.json"), Path("outputs.npz")
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """Do what a request says and return the tables."""
     torch.set_num_threads(2)
+    torch.manual_seed(SEED)  # weights that code draws are the same for each question
     return _KINDS[request["kind"]](request)
 
 

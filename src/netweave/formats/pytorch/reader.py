@@ -9,10 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from netweave.errors import UnsupportedError, UsageError
 from netweave.files.json_text import read_json
+from netweave.files.lasting import staying_children
 from netweave.files.model_imports import Imports, imports_of_source
 from netweave.files.npy import read_npz
 from netweave.files.python_code import run_reader, weights_of_written
@@ -24,7 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    import numpy as np
+
     from netweave.files import Source
+    from netweave.files.lasting import Children
     from netweave.graph import Graph
 
 OWN_MODULES = ("numpy", "torch")
@@ -57,7 +59,8 @@ def read(source: Source) -> Graph:
     files = [source.net, *([source.weights] if source.weights else [])]
     imports = _imports(source)
     beside = imports.places(source.net.resolve(), place)
-    with _child(source, imports, ["net.onnx", "tables.json"]) as (net, tables):
+    staying = staying_children()
+    with _child(source, imports, ["net.onnx", "tables.json"], staying) as (net, tables):
         traced = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}
         graph = read_exported(net, traced, place=place, files=names, beside=beside)
@@ -68,7 +71,7 @@ def read(source: Source) -> Graph:
     elif kind in {Kind.CODE, Kind.FOLDER}:
         graph.trace = replace(
             traced.trace(
-                partial(_outputs, source), lambda shapes: read(replace(source, input_shapes=shapes))
+                partial(_outputs, source, staying), lambda shapes: read(replace(source, input_shapes=shapes))
             ),
             is_apart=True,
         )
@@ -81,7 +84,11 @@ def _imports(source: Source) -> Imports:
 
 
 def _child(
-    source: Source, imports: Imports, names: Sequence[str], batches: Path | None = None
+    source: Source,
+    imports: Imports,
+    names: Sequence[str],
+    staying: Children | None,
+    batches: Sequence[Mapping[str, np.ndarray]] = (),
 ) -> AbstractContextManager[list[Path]]:
     """Return the run of the child process that gives files that it wrote."""
     kind = kind_of_source(source)
@@ -89,27 +96,26 @@ def _child(
         source,
         CHILD,
         names,
-        readable=[*imports.files, *([batches] if batches else [])],
+        readable=imports.files,
+        staying=staying,
+        batches=batches,
         kind=kind.name if kind else None,
         beside=imports.places(source.net.resolve(), str(source.net)),
         has_weights=kind is Kind.FOLDER and holds_weights(source.net),
-        batches=str(batches.resolve()) if batches else None,
         **imports.request(),
     )
 
 
-def _outputs(source: Source, batches: Sequence[Mapping[str, np.ndarray]]) -> list[list[np.ndarray] | None]:
+def _outputs(
+    source: Source, staying: Children | None, batches: Sequence[Mapping[str, np.ndarray]]
+) -> list[list[np.ndarray] | None]:
     """Return what code in files computes of each batch of inputs; None where it fails.
 
     Raises:
         SourceError: The code cannot be run at all.
     """
-    arrays = {f"{i}/{name}": x for i, batch in enumerate(batches) for name, x in batch.items()}
-    with tempfile.TemporaryDirectory(prefix="netweave-") as folder:
-        given = Path(folder) / "batches.npz"
-        np.savez(given, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes the names for settings
-        with _child(source, _imports(source), ["outputs.npz"], given) as (file,):
-            made = read_npz(file, place=str(source.net))
+    with _child(source, _imports(source), ["outputs.npz"], staying, batches) as (file,):
+        made = read_npz(file, place=str(source.net))
     computed: list[list[np.ndarray] | None] = []
     for number in range(len(batches)):
         of_batch = [x for key, x in made.items() if key.startswith(f"{number}/")]

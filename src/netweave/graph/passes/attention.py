@@ -12,7 +12,15 @@ from netweave.graph import DOMAIN, attributes_of, infer_shapes, known_shape
 from netweave.graph.passes.masks import NEVER, Masks, has_causal_form, stored
 from netweave.graph.passes.projections import joined_rows, places_of, projected_output, projection_of
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
-from netweave.graph.passes.views import OpenSizes, View, number_of, scalar_factor, views_after, views_of
+from netweave.graph.passes.views import (
+    OpenSizes,
+    View,
+    is_view,
+    number_of,
+    scalar_factor,
+    views_after,
+    views_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -232,6 +240,8 @@ def attention_fusion(*, projected_only: bool = False, heads_only: bool = False) 
         is_changed = False
         for node in list(graph.nodes):
             scores = scores_around(node) if node.op_type == "Softmax" and not node.domain else None
+            if scores is not None and extent.heads_only and _sink_scales(rewriter, scores):
+                scores = scores_around(node)
             heads = heads_of(scores, sizes) if scores is not None else None
             is_capped = scores is not None and scores.cap != 0
             if scores is not None and heads is not None and (extent.heads_only or not is_capped):
@@ -242,6 +252,38 @@ def attention_fusion(*, projected_only: bool = False, heads_only: bool = False) 
             infer_shapes(graph)
 
     return Pass(edit)
+
+
+def _sink_scales(rewriter: Rewriter, scores: Scores) -> bool:
+    """Multiply queries and keys behind their views instead of before; return whether one was."""
+    product = next(node for node in scores.nodes if node.op_type == "MatMul")
+    is_changed = False
+    for index, value in enumerate(product.inputs):
+        scaled = _scaled_before_views(value) if value is not None else None
+        if value is None or scaled is None:
+            continue
+        node, source, factor = scaled
+        number = rewriter.initializer(ir.Tensor(np.array(factor, np.float32)), f"{node.name}/scale")
+        behind = rewriter.insert(product, "Mul", [value, number]).outputs[0]
+        behind.shape, behind.type = value.shape, value.type
+        product.replace_input_with(index, behind)
+        rewriter.bypass(node, source)
+        is_changed = True
+    return is_changed
+
+
+def _scaled_before_views(value: ir.Value) -> tuple[ir.Node, ir.Value, float] | None:
+    """Return the node that multiplies what a value is a view of, what it multiplies, and by what number."""
+    node, num_views = value.producer(), 0
+    while node is not None and is_view(node) and has_one_reader(node.outputs[0]):
+        source = node.inputs[0]
+        node = source.producer() if source is not None else None
+        num_views += 1
+    scaled = scalar_factor(node) if node is not None and num_views else None
+    if node is None or scaled is None or not has_one_reader(node.outputs[0]):
+        return None
+    is_float = scaled[0].dtype is ir.DataType.FLOAT
+    return (node, *scaled) if is_float else None
 
 
 fuse_attention = attention_fusion()
@@ -323,7 +365,10 @@ def _replace(rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenSizes,
     if isinstance(scores.mask, ir.Value):
         masks = [scores.mask] if is_masked else []
     elif scores.mask is not None and is_masked:
-        masks = [rewriter.initializer(ir.Tensor(scores.mask), f"{fused.result.name}/mask")]
+        numbers = scores.mask
+        if extent.heads_only:  # the lowest number of a type and minus infinity take out alike
+            numbers = np.where(numbers <= NEVER, -np.inf, numbers).astype(numbers.dtype)
+        masks = [rewriter.initializer(ir.Tensor(numbers), f"{fused.result.name}/mask")]
     settings = {**fused.settings, "is_causal": 1 if is_causal else None, "softcap": scores.cap or None}
     inputs = [*fused.inputs, *masks]
     rewriter.fuse(set(fused.nodes), fused.result, fused.op_type, inputs, settings, domain=DOMAIN)

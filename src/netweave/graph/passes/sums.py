@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from netweave.graph.parameters import source_keys, tag_sources
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import onnx_ir as ir
 
     from netweave.graph import Graph
 
@@ -43,6 +44,40 @@ def order_sums(graph: Graph) -> None:
         is_changed = True
     if is_changed:
         prune.edit(graph)
+
+
+@Pass
+def join_stored_terms(graph: Graph) -> None:
+    """Add as one array what is stored and added to rows of a table: positions, and the type of a token."""
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        parts = _stored_term(node)
+        inner = _stored_term(parts[0].producer()) if parts is not None else None
+        if parts is None or inner is None or not has_one_reader(parts[0]) or not _is_row(inner[0]):
+            continue
+        arrays = [term.const_value.numpy() for term in (inner[1], parts[1]) if term.const_value is not None]
+        term = rewriter.initializer(ir.Tensor(arrays[0] + arrays[1]), f"{node.name}/stored")
+        tag_sources(term, list(dict.fromkeys([*source_keys(inner[1]), *source_keys(parts[1])])))
+        maker = parts[0].producer()
+        assert maker is not None
+        rewriter.replace([maker, node], "Add", [inner[0], term], {})
+
+
+def _stored_term(node: ir.Node | None) -> tuple[ir.Value, ir.Value] | None:
+    """Return what an Add adds: something that is computed, and something stored."""
+    if node is None or (node.domain, node.op_type) != ("", "Add"):
+        return None
+    first, second = node.inputs
+    if first is None or second is None or (first.const_value is None) == (second.const_value is None):
+        return None
+    return (first, second) if second.const_value is not None else (second, first)
+
+
+def _is_row(value: ir.Value) -> bool:
+    """Return whether a value is looked up in a stored table."""
+    maker = value.producer()
+    table = maker.inputs[0] if maker is not None and maker.op_type == "Gather" and not maker.domain else None
+    return table is not None and table.const_value is not None
 
 
 def _sums(graph: Graph) -> Iterator[tuple[ir.Node, list[ir.Value]]]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 ROLES = {
+    "Attention": ("", "", "", "bias of the scores"),
     "BatchNormalization": ("", "gamma", "beta", "running mean", "running variance"),
     "Conv": ("", "weights", "bias"),
     "ConvTranspose": ("", "weights", "bias"),
@@ -346,7 +347,7 @@ def _missing_array(node_a: ir.Node, node_b: ir.Node, index: int, array: np.ndarr
     role = _role(node_a, index)
     return Proposal(
         mismatch="missing-bias" if role == "bias" else "missing-input",
-        cause=f"A has a {role}, B has none",
+        cause=f"A has {role if role.startswith('input ') else f'a {role}'}, B has none",
         fix=f"give B's layer A's {role}",
         node_a=node_a,
         node_b=node_b,
