@@ -115,11 +115,13 @@ def test_a_step_that_blocks_have_in_another_layer_is_given_by_the_blocks_paramet
 
 
 def test_a_rectifier_with_a_bound_is_replaced_in_all_layers_that_a_line_makes(tmp_path):
-    right = RETURNS.replace("nn.ReLU(),", "*[nn.ReLU() for _ in range(2)],")
+    right = RETURNS.replace(
+        "nn.ReLU(),", "*[nn.Sequential(nn.ReLU(), nn.Conv2d(8, 8, 1)) for _ in range(2)],"
+    )
     _, after = mended(
         tmp_path,
         right,
-        ("[nn.ReLU() ", "[nn.ReLU6() "),
+        ("(nn.ReLU(), ", "(nn.ReLU6(), "),
         ("nn.ReLU(inplace=True)", "nn.ReLU6(inplace=True)"),
     )
     assert after.equal, after.sentence

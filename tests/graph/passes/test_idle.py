@@ -38,6 +38,8 @@ IDLE = {
     "to twice as many bits": ("int32[N,8] x", "a = Cast<to=11>(x) y = Cast<to=2>(a)", ["Cast"]),
     "a second sign": ("float[N,8] x", "a = Sign(x) y = Sign(a)", ["Sign"]),
     "a second rectifier": ("float[N,8] x", "a = Relu(x) y = Relu(a)", ["Relu"]),
+    "a second clip": ("float[N,8] x", "a = Clip(x, lo, hi) y = Clip(a, lo, hi)", ["Clip"]),
+    "a second clip from above": ("float[N,8] x", "a = Clip(x, , hi) y = Clip(a, , hi)", ["Clip"]),
 }
 """Inputs, nodes, and the operators that are left."""
 
@@ -45,6 +47,7 @@ ACTING = {
     "to half precision and back": ("float[N,8] x", "a = Cast<to=10>(x) y = Cast<to=1>(a)", 2),
     "of large whole numbers by float32": ("int64[N,8] x", "a = Cast<to=1>(x) y = Cast<to=7>(a)", 2),
     "through whole numbers": ("float[N,8] x", "a = Cast<to=6>(x) y = Cast<to=1>(a)", 2),
+    "another bound": ("float[N,8] x", "a = Clip(x, lo, hi) y = Clip(a, lo)", 2),
     "another function": ("float[N,8] x", "a = Sign(x) y = Abs(a)", 2),
 }
 
@@ -55,8 +58,8 @@ def read(inputs, body, folder, name):
     last = body[body.rindex("y = ") :]
     kind = next((TYPES[n] for n in TYPES if last.startswith(f"y = Cast<to={n}>")), "float")
     rank = "N,K" if "OneHot" in body else "N,8"
-    text = f"g ({inputs}) => ({kind}[{rank}] y) <int64 k = {{30}}, float[2] v = {{0,1}}> {{ {body} }}"
-    return read_text(text, folder, name)
+    stored = "int64 k = {30}, float[2] v = {0,1}, float lo = {0}, float hi = {6}"
+    return read_text(f"g ({inputs}) => ({kind}[{rank}] y) <{stored}> {{ {body} }}", folder, name)
 
 
 @pytest.mark.parametrize(("inputs", "body", "left"), IDLE.values(), ids=IDLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import onnx_ir as ir
 
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader
 from netweave.graph.passes.value_ranges import range_of
+from netweave.graph.passes.views import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,11 +43,21 @@ def drop_idle_nodes(graph: Graph) -> None:
 def _is_idle(node: ir.Node, source: ir.Value) -> bool:
     if node.op_type == "Cast":
         return node.attributes.get_int("to", 0) == int(source.dtype or 0)
-    if node.op_type == "Clip":
-        return source.dtype is not None and source.dtype.is_integer() and _is_within(node, source)
     maker = source.producer()
     is_repeated = maker is not None and not maker.domain and maker.op_type == node.op_type
+    if node.op_type == "Clip":
+        is_whole = source.dtype is not None and source.dtype.is_integer()
+        return (is_repeated and _has_same_bounds(node, maker)) or (is_whole and _is_within(node, source))
     return is_repeated and node.op_type in IDEMPOTENT
+
+
+def _has_same_bounds(clip: ir.Node, other: ir.Node | None) -> bool:
+    """Return whether the bounds of two clips are stored, and the same."""
+    bounds = zip_longest(clip.inputs[1:], other.inputs[1:] if other is not None else ())
+    return all(
+        (a is None and b is None) or (number_of(a) is not None and number_of(a) == number_of(b))
+        for a, b in bounds
+    )
 
 
 def _read_before_casts(node: ir.Node, value: ir.Value, rewriter: Rewriter) -> ir.Value:
