@@ -106,7 +106,7 @@ def test_a_command_that_cannot_join_does_not_run(mount, tmp_path):
     assert not ran.exists()
 
 
-@pytest.mark.multi
+@pytest.mark.slow
 @pytest.mark.skipif(not sandbox.has_guard(), reason="bubblewrap is not installed")
 @pytest.mark.skipif(parent_folder() is None, reason="no control group can be made here")
 def test_processes_have_one_limit_together(tmp_path):

@@ -12,7 +12,7 @@ guarded = pytest.mark.skipif(not sandbox.has_guard(), reason="bubblewrap is not 
 
 
 @guarded
-@pytest.mark.multi
+@pytest.mark.slow
 def test_all_are_on_where_the_guard_is():
     found = protections()
     assert [row.name for row in found if not row.is_on] == []
@@ -20,7 +20,7 @@ def test_all_are_on_where_the_guard_is():
 
 
 @guarded
-@pytest.mark.multi
+@pytest.mark.slow
 def test_a_protection_that_is_missing_is_off(monkeypatch):
     monkeypatch.setattr(sandbox, "seccomp_filter", lambda: None)
     found = {row.name: row.is_on for row in protections()}

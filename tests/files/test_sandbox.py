@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 guarded = pytest.mark.skipif(not has_guard(), reason="bubblewrap is not installed")
-multi = pytest.mark.multi
+slow = pytest.mark.slow
 
 
 def program(folder: Path, code: str) -> Path:
@@ -56,7 +56,7 @@ def test_without_guard_and_trust_nothing_runs(tmp_path: Path, monkeypatch: pytes
 
 
 @guarded
-@multi
+@slow
 def test_the_guard_may_lie_in_any_folder_of_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marker, elsewhere = tmp_path / "used", tmp_path / "bwrap"
     elsewhere.write_text(f'#!/bin/sh\necho x > {marker}\nexec {shutil.which("bwrap")} "$@"\n')
@@ -67,7 +67,7 @@ def test_the_guard_may_lie_in_any_folder_of_path(tmp_path: Path, monkeypatch: py
 
 
 @guarded
-@multi
+@slow
 def test_the_child_reads_what_it_is_given_and_nothing_else(tmp_path: Path) -> None:
     given, other = tmp_path / "given.txt", tmp_path / "other.txt"
     given.write_text("given")
@@ -85,7 +85,7 @@ def test_the_child_reads_what_it_is_given_and_nothing_else(tmp_path: Path) -> No
 
 
 @guarded
-@multi
+@slow
 def test_the_child_reads_a_file_that_only_its_owner_may_read(tmp_path: Path) -> None:
     given = tmp_path / "uploaded"
     given.write_text("given")
@@ -95,7 +95,7 @@ def test_the_child_reads_a_file_that_only_its_owner_may_read(tmp_path: Path) -> 
 
 
 @guarded
-@multi
+@slow
 def test_the_guard_is_the_one_on_the_path_of_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +111,7 @@ def test_the_guard_is_the_one_on_the_path_of_the_caller(
 
 
 @guarded
-@multi
+@slow
 def test_the_child_reads_a_folder_that_only_its_owner_may_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
@@ -137,7 +137,7 @@ def test_the_child_reads_a_folder_that_only_its_owner_may_read(tmp_path: Path) -
 
 
 @guarded
-@multi
+@slow
 def test_the_child_has_no_network_and_writes_only_its_folder(tmp_path: Path) -> None:
     code = """
         import os, socket, sys
@@ -162,7 +162,7 @@ def test_the_child_has_no_network_and_writes_only_its_folder(tmp_path: Path) -> 
 
 
 @guarded
-@multi
+@slow
 def test_a_fork_bomb_ends_at_the_limit(tmp_path: Path) -> None:
     code = """
         import os, time
@@ -180,7 +180,7 @@ def test_a_fork_bomb_ends_at_the_limit(tmp_path: Path) -> None:
     assert int(report(program(tmp_path, code), processes=20)) < 20
 
 
-@multi
+@slow
 @pytest.mark.parametrize("trust", [pytest.param(False, marks=guarded), True])
 def test_time_and_memory_end(tmp_path: Path, trust: bool) -> None:
     with pytest.raises(CodeError, match=r"^model.py: its code ran longer than 0.5 seconds"):
@@ -189,7 +189,7 @@ def test_time_and_memory_end(tmp_path: Path, trust: bool) -> None:
         report(program(tmp_path, "bytearray(1 << 30)"), trust=trust, memory_bytes=1 << 28)
 
 
-@multi
+@slow
 def test_links_that_a_child_leaves_are_no_files(tmp_path: Path) -> None:
     code = "import os; os.symlink('/etc/passwd', 'net.onnx'); os.mkfifo('pipe')"
     with run_guarded(program(tmp_path, code), [], readable=[], place="model.py", trust=True) as outcome:
@@ -198,7 +198,7 @@ def test_links_that_a_child_leaves_are_no_files(tmp_path: Path) -> None:
         assert outcome.file("none") is None
 
 
-@multi
+@slow
 def test_an_endless_report_is_cut(tmp_path: Path) -> None:
     path = program(tmp_path, "print('x' * 1_000_000 + 'end')")
     assert report(path, trust=True).endswith("xend")
@@ -207,7 +207,7 @@ def test_an_endless_report_is_cut(tmp_path: Path) -> None:
 
 
 @guarded
-@multi
+@slow
 @pytest.mark.parametrize(
     ("code", "message"),
     [

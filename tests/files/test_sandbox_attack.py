@@ -23,7 +23,6 @@ NOBODY = 65534
 AS_USER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
 
 pytestmark = [
-    pytest.mark.multi,
     pytest.mark.slow,
     pytest.mark.skipif(not has_guard(), reason="bubblewrap is not installed"),
 ]

@@ -12,7 +12,7 @@ from netweave.files.sandbox import has_guard
 
 pytest.importorskip("torch")
 
-pytestmark = [pytest.mark.multi, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SHAPES = {"x": (1, 3, 24, 24)}
 

@@ -15,7 +15,6 @@ from netweave.files.sandbox import has_guard
 PADDING = Path(__file__).parents[3] / "examples" / "padding"
 
 pytestmark = [
-    pytest.mark.multi,
     pytest.mark.slow,
     pytest.mark.skipif(not has_guard(), reason="bubblewrap is not installed"),
 ]

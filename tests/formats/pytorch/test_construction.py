@@ -16,7 +16,7 @@ from netweave.files.absent import Absent
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.slow, pytest.mark.multi]
+pytestmark = pytest.mark.slow
 
 torch = pytest.importorskip("torch")
 

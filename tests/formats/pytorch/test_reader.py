@@ -70,7 +70,6 @@ class B(nn.Linear):
 
 
 @pytest.mark.slow
-@pytest.mark.multi
 @pytest.mark.parametrize(
     ("code", "entry", "error", "message"),
     [
@@ -119,7 +118,6 @@ def beside(folder: Path, head: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.multi
 def test_modules_beside_the_file_run_in_the_guard_and_layers_have_their_lines(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     if not sandbox.has_guard():
@@ -146,7 +144,6 @@ def test_modules_beside_the_file_run_in_the_guard_and_layers_have_their_lines(tm
 
 
 @pytest.mark.slow
-@pytest.mark.multi
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -179,7 +176,6 @@ def test_what_is_not_installed_is_refused_where_the_net_needs_it(
 
 
 @pytest.mark.slow
-@pytest.mark.multi
 @pytest.mark.parametrize(("made", "run"), [("2 if cfg.wide else 3", "x"), ("2", "x if cfg.wide else -x")])
 def test_a_module_that_is_to_be_copied_from_a_template_is_no_package_to_install(
     tmp_path: Path, made: str, run: str
@@ -207,7 +203,6 @@ def test_a_module_that_is_to_be_copied_from_a_template_is_no_package_to_install(
 
 
 @pytest.mark.slow
-@pytest.mark.multi
 def test_weights_that_do_not_fit_are_named(model, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = model("class Net(nn.Linear):\n    def __init__(self): super().__init__(2, 3)")
@@ -221,7 +216,6 @@ def test_weights_that_do_not_fit_are_named(model, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.multi
 def test_programs_and_scripts_are_the_module_they_were_made_of(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from tests.formats.pytorch.nets.zoo import Mobile
@@ -245,7 +239,6 @@ def test_programs_and_scripts_are_the_module_they_were_made_of(tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.multi
 def test_first_values_are_told_from_weights(model, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = model("class Net(nn.Linear):\n    def __init__(self): super().__init__(2, 3)")
