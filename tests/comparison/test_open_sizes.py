@@ -13,6 +13,9 @@ from netweave.api.reading import convert_and_verify
 from netweave.comparison import Verdict
 from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.comparison.size_search import COSTLY_MULTIPLY_ADDS, usual_samples
+from tests.comparison.onnx_text import read_text
+from tests.comparison.test_exported_forms import stored as drawn
+from tests.comparison.test_exported_forms import whole
 from tests.formats.onnx.models import model, node
 
 if TYPE_CHECKING:
@@ -145,3 +148,24 @@ def test_of_an_open_batch_costly_nets_are_given_fewer_samples(tmp_path, width, s
     is_costly = 3 * 4 * 512 * 512 * 9 * width * width > COSTLY_MULTIPLY_ADDS
     assert is_costly == (width == 48)
     assert usual_samples(graph) == samples
+
+
+PATCHES = """
+g (float[N,3,H,W] x) => (float[N,6] y) <ARRAYS> {
+  image = Conv<strides=[8,8]>(x, patch) rows = Reshape(image, sizes) tokens = Transpose<perm=[0,2,1]>(rows)
+  score = MatMul(tokens, head) y = ReduceMean<axes=[1], keepdims=0>(score)
+}"""
+
+
+def test_a_size_at_which_a_net_makes_other_examples_of_the_batch_is_none_of_its_sizes(tmp_path):
+    """As dynamo exports a vision transformer: -1 for the batch, and the patches of one size of images."""
+    arrays = [drawn("patch", 8, 3, 8, 8), drawn("head", 8, 6)]
+    takes_any, takes_one = (
+        read_text(
+            PATCHES.replace("H,W", image).replace("ARRAYS", ", ".join([*arrays, whole("sizes", *sizes)])),
+            tmp_path,
+            image,
+        )
+        for image, sizes in (("H,W", (0, 8, -1)), ("48,24", (-1, 8, 18)))
+    )
+    assert netweave.compare(takes_any, takes_one).verdict is Verdict.IDENTICAL

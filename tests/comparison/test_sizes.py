@@ -22,22 +22,24 @@ WEIGHT = np.random.default_rng(0).standard_normal((128, 5), dtype=np.float32)
 
 
 def written(path: Path, bias: float = 0, *, pixels: int = 64) -> Path:
-    """Images of 8 by 8; the flatten leaves the batch open, so that shapes alone refuse no size."""
+    """Images of 8 by 8; the flatten leaves open how many, and all are averaged: shapes refuse no size."""
     nodes = [
         helper.make_node("Relu", ["x"], ["relu"], name="relu"),
         helper.make_node("Reshape", ["relu", "rows"], ["flat"], name="flat"),
-        helper.make_node("Gemm", ["flat", "w", "b"], ["y"], name="dense"),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["each"], name="dense"),
+        helper.make_node("ReduceMean", ["each", "examples"], ["y"], name="mean"),
     ]
     stored = {
         "w": WEIGHT[: 2 * pixels],
         "b": np.full(5, bias, np.float32),
         "rows": np.array([-1, 2 * pixels], np.int64),
+        "examples": np.array([0], np.int64),
     }
     graph = helper.make_graph(
         nodes,
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])],
         [numpy_helper.from_array(values, name) for name, values in stored.items()],
     )
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from dataclasses import dataclass
@@ -328,6 +329,7 @@ def resize(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
     if any(v.shape is not None and len(v.shape) != len(sizes[str(v.name)]) for v in graph.inputs):
         return False
     shapes = _shapes(graph, sizes)
+    batched = _batched_outputs(graph)
     is_plain = not has_rules(graph) and not has_scaffolding(graph)
     try:
         infer_shapes(graph, shapes)
@@ -338,7 +340,20 @@ def resize(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
         absorb_crops.edit(graph)
     except ShapeError:
         return False
-    return True
+    # a Reshape whose first size is -1 may take what is left over for more examples
+    return all(_is_batched(value) is not False for value in graph.outputs if value.name in batched)
+
+
+def _batched_outputs(graph: Graph) -> set[str | None]:
+    return {value.name for value in graph.outputs if _is_batched(value)}
+
+
+def _is_batched(value: ir.Value) -> bool | None:
+    """Return whether the first size of a value is that of the batch; None if it is not known."""
+    first = value.shape[0] if value.shape is not None and len(value.shape) else None
+    if first is None or isinstance(first, int) or first.value is None:
+        return None
+    return True if first.value == BATCH else False if BATCH in re.split(r"\W+", first.value) else None
 
 
 def _shapes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> dict[str, list[int | str]]:
