@@ -81,7 +81,7 @@ class RunningJob:
 
     @property
     def goodput(self) -> Goodput | None:
-        """Where the time of the run went so far, over all its starts; None where nobody has noted it."""
+        """Goodput of the run so far, over all its starts; None if nothing was noted."""
         return read_goodput(ledger_of(self.folder, self.prefix)) if self.prefix else None
 
 

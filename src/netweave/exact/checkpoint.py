@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Stateful(Protocol):
-    """What has a state, as modules, optimizers and schedulers of PyTorch do."""
+    """An object with a state, such as a module, an optimizer or a scheduler of PyTorch."""
 
     def state_dict(self) -> Any:
         """Return it."""

@@ -105,7 +105,7 @@ class LastingChild:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """True if it can be asked."""
         return self._watch is not None and self._watch.is_alive()
 
     @contextmanager

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 MOST_READ_BYTES = 1 << 30
-"""Of more, nothing is kept: to look for it would take long as well."""
+"""Largest total size of the files that are hashed; with more, hashing would take too long itself."""
 
 MOST_FILES = 2_000
 """Files in folders that a child may read; of more, nothing is kept."""
