@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.input_domains import pair_domains
 from netweave.comparison.execution.sizes import SIZE_STEP
-from netweave.comparison.metric import relative_error
 from netweave.comparison.result.comparison import Unexercised
-from netweave.errors import NetweaveError, RunError
+from netweave.comparison.source_runs import agree, outputs_of_both, sources
+from netweave.errors import NetweaveError
 from netweave.graph.costs import node_costs
-from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
     from netweave.comparison.assessment import Assessment
     from netweave.comparison.pipeline import CompareOptions, StageLog
     from netweave.graph import Graph
-
-    Outputs = list[np.ndarray] | None
 
 LONGEST = 1024
 """Numbers of the code up to this one are reached."""
@@ -69,23 +61,21 @@ class _Longer:
 
     def run(self) -> None:
         """Run both nets at each length, the shorter ones first, until they differ."""
-        graphs = self.graphs
+        graphs = sources(self.assessment)
         mappings = self.assessment.candidate.mappings
         domains = pair_domains(*graphs, mappings)
         lengths = self._lengths()
         if not lengths or any(graph.trace is None and _length(graph) is not None for graph in graphs):
             return  # too dear, or a file that is of one length
         lengths.insert(0, self.length)
-        own, others = [], []
+        batches = []
         for length in lengths:
             sizes = {name: (SAMPLES, *size[1:]) for name, size in sizes_at(graphs[0], length).items()}
             probe = memory_budget.draw(graphs[0], sizes, seed=self.options.seed, domains=domains)
-            own.append(dict(probe.inputs))
-            changes = [mapping.tensor_mapping(probe.inputs[mapping.a].shape) for mapping in mappings]
-            others.append({change.b: change.apply(probe.inputs[change.a]) for change in changes})
-        for length, a, b in zip(lengths, *_outputs_of_both(graphs, (own, others)), strict=True):
+            batches.append(probe.inputs)
+        for length, (a, b) in zip(lengths, outputs_of_both(self.assessment, batches), strict=True):
             if a is not None and b is not None:
-                if not self._agree(a, b):
+                if not agree(self.assessment, a, b):
                     # the nets agree when they are traced: if not at this length, the code has changed since
                     self.apart = length if self.reached else None
                     return
@@ -95,22 +85,17 @@ class _Longer:
                 reason = f"{takes} takes them, {refuses} does not"
                 self.refused = f"sequences of {length:,}", reason, self._is_most(length - 1, takes)
 
-    @property
-    def graphs(self) -> tuple[Graph, Graph]:
-        """Both nets as they were read."""
-        return self.assessment.pair.a.source, self.assessment.pair.b.source
-
     def numbers(self) -> dict[int, str]:
         """Return the numbers of the code of both nets, with the name and the net."""
         numbers: dict[int, str] = {}
-        for side, graph in zip("AB", self.graphs, strict=True):
+        for side, graph in zip("AB", sources(self.assessment), strict=True):
             for number, name in graph.trace.lengths.items() if graph.trace is not None else ():
                 numbers.setdefault(number, f"{name} of {side}")
         return numbers
 
     def _is_most(self, length: int, side: str) -> bool:
         """Return whether a net says that it is made for sequences up to a length."""
-        trace = self.graphs["AB".index(side)].trace
+        trace = sources(self.assessment)["AB".index(side)].trace
         return trace is not None and OF_MOST.search(trace.lengths.get(length, "").lower()) is not None
 
     def _lengths(self) -> list[int]:
@@ -119,26 +104,13 @@ class _Longer:
         step = -(-2 * len(numbers) // MOST_LENGTHS) or 1
         lengths = {each for number in [*numbers[::step], *numbers[-1:]] for each in (number, number + 1)}
         lengths |= {2 * self.length + SIZE_STEP, max(numbers, default=self.length) + SIZE_STEP}
-        cost = SAMPLES * max(sum(node_costs(graph).multiply_adds) for graph in self.graphs)
+        cost = SAMPLES * max(sum(node_costs(graph).multiply_adds) for graph in sources(self.assessment))
         return sorted(each for each in lengths if cost * each / self.length <= COSTLY_MULTIPLY_ADDS)
-
-    def _agree(self, a: list[np.ndarray], b: list[np.ndarray]) -> bool:
-        """Return whether outputs agree that agree when they are traced."""
-        graph_a, graph_b = self.graphs
-        values_a = dict(zip([str(value.name) for value in graph_a.outputs], a, strict=False))
-        values_b = dict(zip([str(value.name) for value in graph_b.outputs], b, strict=False))
-        for pair in self.assessment.outputs:
-            if pair.a not in values_a or pair.b not in values_b:
-                continue
-            x = values_a[pair.a] if pair.mapping is None else pair.mapping.apply(values_a[pair.a])
-            y = values_b[pair.b]
-            if x.shape != y.shape or not relative_error(x, y) <= self.assessment.tolerance:
-                return False
-        return True
 
     def say_what_is_missing(self, *, is_run: bool) -> None:
         """Say which lengths were not reached, and which inputs were not given."""
-        for side, graph in reversed(list(zip("AB", self.graphs, strict=True))):  # each goes before the rest
+        graphs = zip("AB", sources(self.assessment), strict=True)
+        for side, graph in reversed(list(graphs)):  # each goes before the rest
             if graph.trace is not None and graph.trace.left_out:
                 names = ", ".join(graph.trace.left_out)
                 self._miss(names, f"left out of the inputs of {side}", is_limit=True)
@@ -232,31 +204,3 @@ def at_length(graph: Graph, length: int) -> Graph | None:
         return None
     traced.trace = None
     return traced
-
-
-def _outputs_of_both(
-    graphs: Sequence[Graph], batches: Sequence[Sequence[dict[str, np.ndarray]]]
-) -> list[list[Outputs]]:
-    """Return what each net computes, at the same time if both are run by processes of their own."""
-    if all(graph.trace is not None and graph.trace.is_apart for graph in graphs):
-        with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(_outputs, graphs, batches))
-    return list(map(_outputs, graphs, batches))
-
-
-def _outputs(graph: Graph, batches: Sequence[dict[str, np.ndarray]]) -> list[Outputs]:
-    """Return what a net computes of each batch; None where it does not take it."""
-    if graph.trace is not None:
-        try:
-            return graph.trace.run(batches)
-        except NetweaveError:
-            return [None] * len(batches)
-    outputs: list[Outputs] = []
-    for batch in batches:
-        try:
-            computed = prepare(graph).run(batch)
-        except RunError:
-            outputs.append(None)
-        else:
-            outputs.append([computed[str(value.name)] for value in graph.outputs])
-    return outputs

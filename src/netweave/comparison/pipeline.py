@@ -15,6 +15,7 @@ from netweave.comparison.execution.layer_range import cut_layer_range
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.tapped_values import ValueStore
 from netweave.comparison.longer import on_longer_sequences
+from netweave.comparison.mask_values import on_other_mask_values
 from netweave.comparison.metric import OUTPUT_TOLERANCE, ComparableForm, branched, comparable
 from netweave.comparison.precision import compare_precisions
 from netweave.comparison.prepare import NotComparableError, prepare
@@ -250,6 +251,7 @@ def _compare(
     try:
         pair = prepare(a, b, form, log, store)
         assessment = assess_sizes(pair, options, log, store)
+        assessment = on_other_mask_values(assessment, options, log)
         assessment, apart = on_longer_sequences(assessment, options, log)
         if apart is not None:
             longer = _compare(*apart, form, options, log, store)
