@@ -112,6 +112,49 @@ def test_a_causal_mask_of_one_net_alone_is_told(a, b, fix):
     assert [(finding.mismatch, finding.fix) for finding in effective(found)] == [("causal-mask", fix)]
 
 
+class Own(nn.Module):
+    """Two of PyTorch's layers of attention, which compute on (L, N, E)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.MultiheadAttention(FEATURES, HEADS, batch_first=True) for _ in range(2)
+        )
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x, x, x, need_weights=False)[0]
+        return x
+
+
+class Parts(nn.Module):
+    """The same on (N, L, E)."""
+
+    def __init__(self, own: Own) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Attention() for _ in own.layers)
+        for layer, other in zip(self.layers, own.layers, strict=True):
+            weights, biases = other.in_proj_weight.chunk(3), other.in_proj_bias.chunk(3)
+            dense = [*zip((layer.q, layer.k, layer.v), weights, biases, strict=True)]
+            for part, weight, bias in [*dense, (layer.o, other.out_proj.weight, other.out_proj.bias)]:
+                part.weight.data, part.bias.data = weight.data.clone(), bias.data.clone()
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+@pytest.mark.parametrize("is_own_first", [True, False])
+def test_dense_layers_over_steps_and_over_examples_first_are_the_same(is_own_first):
+    own = drawn(Own())
+    nets = [own, Parts(own).eval()]
+    first, second = nets if is_own_first else reversed(nets)
+    found = compare(*(load(net, x=(2, STEPS, FEATURES)) for net in (first, second)))
+    assert found.equal
+    assert not found.findings
+
+
 def test_other_pairs_of_a_rotary_embedding_are_told_at_queries_and_keys():
     found, is_same = pair({"pairs": "halves"}, {"pairs": "neighbours"})
     assert not is_same

@@ -10,6 +10,8 @@ from onnx import helper
 import netweave
 from netweave.graph import attributes_of, find_operator
 from netweave.graph.passes import attention_fusion, fuse_attention
+from netweave.graph.passes.attention import fuse_heads
+from tests.comparison.onnx_text import read_text
 from tests.formats.onnx.models import load, run
 from tests.graph.passes.attention_nets import FORMS, H, T, by_parts, flattened, normal
 
@@ -55,6 +57,18 @@ def test_the_forward_of_the_registry_is_that_of_the_parts(name, tmp_path):
     (found,) = find_operator(node.op_type).forward(arrays, attributes_of(node))
     expected = computed[node.outputs[0].name]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_as_many_cores_as_there_are_become_one_operator_each(tmp_path):
+    cores = range(4)  # with open sizes of their own, of which there are more than one core can have
+    read = "float[N@,2,L@,4] q@, float[N@,2,S@,4] k@, float[N@,2,S@,4] v@"
+    body = "t@ = Transpose<perm=[0,1,3,2]>(k@) s@ = MatMul(q@, t@) w@ = Softmax(s@) y@ = MatMul(w@, v@)"
+    inputs, outputs = (
+        ", ".join(text.replace("@", str(core)) for core in cores) for text in (read, "float[N@,2,L@,4] y@")
+    )
+    nodes = " ".join(body.replace("@", str(core)) for core in cores)
+    fused = fuse_heads(read_text(f"g ({inputs}) => ({outputs}) {{ {nodes} }}", tmp_path, "net"))
+    assert [node.op_type for node in fused.nodes] == ["Attention"] * len(cores)
 
 
 def test_a_mask_that_hides_one_key_less_is_not_causal(tmp_path):

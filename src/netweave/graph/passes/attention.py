@@ -236,12 +236,13 @@ def attention_fusion(*, projected_only: bool = False, heads_only: bool = False) 
     extent = _Extent(projected_only=projected_only, heads_only=heads_only)
 
     def edit(graph: Graph) -> None:
-        rewriter, sizes, masks = Rewriter(graph), OpenSizes(), Masks(graph)
+        rewriter, masks = Rewriter(graph), Masks(graph)
         is_changed = False
         for node in list(graph.nodes):
             scores = scores_around(node) if node.op_type == "Softmax" and not node.domain else None
             if scores is not None and extent.heads_only and _sink_scales(rewriter, scores):
                 scores = scores_around(node)
+            sizes = OpenSizes()
             heads = heads_of(scores, sizes) if scores is not None else None
             is_capped = scores is not None and scores.cap != 0
             if scores is not None and heads is not None and (extent.heads_only or not is_capped):
@@ -299,12 +300,12 @@ def attention_forms(graph: Graph) -> list[tuple[tuple[str, ...], tuple[bool, ...
     Queries, keys and their product may be scaled. A mask that inputs decide has no numbers.
     """
     cores = [scores_around(node) for node in graph.nodes if node.op_type == "Softmax" and not node.domain]
-    masks, sizes = Masks(graph), OpenSizes()
+    masks = Masks(graph)
     forms = []
     for core in cores:
         if core is not None:
             mask = stored(_settled(core, masks).mask)
-            heads = heads_of(core, sizes)
+            heads = heads_of(core, OpenSizes())
             far = [] if heads is None else [heads.query[-1], heads.key[-1]]
             is_scaled = tuple(factor != 1 for factor in (core.factor, *(view.factor for view in far)))
             operators = tuple(node.op_type for node in core.nodes)

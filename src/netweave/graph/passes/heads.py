@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @Pass
 def join_repeats(graph: Graph) -> None:
     """Make one Gather of nodes that give each entry along one axis several times, in whatever order."""
-    rewriter, sizes = Rewriter(graph), OpenSizes()
+    rewriter = Rewriter(graph)
     covered: set[ir.Node] = set()
     for node in reversed(list(graph.nodes)):
         if (
@@ -36,7 +36,7 @@ def join_repeats(graph: Graph) -> None:
             or not (is_repeat(node) or node.op_type in {"Reshape", "Transpose"})
         ):
             continue
-        for view in views_of(node.outputs[0], sizes, repeats=True):
+        for view in views_of(node.outputs[0], OpenSizes(), repeats=True):
             found = _repeated(view) if any(map(is_repeat, view.nodes)) else None
             if found is None:
                 continue
@@ -106,12 +106,11 @@ def part_projections(graph: Graph) -> None:
 
 
 def _parts(graph: Graph) -> Iterator[_Columns]:
-    sizes = OpenSizes()
     for node in graph.nodes:
         if node.domain or node.op_type not in {"Split", "Slice", "Gather"}:
             continue
         for value in node.outputs:
-            if value.uses() and (part := _part_of(value, sizes)) is not None:
+            if value.uses() and (part := _part_of(value, OpenSizes())) is not None:
                 yield part
 
 
@@ -184,8 +183,8 @@ def num_neighbours(graph: Graph) -> int:
 @Pass
 def pair_halves(graph: Graph) -> None:
     """Let rotations turn halves, and the dense layers before them make the features in that order."""
-    rewriter, sizes = Rewriter(graph), OpenSizes()
-    turned = [_turned(node, sizes) for node in _neighbours(graph)]
+    rewriter = Rewriter(graph)
+    turned = [_turned(node, OpenSizes()) for node in _neighbours(graph)]
     found = [each for each in turned if each is not None]
     if len(found) < len(turned):
         return
@@ -204,10 +203,9 @@ def pair_halves(graph: Graph) -> None:
 
 def stored_before_rotations(graph: Graph) -> Counter[bytes]:
     """Return the numbers that the dense layers before rotations store, and how often."""
-    sizes = OpenSizes()
     numbers: Counter[bytes] = Counter()
     for node in graph.nodes:
-        turned = _turned(node, sizes) if _is_rotation(node) else None
+        turned = _turned(node, OpenSizes()) if _is_rotation(node) else None
         for maker, index, _ in turned.arrays if turned is not None else ():
             value = maker.inputs[index]
             if value is not None and value.const_value is not None:

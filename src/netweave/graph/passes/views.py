@@ -36,7 +36,10 @@ _SIZES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
 
 
 class OpenSizes:
-    """Numbers that stand for the open sizes of a graph, the same wherever a symbol stands."""
+    """Numbers that stand for the open sizes of a few values, the same wherever a symbol stands.
+
+    There are few numbers, so that what depends on a size can be told, and a graph may have many symbols.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

@@ -1,0 +1,147 @@
+"""Dense layers over sequences whose steps come first, as PyTorch's attention computes (L, N, E)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.graph import attributes_of, infer_shapes, layer_keys, set_layer_keys
+from netweave.graph.parameters import source_keys, tag_sources
+from netweave.graph.passes.projections import Dense, dense_before
+from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netweave.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class _Turned:
+    """A dense layer between transposes of the leading axes.
+
+    Attributes:
+        dense: The layer.
+        before: What puts the steps first before it; None if what it reads is not transposed.
+        reshape: What makes a sequence of its rows, if it computes (L * N, E).
+        behind: What puts the examples first behind it; None where ``before`` is not.
+    """
+
+    dense: Dense
+    before: ir.Node | None = None
+    reshape: ir.Node | None = None
+    behind: ir.Node | None = None
+
+
+def num_steps_first(graph: Graph) -> int:
+    """Return how many dense layers read or make sequences with the steps first."""
+    return sum(1 for _ in _turned(graph))
+
+
+@Pass
+def examples_first(graph: Graph) -> None:
+    """Compute dense layers before the steps of a sequence are put first, or after they are put back."""
+    rewriter = Rewriter(graph)
+    found = list(_turned(graph))
+    for each in found:
+        if each.before is not None:
+            _compute_before(rewriter, each.dense, each.before)
+        elif each.behind is not None:
+            _compute_behind(rewriter, each.dense, each.reshape, each.behind)
+    if found:
+        prune.edit(graph)
+        infer_shapes(graph)
+
+
+def _turned(graph: Graph) -> Iterator[_Turned]:
+    covered: set[ir.Node] = set()
+    for node in reversed(list(graph.nodes)):
+        if node in covered or node.op_type not in {"Add", "Gemm", "MatMul"}:
+            continue
+        dense = dense_before(node.outputs[0])
+        if dense is None:
+            continue
+        covered.update(dense.nodes)
+        before = dense.x.producer()
+        if before is not None and _turns(before):
+            yield _Turned(dense, before)
+        elif (reader := _only_reader(dense.result)) is not None:
+            reshape = reader if _parts_rows(reader, dense) else None
+            behind = reader if reshape is None else _only_reader(reshape.outputs[0])
+            if behind is not None and _turns(behind):
+                yield _Turned(dense, None, reshape, behind)
+
+
+def _turns(node: ir.Node) -> bool:
+    """Return whether a node transposes axes of a sequence before the last."""
+    if node.domain or node.op_type != "Transpose":
+        return False
+    perm = list(attributes_of(node).get("perm") or ())
+    return len(perm) > 2 and perm[-1] == len(perm) - 1 and perm != sorted(perm)
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    return next((use.node for use in value.uses()), None) if has_one_reader(value) else None
+
+
+def _parts_rows(node: ir.Node, dense: Dense) -> bool:
+    """Return whether a node makes a sequence of the rows of a dense layer's result."""
+    if node.domain or node.op_type != "Reshape" or len(dense.result.shape or ()) != 2:
+        return False
+    made, sizes = node.outputs[0].shape, node.inputs[1]
+    if made is None or len(made) < 3 or made[-1] != dense.num_outputs or sizes is None:
+        return False
+    return sizes.const_value is None or bool((sizes.const_value.numpy() != 0).all())
+
+
+def _compute_before(rewriter: Rewriter, dense: Dense, turn: ir.Node) -> None:
+    """Compute a dense layer on what is transposed in front of it, and transpose the result."""
+    product, *biased = dense.nodes
+    last = dense.nodes[-1]
+    made = rewriter.insert(last, "MatMul", [turn.inputs[0], product.inputs[1]]).outputs[0]
+    for add in biased:
+        made = rewriter.insert(last, "Add", [made, _stored(add)]).outputs[0]
+    perm = list(attributes_of(turn)["perm"])
+    rewriter.take_over(dense.result, rewriter.insert(last, "Transpose", [made], {"perm": perm}).outputs[0])
+
+
+def _compute_behind(rewriter: Rewriter, dense: Dense, reshape: ir.Node | None, turn: ir.Node) -> None:
+    """Compute a dense layer on what it reads, given the axes and the order that its result is given."""
+    x = dense.x
+    if reshape is not None:
+        x = rewriter.insert(turn, "Reshape", [x, _sizes(rewriter, reshape, dense)]).outputs[0]
+    x = rewriter.insert(turn, "Transpose", [x], {"perm": list(attributes_of(turn)["perm"])}).outputs[0]
+    weight, bias = dense.arrays(rewriter, name=f"{dense.result.name}")
+    for node in dense.nodes:
+        for read in node.inputs:
+            if read is not None and read.const_value is not None:
+                tag_sources(weight if read.const_value is dense.weight else bias, source_keys(read))
+    operators = [("MatMul", weight), ("Add", bias)] if dense.bias is not None else [("MatMul", weight)]
+    for op_type, stored in operators:
+        node = rewriter.insert(turn, op_type, [x, stored])
+        set_layer_keys(node, layer_keys(dense.nodes[-1]))
+        x = node.outputs[0]
+    rewriter.take_over(turn.outputs[0], x)
+
+
+def _sizes(rewriter: Rewriter, reshape: ir.Node, dense: Dense) -> ir.Value:
+    """Return the sizes that a Reshape gives to a dense layer's result for what the layer reads."""
+    sizes = reshape.inputs[1]
+    assert sizes is not None  # as ``_parts_rows`` has it
+    width = np.array([dense.matrix().shape[0]], np.int64)
+    name = f"{reshape.name}/sizes"
+    if sizes.const_value is not None:
+        own = np.concatenate([sizes.const_value.numpy()[:-1], width])
+        return rewriter.initializer(ir.Tensor(own), name)
+    start, end, last = (
+        rewriter.initializer(ir.Tensor(number), name) for number in (np.array([0]), np.array([-1]), width)
+    )
+    leading = rewriter.insert(reshape, "Slice", [sizes, start, end]).outputs[0]
+    return rewriter.insert(reshape, "Concat", [leading, last], {"axis": 0}).outputs[0]
+
+
+def _stored(node: ir.Node) -> ir.Value | None:
+    return next(value for value in node.inputs if value is not None and value.const_value is not None)
