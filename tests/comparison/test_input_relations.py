@@ -7,6 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+import netweave
 from netweave.comparison import Status, Verdict, compare
 from netweave.comparison.execution.pair_run import PairRunner
 from tests.comparison.damaged_inputs import (
@@ -19,6 +20,7 @@ from tests.comparison.damaged_inputs import (
     run_onnx,
     run_torch,
 )
+from tests.comparison.onnx_text import read_text
 
 SWAPPED = "height and width swapped"
 REVERSED = (2, 1, 0)
@@ -190,3 +192,26 @@ def test_random_relations_and_damages(tmp_path_factory, data):
     np.testing.assert_array_equal(mapped, relation.image(net, x))
     run = run_torch if "pytorch" in forms else lambda n, i: run_onnx(n, i, folder)
     np.testing.assert_allclose(run(port, mapped), run(net, x), atol=1e-5)
+
+
+def test_a_dense_layer_before_one_transpose_or_two_reads_the_same_input(tmp_path):
+    weights = ", ".join(map(str, np.random.default_rng(0).standard_normal(32).round(3)))
+    net = f"g (float[N,9,8] x) => (float[9,N,4] y) <float[8,4] w = {{{weights}}}> {{ d = MatMul(x, w) BODY }}"
+    once, second = "t = Transpose<perm=[1,0,2]>(d) ", "u = Transpose<perm=[1,0,2]>(d) "
+    sums = ("r = Relu(t) s = Sigmoid(t) y = Add(r, s)", "r = Relu(t) s = Sigmoid(u) y = Add(r, s)")
+    bodies = (once + sums[0], once + second + sums[1])
+    a, b = (
+        read_text(net.replace("BODY", body), tmp_path, name) for name, body in zip("ab", bodies, strict=True)
+    )
+    assert netweave.compare(a, b).verdict is netweave.compare(b, a).verdict is Verdict.IDENTICAL
+
+
+def test_a_dense_layer_before_a_transpose_or_behind_it_reads_the_same_input(tmp_path):
+    weights = ", ".join(map(str, np.random.default_rng(0).standard_normal(32).round(3)))
+    net = f"g (float[N,9,8] x) => (float[9,N,4] y) <float[8,4] w = {{{weights}}}> {{ BODY y = Relu(z) }}"
+    turn = "= Transpose<perm=[1,0,2]>"
+    bodies = (f"d = MatMul(x, w) z {turn}(d)", f"t {turn}(x) z = MatMul(t, w)")
+    a, b = (
+        read_text(net.replace("BODY", body), tmp_path, name) for name, body in zip("ab", bodies, strict=True)
+    )
+    assert netweave.compare(a, b).verdict is netweave.compare(b, a).verdict is Verdict.LATENT

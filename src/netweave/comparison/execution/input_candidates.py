@@ -76,7 +76,7 @@ def input_candidates(
     has_evidence = bool(supported or evidence.firsts)
     candidates: list[InputCandidate] = []
     for orientation in orientations:
-        is_conclusive = has_evidence and _is_conclusive(evidence, orientation, a, pairs)
+        is_conclusive = has_evidence and _is_conclusive(evidence, orientation, a, b, pairs)
         ways = [list(_ways(a, b, pair, evidence, orientation)) for pair in pairs]
         for index in range(max(map(len, ways), default=1)):
             candidate = InputCandidate(
@@ -92,7 +92,7 @@ def input_candidates(
 
 
 def _is_conclusive(
-    evidence: Evidence, orientation: str, a: Signals, pairs: Sequence[tuple[str, str]]
+    evidence: Evidence, orientation: str, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]
 ) -> bool:
     """Return whether no weights contradict an orientation and channel order, and enough support it."""
     votes = evidence.first_votes | evidence.later_votes
@@ -102,7 +102,7 @@ def _is_conclusive(
         layers = evidence.firsts.get(pair, [])
         if not layers and len(input_shape(a, pair[0])) == 4:
             return False
-        if layers and _contradict(layers):
+        if layers and (_contradict(layers) or _is_only_turned(a, b, pair, layers, orientation)):
             return False
     return True
 
@@ -138,6 +138,19 @@ def _ways(
         if scale != 1.0:
             yield replace(ordered, scale=scale)
         yield ordered
+    if _is_only_turned(a, b, pair, layers, orientation):
+        yield InputMapping(*pair)
+
+
+def _is_only_turned(
+    a: Signals, b: Signals, pair: tuple[str, str], layers: Sequence[FirstLayer], orientation: str
+) -> bool:
+    """Return whether the first layers read other axes of inputs whose sizes are the same as they stand.
+
+    A net may transpose a sequence before its first dense layer, another one behind it.
+    """
+    mapping = _mapping(pair, min(layers, key=_unlikeness), orientation)
+    return mapping.axes is not None and input_shape(a, pair[0]) == input_shape(b, pair[1])
 
 
 def _unlikeness(layer: FirstLayer) -> float:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Turned:
-    """A dense layer between transposes of the leading axes.
+    """A dense layer before or behind a transpose of the leading axes.
 
     Attributes:
         dense: The layer.
         before: What puts the steps first before it; None if what it reads is not transposed.
         reshape: What makes a sequence of its rows, if it computes (L * N, E).
-        behind: What puts the examples first behind it; None where ``before`` is not.
+        behind: What puts the examples first behind it, if it reads joined heads; None if ``before`` is there.
     """
 
     dense: Dense
@@ -67,8 +67,9 @@ def _turned(graph: Graph) -> Iterator[_Turned]:
         covered.update(dense.nodes)
         before = dense.x.producer()
         if before is not None and _turns(before):
-            yield _Turned(dense, before)
-        elif (reader := _only_reader(dense.result)) is not None:
+            if not _is_turned_input(before.inputs[0]):  # inputs are paired by how they are turned
+                yield _Turned(dense, before)
+        elif _joins_heads(dense.x) and (reader := _only_reader(dense.result)) is not None:
             reshape = reader if _parts_rows(reader, dense) else None
             behind = reader if reshape is None else _only_reader(reshape.outputs[0])
             if behind is not None and _turns(behind):
@@ -81,6 +82,20 @@ def _turns(node: ir.Node) -> bool:
         return False
     perm = list(attributes_of(node).get("perm") or ())
     return len(perm) > 2 and perm[-1] == len(perm) - 1 and perm != sorted(perm)
+
+
+def _is_turned_input(value: ir.Value | None) -> bool:
+    return value is not None and value.is_graph_input() and has_one_reader(value)
+
+
+def _joins_heads(value: ir.Value) -> bool:
+    """Return whether a value is heads (N, H, L, D), transposed and then joined to features."""
+    node = value.producer()
+    while node is not None and node.op_type == "Reshape" and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+        if node is not None and node.op_type == "Transpose":
+            return len(attributes_of(node).get("perm") or ()) == 4
+    return False
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:
