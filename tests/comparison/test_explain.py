@@ -23,6 +23,7 @@ from netweave.comparison.explain.known_mismatches import (
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.explain.known_mismatches.keys import MISMATCHES
 from tests.comparison.nets import Form, arrays, build, culprit
+from tests.comparison.onnx_text import read_text
 from tests.oracles import recipe
 
 
@@ -256,6 +257,18 @@ def padded(path, amounts):
         helper.make_node("Tanh", ["wide"], ["y"], name="tanh"),
     ]
     return saved(path, nodes, {"amounts": np.array(amounts), "one": np.float32(1)})
+
+
+def test_another_value_of_one_number_is_told(tmp_path):
+    net = (
+        "g (float[1] x, float[1] m) => (float[1] y, float[1] z) { s = Min(x, m) y = Floor(s) z = Ceil(READ) }"
+    )
+    a, b = (read_text(net.replace("READ", read), tmp_path, read) for read in "sy")
+    for nets, reads in (((a, b), ("s", "y")), ((b, a), ("y", "s"))):
+        found = compare(*nets)
+        assert found.verdict is Verdict.DIFFERENT
+        (finding,) = found.findings
+        assert finding.cause == "A reads the output of '{}', B reads the output of '{}'".format(*reads)
 
 
 def test_padding_at_the_other_end_is_told(tmp_path):

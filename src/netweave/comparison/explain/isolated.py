@@ -38,6 +38,9 @@ Sizes = tuple[int, ...]
 MAX_TOGETHER = 1500
 """Most groups in one run."""
 
+FEW_ELEMENTS = 64
+"""Signals of so many elements may hold the same values by chance."""
+
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -267,10 +270,26 @@ class IsolatedTester:
             sources |= dict(zip(free_b, free_a, strict=True))
         for name_b in free_b:
             pair, source = self._b.pairs.get(name_b), sources.get(name_b, "")
-            has_both = pair is not None and all(map(self._alignment.has_equal_values, (pair.a, source)))
+            has_both = pair is not None and all(map(self._has_counterpart, (pair.a, source)))
             if pair is not None and has_both and pair.a not in made_a:
                 test.rewired[name_b], sources[name_b] = source, pair.a
         return [(sources.get(name), name) for name in reads_b]
+
+    def _has_counterpart(self, name_a: str) -> bool:
+        """Return whether B has a signal with the values of A's.
+
+        Few elements alone pair no signals, but they are enough for those that are paired by other evidence.
+        """
+        if self._alignment.has_equal_values(name_a):
+            return True
+        pair, shape = self._a.pairs.get(name_a), self._a.tensors.shape_of(name_a)
+        change = None if pair is None else self.layout(name_a, pair.b)
+        if pair is None or change is None or shape is None or prod(shape) > FEW_ELEMENTS:
+            return False
+        if pair.b not in self._b.tensors:
+            return False
+        x, y = change.apply(self._a.tensors[name_a]), self._b.tensors[pair.b]
+        return relative_error(x, y) <= LOCAL_TOLERANCE
 
 
 def _keeps_channels(shape_a: Sizes, shape_b: Sizes | None, axes: Sizes) -> bool:
