@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -43,6 +44,9 @@ KERAS_EVERY = 5
 TIMEOUT_S = 60
 """Seconds of processor time for one comparison, with reading; then it counts as one that did not end."""
 
+EXPORT_TIMEOUT_S = 120
+"""Seconds of processor time for one export; a pooling that is unrolled takes minutes, and is left out."""
+
 RAW = ("onnxruntime", "ONNX Runtime", "Traceback", "libc10")
 """Words of messages that come from a runtime and not from Netweave."""
 
@@ -50,19 +54,29 @@ FORMS = ("module", "traced.onnx", "net.prototxt", "net-symbol.json")
 
 
 class _TimeoutError(BaseException):
-    """A comparison takes too long; no handler of ``Exception`` on the way up may swallow it."""
+    """Something takes too long; no handler of ``Exception`` on the way up may swallow it."""
 
 
 def _timed_out(*_: object) -> NoReturn:
     raise _TimeoutError
 
 
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """End what runs after so many seconds of processor time."""
+    signal.signal(signal.SIGPROF, _timed_out)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
 def outcome(a: Any, b: Any) -> dict[str, str]:
     """Return the verdict on two nets, or the error, and what was said."""
-    signal.signal(signal.SIGPROF, _timed_out)
-    signal.setitimer(signal.ITIMER_PROF, TIMEOUT_S)
     try:
-        compared = netweave.compare(a, b, trust=True)
+        with _limit(TIMEOUT_S):
+            compared = netweave.compare(a, b, trust=True)
     except _TimeoutError:
         return {"outcome": "timeout", "said": f"not done within {TIMEOUT_S} s of processor time"}
     except NetweaveError as error:
@@ -70,8 +84,6 @@ def outcome(a: Any, b: Any) -> dict[str, str]:
         return {"outcome": "raw error" if any(word in text for word in RAW) else "error", "said": text}
     except Exception as error:  # noqa: BLE001 - any other error is what is looked for
         return {"outcome": "raw error", "said": f"{type(error).__name__}: {error}"}
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
     return {"outcome": compared.verdict.value, "said": compared.sentence}
 
 
@@ -134,8 +146,13 @@ def rows_of(seed: int, folder: Path) -> Iterator[dict[str, Any]]:
     for export in exporters:
         path = folder / f"{export.__name__}.onnx"
         try:
-            how = export(drawn, path, rng)
+            with _limit(EXPORT_TIMEOUT_S):
+                how = export(drawn, path, rng)
             faithful = is_faithful(drawn, path)
+        except _TimeoutError:
+            said = f"not done within {EXPORT_TIMEOUT_S} s of processor time"
+            yield base | {"how": export.__name__, "outcome": "not exported", "said": said}
+            continue
         except Exception as error:  # noqa: BLE001 - what an exporter cannot write is left out
             yield base | {"how": export.__name__, "outcome": "not exported", "said": str(error)[:200]}
             continue
