@@ -15,8 +15,8 @@ from netweave.comparison.execution.layer_range import cut_layer_range
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.tapped_values import ValueStore
 from netweave.comparison.longer import on_longer_sequences
-from netweave.comparison.mask_values import on_other_mask_values
 from netweave.comparison.metric import OUTPUT_TOLERANCE, ComparableForm, branched, comparable
+from netweave.comparison.other_integers import on_other_integers
 from netweave.comparison.precision import compare_precisions
 from netweave.comparison.prepare import NotComparableError, prepare
 from netweave.comparison.result.comparison import Comparison
@@ -251,7 +251,7 @@ def _compare(
     try:
         pair = prepare(a, b, form, log, store)
         assessment = assess_sizes(pair, options, log, store)
-        assessment = on_other_mask_values(assessment, options, log)
+        assessment = on_other_integers(assessment, options, log)
         assessment, apart = on_longer_sequences(assessment, options, log)
         if apart is not None:
             longer = _compare(*apart, form, options, log, store)

@@ -1,4 +1,4 @@
-"""Masks hold zeros and ones; nets that differ on other numbers are equal on that condition."""
+"""Masks hold zeros and ones, positions count up; nets that differ on other integers are equal so far."""
 
 from __future__ import annotations
 
@@ -53,3 +53,16 @@ def test_a_mask_that_only_one_net_takes_is_named(tmp_path):
     bodies = ("y = Gather(t, pad_mask)", "y = Cast<to=1>(pad_mask)")
     usual = netweave.compare(*nets_of(net, *bodies, folder=tmp_path))
     assert "values of 'pad_mask' other than 0 and 1 (B takes them, A does not)" in usual.sentence
+
+
+PLACED = (
+    "g (float[N,8] x, int64[N,8] position_ids) => (float[N,8] y) { BODY f = Cast<to=1>(p) y = Mul(x, f) }"
+)
+AS_THEY_ARE, NEVER_BELOW_ZERO = "p = Identity(position_ids)", "p = Abs(position_ids)"
+
+
+def test_positions_that_do_not_count_up_are_named_where_they_tell(tmp_path):
+    found = netweave.compare(*nets_of(PLACED, AS_THEY_ARE, NEVER_BELOW_ZERO, folder=tmp_path))
+    assert found.verdict is Verdict.LATENT
+    assert "values of 'position_ids' that do not count up from 0 (the nets differ on them)" in found.sentence
+    assert netweave.compare(*nets_of(PLACED, AS_THEY_ARE, AS_THEY_ARE, folder=tmp_path)).is_strictly_equal
