@@ -105,12 +105,6 @@ class NetName:
     arguments: str = ""
     is_module: bool = False
 
-    @property
-    def text_alone(self) -> str:
-        """The name without the weights."""
-        arguments = f"({self.arguments})" if self.arguments else ""
-        return self.file if self.factory is None else f"{self.file}:{self.factory}{arguments}"
-
 
 def parse_net_name(text: str) -> NetName:
     """Take the name of a net apart; the name of an existing file is that file, whatever it contains.
