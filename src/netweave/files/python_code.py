@@ -233,7 +233,7 @@ MAX_CODE_BYTES = 1 << 20
 def imports_package(head: bytes, *packages: str) -> bool:
     """Return whether the text of a ``.py`` file imports one of some packages.
 
-    >>> [imports_package(text, "chainer") for text in (b"from chainer import links", b"import chainerx")]
+    >>> [imports_package(text, "numpy") for text in (b"from numpy import linalg", b"import numpysane")]
     [True, False]
     """
     names = "|".join(packages).encode()
