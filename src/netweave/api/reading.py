@@ -106,25 +106,12 @@ def load(
     if weights is not None:
         check_file(weights, what="weights")
     name = _name(str(net), weights)
-    if name.weights is not None and Path(name.weights).suffix == SUFFIX:
-        net_alone = load(
-            name.text_alone,
-            input_shapes=input_shapes,
-            phase=phase,
-            stages=stages,
-            level=level,
-            trust=trust,
-            code=code,
-            around=around,
-            root=root,
-            config=config,
-            likely_shapes=likely,
-            partial=partial,
-        )
-        return _with_checkpoint(net_alone, Path(name.weights))
+    checkpoint = name.weights if name.weights and Path(name.weights).suffix == SUFFIX else None
+    if checkpoint:
+        name = replace(name, weights=None)
     top = check_root(root)
     module = find_module(name.file, [top or Path()]) if name.is_module else None
-    return read(
+    graph = read(
         Source(
             net=module.path if module else Path(name.file),
             weights=Path(name.weights) if name.weights else None,
@@ -144,6 +131,7 @@ def load(
             partial=partial,
         )
     )
+    return _with_checkpoint(graph, Path(checkpoint)) if checkpoint else graph
 
 
 def _name(text: str, weights: str | Path | None) -> NetName:

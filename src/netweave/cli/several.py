@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,74 +11,71 @@ import click
 from netweave.training.parallel.environment import rank_environment
 from netweave.training.parallel.plan import COMPRESSIONS, EXCHANGES
 
-
-def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of training on several devices."""
-
-    @click.option(
+_OPTIONS = (
+    click.option(
         "--devices",
         metavar="DEVICES",
         help="Train on several devices of this machine, a process each: cpu:2, or 0,1 for GPUs.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--exchange",
         type=click.Choice(EXCHANGES),
         default="overlapped",
         show_default=True,
         help="When and between whom several devices exchange gradients.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--compress",
         "compression",
         type=click.Choice(COMPRESSIONS),
         default="none",
         show_default=True,
         help="What gradients are sent as.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--threshold",
         type=float,
         metavar="X",
         help="What one code of --compress 2bit stands for, such as 0.005.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--batch",
         type=click.Choice(["split", "multiply"]),
         help="Whether devices split the file's batch or take one each; by default as its source does.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--sync-batch-norm/--no-sync-batch-norm",
         default=True,
         show_default=True,
         help="Whether batch normalisation takes the statistics of the whole batch, or of each device's part.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--same-bits",
         type=click.IntRange(1),
         metavar="N",
         help="Compute each batch in N shards, so that the result is bit-identical on any number of devices "
         "that divides N.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--other-bits",
         is_flag=True,
         help="Resume although the result will not be that of --same-bits: on another processor, for example.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--slice-elements",
         type=click.IntRange(64),
         metavar="N",
         help="Elements that are exchanged at once, a multiple of 64; chosen by the link.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--restarts",
         type=click.IntRange(0),
         metavar="N",
         default=0,
         show_default=True,
         help="Start all processes of --devices again, so often, from the last checkpoint when one dies.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--grace",
         "grace_s",
         type=click.FloatRange(1),
@@ -87,19 +83,23 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default=30,
         show_default=True,
         help="Time of the processes of --devices to write a checkpoint after SIGTERM; then they are killed.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--timeout",
         "timeout_s",
         type=click.FloatRange(1),
         metavar="SECONDS",
         help="Give up on a process that has not answered for so long; a minute by default.",
-    )
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return command(*args, **kwargs)
+    ),
+)
+"""Options of training on several devices, as their help lists them."""
 
-    return wrapped
+
+def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of training on several devices."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 def launch_again(devices: Sequence[str], *, restarts: int, grace_s: float, stop_signal: str) -> int:

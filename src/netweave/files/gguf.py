@@ -219,7 +219,7 @@ class _Row:
 
 
 class _Header:
-    """What stands before the arrays: numbers and short texts of the settings, and the table."""
+    """The file before its arrays: numbers and short texts of the settings, and the table."""
 
     def __init__(self, content: bytes, place: str) -> None:
         self.content = content

@@ -203,6 +203,24 @@ class Prepared(Network, Fitted, ABC):
                 rows.append((variable, constraint))
         return [Constrained(rows)] if rows else []
 
+    def _fit_config(
+        self, compiled: Compiled, given: Given, training: TrainingNet, *, shuffle: bool, seed: int | None
+    ) -> FitConfig:
+        """Return the settings of a fit on records, which goes on from the steps by hand and the file."""
+        self._nets.to_train(training)
+        assert self._nets.graph is not None
+        self._leave_steps()
+        self._use_file(compiled)
+        return FitConfig(
+            training=training,
+            graph=self._nets.graph,
+            solver=self._solver(compiled),
+            batch_size=given.batch_size,
+            shuffle=shuffle and not given.source.endless,
+            last="wrap" if given.source.endless else "short",
+            seed=next_seed() if seed is None else seed,
+        )
+
     # The update rule.
 
     def _solver(self, compiled: Compiled) -> Solver:
@@ -459,23 +477,13 @@ class FitNetwork(Prepared):
             validation_data = (held_x, held_y, held_weight)
         given = self._given(x, y, sample_weight, class_weight, batch_size)
         training = self._prepare(given)
-        self._nets.to_train(training)
-        assert self._nets.graph is not None
-        self._leave_steps()
-        self._use_file(compiled)
-        config = FitConfig(
-            training=training,
-            graph=self._nets.graph,
-            solver=self._solver(compiled),
-            batch_size=given.batch_size,
-            shuffle=shuffle and not given.source.endless,
-            last="wrap" if given.source.endless else "short",
-            seed=next_seed() if seed is None else seed,
-        )
+        config = self._fit_config(compiled, given, training, shuffle=shuffle, seed=seed)
         objects = _objects(callbacks)
         told = Callbacks(self, [*self._constrained(), *objects, Progress(verbose)])
         steps = steps_per_epoch or _num_batches(given)
         told.tell_objects("set_params", {"verbose": verbose, "epochs": epochs, "steps": steps})
+        judged_size = validation_batch_size or given.batch_size
+        validate = self._validation(validation_data, judged_size, validation_steps, validation_freq, told)
         self.history = self._run_told(
             told,
             objects,
@@ -484,13 +492,7 @@ class FitNetwork(Prepared):
             epochs=max(0, epochs - initial_epoch),
             steps_per_epoch=steps_per_epoch,
             measures=self._measure(training),
-            validate=self._validation(
-                validation_data,
-                validation_batch_size or given.batch_size,
-                validation_steps,
-                validation_freq,
-                told,
-            ),
+            validate=validate,
             threads=threads,
             checkpoints=FitCheckpoints(checkpoint_prefix, checkpoint_interval, keep, resume),
             initial_epoch=initial_epoch,

@@ -304,7 +304,7 @@ class WeightSpec:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What the reader's rule makes of a call: sizes and types of the results, and the arrays it asks for."""
+    """The reader's answer to a call: sizes and types of the results, and the arrays it asks for."""
 
     outputs: tuple[tuple[Shape, str], ...]
     weights: tuple[WeightSpec, ...]

@@ -36,7 +36,7 @@ for other ranks or the link; writing; tests; updates that no later start had; an
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Where the time of a run went.
+    """Shares of the time of a run, by what it was spent on.
 
     Attributes:
         elapsed_s: Seconds from the beginning of the first start on.

@@ -414,7 +414,7 @@ class _Walk:
 
 
 class _Form:
-    """What a schema allows; plain Python, since asking a schema is slow."""
+    """Attributes and counts that a schema allows; plain Python, since asking a schema is slow."""
 
     def __init__(self, schema: onnx.defs.OpSchema) -> None:
         rows: Mapping[str, Any] = schema.attributes  # onnx's stubs do not know that its types are enums

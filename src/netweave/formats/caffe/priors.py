@@ -80,7 +80,7 @@ def dense_priors(min_sizes: Sequence[float]) -> tuple[list[tuple[float, float]],
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Where the cells of a feature map lie in the image: sizes and steps are (height, width), in pixels."""
+    """The cells of a feature map in the image: sizes and steps are (height, width), in pixels."""
 
     cells: tuple[int, int]
     image: tuple[int, int]

@@ -129,12 +129,12 @@ class View:
 
     @property
     def columns(self) -> np.ndarray:
-        """Of each element, the place along the last axis of the source."""
+        """The place of each element along the last axis of the source."""
         return np.asarray(self.elements % self.sizes[-1])
 
     @property
     def rows(self) -> np.ndarray:
-        """Of each element, the place among all other axes of the source, counted as one."""
+        """The place of each element among all other axes of the source, counted as one."""
         return np.asarray(self.elements // self.sizes[-1])
 
 

@@ -277,7 +277,7 @@ def function(ctx: KerasLayer) -> Tensor:
 
 @layer_reader("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "NotEqual")
 def comparison(ctx: KerasLayer) -> Tensor:
-    """Of two tensors, or of a tensor and a number."""
+    """Compare two tensors, or a tensor and a number."""
     holds = ctx.broadcast(elementwise.find_operator(ctx.type), _two_operands(ctx))
     return ctx.unary("Not", holds) if ctx.type == "NotEqual" else holds
 

@@ -17,7 +17,7 @@ from netweave.formats.lowering.elementwise import find_operator
 
 @layer_reader("Add", "Divide", "Maximum", "Minimum", "Multiply", "Power", "Subtract", "TrueDivide")
 def merge(ctx: KerasLayer) -> Tensor:
-    """Of all inputs, one after another; a function may be given numbers as well."""
+    """Combine all inputs, one after another; a function may be given numbers as well."""
     operands = _operands([*ctx.args, *ctx.kwargs.values()])
     op_type = find_operator(ctx.type)
     if len(operands) < 2:

@@ -86,9 +86,10 @@ def near_zero(ctx: KerasLayer) -> Tensor:
 
 @layer_reader("BinaryCrossentropy")
 def binary_cross_entropy(ctx: KerasLayer) -> Tensor:
-    """Of each element with a label between 0 and 1.
+    """The loss of each element, whose label is between 0 and 1.
 
-    From what a sigmoid has read, wherever that is known: ``max(z, 0) - z t + log(1 + exp(-|z|))``.
+    It is computed from the input of the sigmoid, wherever that is known:
+    ``max(z, 0) - z t + log(1 + exp(-|z|))``.
     """
     target, output = _target_and_output(ctx)
     z = output if ctx.boolean("from_logits", False) else ctx.logits("sigmoid", output)

@@ -76,7 +76,7 @@ def _cut_to_sizes(ctx: OpenVINOOperation, window: Window) -> tuple[Window, list[
 
 @operator_reader("MatMul")
 def matmul(ctx: OpenVINOOperation) -> Tensor:
-    """Of the last two axes, either of them transposed."""
+    """Multiply matrices of the last two axes; each factor may be transposed."""
     values = []
     for index, name in enumerate(("transpose_a", "transpose_b")):
         x = ctx.operand(index)

@@ -74,7 +74,7 @@ def patches(ctx: TensorFlowOperation) -> Tensor:
 
 
 def matmul(ctx: TensorFlowOperation) -> Tensor:
-    """Of the last two axes, either of them transposed."""
+    """Multiply matrices of the last two axes; each factor may be transposed."""
     factors: list[Tensor | Stored] = []
     for x, names in zip(
         ctx.operands(0, 2), (("transpose_a", "adj_x"), ("transpose_b", "adj_y")), strict=True
