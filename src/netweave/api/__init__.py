@@ -48,6 +48,7 @@ from netweave.job import Job
 from netweave.runtime.images.preprocessing import Preprocessing
 from netweave.training.parallel.devices import Context, cpu, device, gpu
 from netweave.training.watchers import TrainOptions
+from netweave.viewer import comparison_sarif, summary_lines
 
 __all__ = [
     "CODE_NOT_ALLOWED",
@@ -74,6 +75,7 @@ __all__ = [
     "check_target",
     "compare",
     "compare_all",
+    "comparison_sarif",
     "convert_and_verify",
     "cpu",
     "device",
@@ -122,6 +124,7 @@ __all__ = [
     "save_zoo_picture",
     "sort_parts",
     "stream_sample",
+    "summary_lines",
     "symbol",
     "tiled",
     "time_inference",
