@@ -13,6 +13,7 @@ from netweave.api.comparing import (
     mend,
 )
 from netweave.api.custom_operators import operator
+from netweave.api.dumps import capture
 from netweave.api.inspecting import (
     CharacterModel,
     PreparedNet,
@@ -72,6 +73,7 @@ __all__ = [
     "ZooNet",
     "bisect",
     "bytes_text",
+    "capture",
     "check_target",
     "compare",
     "compare_all",

@@ -22,6 +22,7 @@ from netweave.api.arguments import (
     load_arrays,
 )
 from netweave.api.boxes import ImagePair
+from netweave.api.dumps import compare_with_dump
 from netweave.api.reading import ReadOptions, load_all
 from netweave.comparison import (
     LOCAL_TOLERANCE,
@@ -131,6 +132,10 @@ def _compared(
     progress: Progress | None,
     on_verdict: Callable[[Comparison], None] | None,
 ) -> dict[tuple[int, int], Comparison]:
+    if len(nets) == 2:
+        dumped = compare_with_dump(nets[0], nets[1], {**reading, "input_shapes": options.input_shapes})
+        if dumped is not None:
+            return {(0, 1): dumped.strictly() if options.strict else dumped}
     start = time.perf_counter()
     graphs = load_all(nets, input_shapes=options.input_shapes, progress=progress, **reading)
     seconds = time.perf_counter() - start

@@ -31,6 +31,7 @@ from netweave.errors import UsageError
         "netweave compare a.prototxt b-symbol.json c.onnx",
         "netweave compare net.prototxt port.py --fix mended.py",
         "netweave compare a.prototxt b.onnx --memory 1GB --profile",
+        "netweave compare net.py:Net,net.pt dump:activations.npz",
         "netweave compare a.prototxt b.onnx --image cat.jpg --preprocess-a caffe --preprocess-b torchvision",
     ],
 )
@@ -101,7 +102,8 @@ def compare(
     """Say whether nets A and B compute the same, where they do not, why, and what to change.
 
     A and B are FILE or FILE,WEIGHTS. Of more than two nets every pair is compared and the verdicts are shown
-    as a matrix. What --json wrote for two nets is shown again by 'netweave show'.
+    as a matrix. What --json wrote for two nets is shown again by 'netweave show'. B may be dump:FILE, the
+    activations of a run of another implementation.
 
     Exit status: 0 equal, also under a condition that the verdict states; 1 different; 2 a file
     could not be read, or the call was wrong; 3 not decidable; 4 same structure, weights not compared,
