@@ -12,7 +12,7 @@ from netweave.comparison import Status
 from netweave.errors import UsageError
 
 
-def save_net(file, *, pads=(1, 1, 1, 1), slope=0.0, bias=True, epsilon=1e-5):
+def save_net(file, *, pads=(1, 1, 1, 1), slope=0.0, bias=True, epsilon=1e-5, act=""):
     """Write conv, batch norm, activation, pooling, and a dense layer whose biases are not zero."""
     rng = np.random.default_rng(5)
     arrays = {
@@ -20,14 +20,20 @@ def save_net(file, *, pads=(1, 1, 1, 1), slope=0.0, bias=True, epsilon=1e-5):
         "mean": rng.normal(size=6), "var": rng.uniform(0.01, 1, 6), "dense": rng.normal(size=(6, 4)),
         "b": rng.normal(size=4) * bias,
     }  # fmt: skip
+    alpha = {"alpha": slope} if slope else {}
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=list(pads), strides=[2, 2]),
         helper.make_node(
             "BatchNormalization", ["c", "scale", "shift", "mean", "var"], ["n"], name="norm", epsilon=epsilon
         ),
-        helper.make_node("LeakyRelu", ["n"], ["r"], name="act", alpha=slope)
-        if slope
-        else helper.make_node("Relu", ["n"], ["r"], name="act"),
+        *(
+            [
+                helper.make_node("Sigmoid", ["n"], ["s"], name="gate"),
+                helper.make_node("Mul", ["n", "s"], ["r"], name="act"),
+            ]
+            if act
+            else [helper.make_node("LeakyRelu" if slope else "Relu", ["n"], ["r"], name="act", **alpha)]
+        ),
         helper.make_node("GlobalAveragePool", ["r"], ["p"], name="pool"),
         helper.make_node("Flatten", ["p"], ["f"], name="flat"),
         helper.make_node("Gemm", ["f", "dense", "b"], ["y"], name="fc"),
@@ -105,6 +111,7 @@ def test_a_right_dump_agrees_in_disguise(tmp_path, disguise):
         ({"pads": (0, 0, 1, 1)}, "padding", "stem.0", "conv", "SAME padding, more at the end"),
         ({"epsilon": 1e-3}, "epsilon", "stem.1", "norm", "eps 0.001 in its norm"),
         ({"slope": 0.1}, "activation", "stem.2", "act", "LeakyReLU(0.1) in the place of Relu"),
+        ({"act": "silu"}, "activation", "stem.2", "act", "SiLU in the place of Relu"),
         ({"bias": False}, "missing-bias", "logits", "fc", "no bias"),
     ],
 )
@@ -184,6 +191,88 @@ def test_weights_are_still_compared_as_weights(tmp_path):
     arrays = {name: v.const_value.numpy() for name, v in graph.model.graph.initializers.items()}
     np.savez(tmp_path / "weights.npz", **arrays)
     assert netweave.compare(net, str(tmp_path / "weights.npz")).sentence.startswith("equal weights")
+
+
+def test_a_difference_below_the_tolerance_of_outputs_is_named(tmp_path):
+    net, port = save_net(tmp_path / "a.onnx"), save_net(tmp_path / "b.onnx", slope=0.0003)
+    comparison = netweave.compare(net, save_dump(tmp_path, dump_of(port)))
+    assert comparison.equal
+    assert comparison.findings[0].latent
+    assert ". Not so at act / stem.2: " in comparison.sentence
+
+
+FAULTS = {
+    "pairs": ("rotary-pairing", "rotary pairs taken as neighbours"),
+    "theta": ("rotary-theta", "theta 500,000 in its rotary embedding"),
+    "part": ("rotary-part", "4 features of a head of 8 rotated"),
+    "mask": ("causal-mask", "no causal mask"),
+    "window": ("sliding-window", "a causal window of 3 steps"),
+    "scale": ("factor", "no factor 0.353553 (1)"),
+    "tile": ("head-order", "the heads tiled"),
+    "relu": ("activation", "ReLU in the place of SiLU"),
+    "gate": ("input-order", "the output of 'gate' and the output of 'up' exchanged"),
+}
+
+
+def decoder(fault=""):
+    """Return a block of a decoder that makes a mistake."""
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+
+    def turn(x):
+        size = 4 if fault == "part" else 8
+        theta = 500_000.0 if fault == "theta" else 10_000.0
+        angles = torch.arange(x.shape[-2])[:, None] * theta ** (-torch.arange(0, size, 2) / size)
+        cosines, sines = angles.cos(), angles.sin()
+        if fault == "pairs":
+            a, b = x[..., 0::2], x[..., 1::2]
+            return torch.stack([a * cosines - b * sines, b * cosines + a * sines], -1).flatten(-2)
+        a, b = x[..., : size // 2], x[..., size // 2 : size]
+        return torch.cat([a * cosines - b * sines, b * cosines + a * sines, x[..., size:]], -1)
+
+    class Decoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name, sizes in {"q": (32, 32), "k": (32, 16), "v": (32, 16), "o": (32, 32)}.items():
+                setattr(self, name, torch.nn.Linear(*sizes, bias=False))
+            self.gate = torch.nn.Linear(32, 48, bias=False)
+            self.up = torch.nn.Linear(32, 48, bias=False)
+            self.down = torch.nn.Linear(48, 32, bias=False)
+
+        def forward(self, x):
+            q, k, v = (
+                part(x).view(x.shape[0], 10, -1, 8).transpose(1, 2) for part in (self.q, self.k, self.v)
+            )
+            q, k = turn(q), turn(k)
+            k, v = (y.repeat(1, 2, 1, 1) if fault == "tile" else y.repeat_interleave(2, 1) for y in (k, v))
+            scores = q @ k.transpose(-1, -2) * (1.0 if fault == "scale" else 8**-0.5)
+            hidden = torch.ones(10, 10).triu(1) + (torch.ones(10, 10).tril(-3) if fault == "window" else 0)
+            if fault != "mask":
+                scores = scores.masked_fill(hidden.bool(), float("-inf"))
+            x = x + self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape[0], 10, 32))
+            gate, up = (self.up(x), self.gate(x)) if fault == "gate" else (self.gate(x), self.up(x))
+            act = functional.relu if fault == "relu" else functional.silu
+            return x + self.down(act(gate) * up)
+
+    torch.manual_seed(4)
+    return Decoder().eval()
+
+
+@pytest.mark.slow
+def test_mistakes_of_decoders_are_named(tmp_path):
+    torch = pytest.importorskip("torch")
+    original = netweave.load(decoder(), input_shapes={"x": (1, 10, 32)})
+    x = torch.randn(1, 10, 32) * 2
+    found = {}
+    for fault in FAULTS:
+        port = decoder(fault)
+        with torch.no_grad(), netweave.capture(port) as dump:
+            port(x)
+        dump.save(tmp_path / f"{fault}.npz")
+        (finding,) = netweave.compare(original, tmp_path / f"{fault}.npz").findings
+        found[fault] = finding.mismatch, finding.cause.partition("are those of A with ")[2].partition("; ")[0]
+        assert finding.layer_b == ("down" if fault in {"gate", "relu"} else "o")
+    assert {fault: (key, said.partition(", in ")[0]) for fault, (key, said) in found.items()} == FAULTS
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])

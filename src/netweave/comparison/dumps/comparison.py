@@ -42,6 +42,9 @@ from netweave.graph.summary import ratio_text
 
 Arrays = Mapping[str, np.ndarray]
 
+CLEARLY_LIKE = 0.9
+"""Least correlation of a tensor that is said to be wrong before one whose cause is known."""
+
 OUTPUT = "output"
 """Name in a dump of what the whole module returned; parts of it have an index or a key behind it."""
 
@@ -197,7 +200,11 @@ class _Report:
         apart = f"agrees to within {ratio_text(worst)} of the rms" if worst else "is identical"
         rounding = f", which {self.precision} explains" if self.precision in {"float16", "bfloat16"} else ""
         sentence = f"{Verdict.LATENT.value}: the output {apart}{rounding}; {self._counted()}"
-        return self._comparison(Verdict.LATENT, sentence, self._groups(), error=worst)
+        equal = self._comparison(Verdict.LATENT, sentence, self._groups(), error=worst)
+        if all(name in self.run.pairs for name in self.run.signals.outputs):
+            return equal
+        apart_inside = self.different()
+        return equal if apart_inside is None else _without_effect(equal, apart_inside)
 
     def _output_error(self, name: str) -> float | None:
         pairs = self.run.pairs.get(name)
@@ -215,7 +222,7 @@ class _Report:
         likely = alike(self.run.wrong(), rest)
         if cause is None and not likely:
             return None
-        finding = self._explained(cause) if cause is not None else self._unexplained(likely[0])
+        finding = self._explained(cause, likely) if cause is not None else self._unexplained(likely[0])
         node = cause.variant.node if cause is not None else self.run.signals.producer[likely[0].a]
         group = Group(
             nodes_a=(str(node.name),),
@@ -254,8 +261,8 @@ class _Report:
         right = form.right | {name for name in form.values if name in self.run.right}
         return CauseFinder(form.signals, form.values, right, index).find()
 
-    def _explained(self, cause: Cause) -> Finding:
-        variant, first = cause.variant, cause.pairs[0]
+    def _explained(self, cause: Cause, likely: Sequence[TensorPair]) -> Finding:
+        variant, first = cause.variant, self._first(cause, likely)
         layer, place = where(self.run.signals, variant.node)
         often = f", in {cause.num_nodes} nodes" if cause.num_nodes > 1 else ""
         whose = "B's values and its output" if cause.outputs_agree else "B's values"
@@ -270,6 +277,18 @@ class _Report:
             error=self._error(first),
             error_fixed=cause.error,
         )
+
+    def _first(self, cause: Cause, likely: Sequence[TensorPair]) -> TensorPair:
+        """Return the first wrong tensor: one before those that the cause explains, if it is clearly alike.
+
+        Blocks are nodes where the cause is looked for, and what is computed inside them has no name there.
+        """
+        first = cause.pairs[0]
+        place = {name: index for index, name in enumerate(self.run.values)}
+        same = next((pair.a for pair in likely if pair.b == first.b), first.a)
+        before = [pair for pair in likely if pair.likeness >= CLEARLY_LIKE and same in place]
+        before = [pair for pair in before if place[pair.a] < place[same]]
+        return before[0] if before else first
 
     def _error(self, pair: TensorPair) -> float | None:
         x = self.run.values.get(pair.a)
@@ -363,6 +382,19 @@ class _Report:
             probes=(f"{probe}, from the dump",),
             notes=("only the tensors of one run are compared",),
         )
+
+
+def _without_effect(equal: Comparison, different: Comparison) -> Comparison:
+    """Return that outputs agree within what is tolerated, with the tensor that does not as the reason."""
+    groups = [
+        replace(group, status=Status.LATENT, finding=replace(group.finding, latent=True))
+        if group.finding is not None
+        else group
+        for group in different.groups
+    ]
+    finding = different.findings[0]
+    sentence = f"{equal.sentence}. Not so at {finding.layer_a} / {finding.layer_b}: {finding.cause}"
+    return replace(equal, sentence=sentence, groups=tuple(groups))
 
 
 def compare_dumps(a: Graph, b: Graph, arrays_a: Arrays, arrays_b: Arrays) -> Comparison:

@@ -59,6 +59,7 @@ def variants_of(signals: Signals, nodes: Sequence[ir.Node], values: Arrays) -> I
         for rule in RULES:
             yield from rule(signals, node, values)
     yield from _exchanged(signals, nodes)
+    yield from _crossed(signals, nodes)
 
 
 NORMS = frozenset(
@@ -150,15 +151,25 @@ def _rotary(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant
     count = cosines.shape[-1]
     steps = np.arange(cosines.shape[-2])[:, None]
     own_angles = np.angle(np.take(cosines, 1, -2) + 1j * np.take(sines, 1, -2)).reshape(-1, count)[0]
-    for key, cause, fix, frequencies, start in _other_angles(own_angles):
-        angles = np.broadcast_to((steps + start) * frequencies, cosines.shape)
+    shape = known_shape(node.inputs[0]) if node.inputs[0] is not None else None
+    head = shape[-1] if shape is not None and shape[-1] else 2 * count
+    others = [*_other_angles(own_angles), *_other_parts(own_angles, head)]
+    for key, cause, fix, frequencies, start in others:
+        sizes = (*cosines.shape[:-1], len(frequencies))
+        angles = np.broadcast_to((steps + start) * frequencies, sizes)
         tables = [np.cos(angles).astype(cosines.dtype), np.sin(angles).astype(sines.dtype)]
-        change = together(*(replace_constant(node.name, i, table) for i, table in enumerate(tables, 1)))
-        yield Variant(key, node, cause, fix, change, is_shared=True)
+        changes = [replace_constant(node.name, i, table) for i, table in enumerate(tables, 1)]
+        if len(frequencies) != count:
+            features = 2 * len(frequencies)
+            changes.append(set_attribute(node.name, "rotary_dim", features if features < head else 0))
+        yield Variant(key, node, cause, fix, together(*changes), is_shared=True)
 
 
-def _other_angles(own: np.ndarray) -> Iterator[tuple[str, str, str, np.ndarray, int]]:
-    """Yield other angles of a rotary embedding: key, cause, fix, an angle for each pair, first position."""
+Angles = tuple[str, str, str, np.ndarray, int]
+"""Other angles of a rotary embedding: key, cause, fix, the angle of each pair, the first position."""
+
+
+def _other_angles(own: np.ndarray) -> Iterator[Angles]:
     count = len(own)
     for theta in THETAS:
         angles = theta ** (-np.arange(count) / count)
@@ -171,10 +182,21 @@ def _other_angles(own: np.ndarray) -> Iterator[tuple[str, str, str, np.ndarray, 
         yield "rotary-position", f"positions that start at {start}", "start at position 0", own, start
     yield "rotary-sign", "rotations in the other direction", "negate the sines", -own, 0
     yield "rotary-missing", "no rotary embedding", "rotate queries and keys", own * 0, 0
-    for part in {count // 2, count // 4} - {0}:
-        kept = np.where(np.arange(count) < part, own, 0)
-        cause = f"only {2 * part} features of a head rotated"
-        yield "rotary-part", cause, f"rotate {2 * count} features", kept, 0
+
+
+def _other_parts(own: np.ndarray, head: int) -> Iterator[Angles]:
+    """Yield rotations of another part of the head, with the same angles or with the same base of them."""
+    count = len(own)
+    theta = float(own[1] ** -count) if count > 1 and own[1] > 0 else 0.0
+    for features in (head, head // 2, head // 4):
+        pairs = features // 2
+        if pairs == count or pairs < 1 or not theta:
+            continue
+        cause = f"{features} features of a head of {head} rotated"
+        fix = f"rotate {2 * count} features"
+        yield "rotary-part", cause, fix, theta ** (-np.arange(pairs) / pairs), 0
+        if pairs < count:
+            yield "rotary-part", f"{cause}, by its first angles", fix, own[:pairs], 0
 
 
 def _attention(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
@@ -208,33 +230,49 @@ def _attention(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Vari
     if any(shape is None or len(shape) < 2 or not shape[-2] for shape in shapes):
         return
     queries, keys = (int(shape[-2] or 1) for shape in shapes if shape is not None)
-    steps = np.arange(keys)[None, :] - np.arange(queries)[:, None]
-    masks = {
-        "no causal mask": steps < keys,
-        "a causal mask": steps <= 0,
-        "a mask that hides the step itself": steps < 0,
-        "a mask that shows one later step": steps <= 1,
-    }
-    masks |= {f"a causal window of {n}": (steps <= 0) & (steps > -n) for n in _windows_of(node, queries)}
-    for said, seen in masks.items():
-        yield Variant(
-            "sliding-window" if "window" in said else "causal-mask",
-            node,
-            said,
-            "mask as A does",
-            _Mask(node.name, seen),
-            is_shared=True,
-        )
+    for key, said, seen in _other_masks(queries, keys):
+        yield Variant(key, node, said, "mask as A does", _Mask(node.name, seen), is_shared=True)
 
 
-def _windows_of(node: ir.Node, steps: int) -> list[int]:
-    """Return widths of windows: those one off that of the mask, if it has one."""
-    mask = _array(node, 3)
-    if mask is None or mask.shape[-2] != steps:
-        return []
-    seen = mask.reshape(-1, steps, mask.shape[-1])[0]
-    width = int((seen if seen.dtype == np.bool_ else seen > -1e4)[-1].sum())
-    return [n for n in (width - 1, width + 1) if 0 < n < steps]
+HIDDEN = -1e4
+"""Scores below are those of steps that are masked."""
+
+MAX_WINDOW = 16
+
+
+def _other_masks(queries: int, keys: int) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield masks that implementations often have: key, words, and which keys each query sees."""
+    steps = np.arange(keys)[None, :] - np.arange(queries)[:, None] - (keys - queries)
+    yield "causal-mask", "no causal mask", steps < keys
+    yield "causal-mask", "a causal mask", steps <= 0
+    yield "causal-mask", "a mask that shows one later step", steps <= 1
+    yield "causal-mask", "a mask that hides the step itself", (steps < 0) | (steps == steps.min())
+    for width in range(1, min(queries, MAX_WINDOW + 1)):
+        yield "sliding-window", f"a causal window of {width} steps", (steps <= 0) & (steps > -width)
+
+
+def _masks(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
+    """Yield other masks where scores are masked by a node of their own: a choice, or a sum."""
+    if node.op_type not in {"Where", "Add"}:
+        return
+    masked = _array(node, 1)
+    hides = masked is not None and masked.size == 1 and bool(masked.reshape(-1)[0] < HIDDEN)
+    for index in constants_of(node):
+        array = _array(node, index)
+        if array is None or array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] < 2:
+            continue
+        own = array.reshape(-1, *array.shape[-2:])[0]
+        if own.dtype != np.bool_ and not (own < HIDDEN).any():
+            continue
+        for key, said, seen in _other_masks(*own.shape):
+            if own.dtype == np.bool_:
+                other = ~seen if hides else seen
+            else:
+                other = np.where(seen, own.dtype.type(0), own.min())
+            if not np.array_equal(other, own):
+                full = np.ascontiguousarray(np.broadcast_to(other, array.shape))
+                change = replace_constant(node.name, index, full)
+                yield Variant(key, node, said, "mask as A does", change, is_shared=True)
 
 
 class _Mask:
@@ -320,10 +358,26 @@ class _Become:
                 node.attributes.pop(name)
         for name, value in self._settings.items():
             node.attributes[name] = ir.convenience.convert_attribute(name, value)
+        if self._op == "Swish":
+            _gate(graph, node, self._settings["alpha"])
         if self._op == "Clip":
             node.resize_inputs(3)
             for index, bound in ((1, 0.0), (2, 6.0)):
                 replace_constant(self._node, index, np.asarray(bound, np.float32))(graph)
+
+
+def _gate(graph: Graph, node: ir.Node, alpha: float) -> None:
+    """Make a node multiply its input by the sigmoid of it, which no operator of this opset does alone."""
+    node.attributes.clear()
+    scaled = ir.Node("", "Mul", [node.inputs[0], None], name=f"{node.name}/scaled")
+    gate = ir.Node("", "Sigmoid", [scaled.outputs[0]], name=f"{node.name}/gate")
+    for new in (scaled, gate):
+        new.outputs[0].name = f"{new.name}/out"
+    graph.model.graph.insert_before(node, [scaled, gate])
+    replace_constant(scaled.name, 1, np.asarray(alpha, np.float32))(graph)
+    node.op_type = "Mul"
+    node.resize_inputs(2)
+    node.replace_input_with(1, gate.outputs[0])
 
 
 def _become(node: ir.Node, op: str, settings: Mapping[str, Any] | None = None, *, keep: int = 1) -> Change:
@@ -380,23 +434,24 @@ def _poolings(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Varia
 
 
 def _numbers(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
-    """Yield other constant factors, such as of embeddings and of logits."""
+    """Yield other constant factors, such as of embeddings, scores and logits."""
     if node.op_type not in {"Mul", "Div"}:
         return
-    for index, value in constants_of(node).items():
-        array = None if value.const_value is None else value.const_value.numpy()
+    for index in constants_of(node):
+        array = _array(node, index)
         if array is None or array.size != 1 or array.dtype.kind != "f" or not array.all():
             continue
         number = float(array.reshape(-1)[0])
-        for said, other in {
-            "without the factor": 1.0,
-            "the factor applied twice": number * number,
-            "the factor's square root": sqrt(abs(number)),
-            "the factor's inverse": 1 / number,
-        }.items():
+        verb = "multiply" if node.op_type == "Mul" else "divide"
+        others = {
+            1.0: "no factor",
+            number**2: "the square of the factor",
+            1 / number: "the inverse of the factor",
+        }
+        for other, said in {**others, sqrt(abs(number)): "the root of the factor"}.items():
             change = replace_constant(node.name, index, np.full_like(array, other))
-            verb = "multiply" if node.op_type == "Mul" else "divide"
-            yield Variant("factor", node, f"{said} {number:g}", f"{verb} by {number:g} once", change)
+            cause = f"{said} {number:g} ({other:g})"
+            yield Variant("factor", node, cause, f"{verb} by {number:g}", change, is_shared=True)
 
 
 def _weights(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
@@ -501,6 +556,38 @@ def _axes(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
             )
 
 
+class _ExchangeValues:
+    """Exchanges two values for all that read them."""
+
+    def __init__(self, first: str, second: str) -> None:
+        self._names = first, second
+
+    def __call__(self, graph: Graph) -> None:
+        values = graph.values()
+        first, second = (values[name] for name in self._names)
+        for node in graph.nodes:
+            for index, value in enumerate(node.inputs):
+                if value is first or value is second:
+                    node.replace_input_with(index, second if value is first else first)
+
+
+def _crossed(signals: Signals, nodes: Sequence[ir.Node]) -> Iterator[Variant]:
+    """Yield right values that are read in each other's place: gate and up, keys and queries."""
+    read = signals.reads_from_outside(nodes)
+    makers = [(name, signals.producer[name]) for name in read if name in signals.producer]
+    linear = [(name, node) for name, node in makers if node.op_type in {"MatMul", "Gemm"}]
+    for (first, a), (second, b) in combinations(linear, 2):
+        shapes = [known_shape(node.outputs[0]) for node in (a, b)]
+        if shapes[0] != shapes[1] or signals.inputs_of(a)[:1] != signals.inputs_of(b)[:1]:
+            continue
+        names = f"{_maker(signals, first)} and {_maker(signals, second)}"
+        reader = next(node for node in nodes if first in signals.inputs_of(node))
+        change = _ExchangeValues(first, second)
+        yield Variant(
+            "input-order", reader, f"{names} exchanged", f"exchange {names}, or their weights", change
+        )
+
+
 def _exchanged(signals: Signals, nodes: Sequence[ir.Node]) -> Iterator[Variant]:
     """Yield layers that have each other's weights: gate and up, keys and queries."""
     rows = [node for node in nodes if node.op_type in {"MatMul", "Gemm"} and _array(node, 1) is not None]
@@ -522,6 +609,7 @@ RULES: tuple[Callable[[Signals, ir.Node, Arrays], Iterator[Variant]], ...] = (
     _kinds_of_norms,
     _rotary,
     _attention,
+    _masks,
     _activations,
     _windows,
     _poolings,
