@@ -60,7 +60,8 @@ def test_only_files_in_the_allowed_folders_are_named(folder, tmp_path):
     assert folders.net("leaves.prototxt,leaves.caffemodel") == "leaves.prototxt,leaves.caffemodel"
     assert folders.net("port.py:Net(3, 'name')") == "port.py:Net(3, 'name')"
     outside = [
-        "/etc/passwd", "../secret.onnx", "link.onnx", "leaves.prototxt,../secret.onnx",
+        "/etc/passwd", "dump:/etc/passwd", "dump:../secret.onnx", "../secret.onnx", "link.onnx",
+        "leaves.prototxt,../secret.onnx",
         "port.py:Net('../x.yaml')", "port.py:Net(cfg={'file': ['/etc/passwd']})",
     ]  # fmt: skip
     for name in outside:

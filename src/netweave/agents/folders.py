@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from netweave.api.dumps import PREFIX
 from netweave.errors import UsageError
 from netweave.files.python_code import literal_arguments, parse_net_name
 
@@ -38,7 +39,7 @@ class AllowedFolders:
         Raises:
             UsageError: A file lies elsewhere, or the name is that of a module, which may lie anywhere.
         """
-        parsed = parse_net_name(name)
+        parsed = parse_net_name(name.removeprefix(PREFIX))
         if parsed.is_module:
             raise UsageError(
                 f"{name}: name the file of the module (net.py:Net), so that it is clear which is read"
