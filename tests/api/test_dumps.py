@@ -173,6 +173,13 @@ def test_a_dump_alone_is_no_first_net(tmp_path):
         netweave.compare(save_dump(tmp_path, dump_of(net)), net)
 
 
+def test_a_dump_leaves_no_choice_of_inputs(tmp_path):
+    net = save_net(tmp_path / "a.onnx")
+    probe = {"x": np.zeros((1, 3, 10, 10), np.float32)}
+    with pytest.raises(UsageError, match="without the option probe"):
+        netweave.compare(net, save_dump(tmp_path, dump_of(net)), probe=probe)
+
+
 def test_two_dumps_are_compared_in_the_order_of_the_first(tmp_path):
     net, port = save_net(tmp_path / "a.onnx"), save_net(tmp_path / "b.onnx", slope=0.1)
     one, two = tmp_path / "one", tmp_path / "two"

@@ -135,6 +135,7 @@ def _compared(
     if len(nets) == 2:
         dumped = compare_with_dump(nets[0], nets[1], {**reading, "input_shapes": options.input_shapes})
         if dumped is not None:
+            _refuse_with_dump(options)
             return {(0, 1): dumped.strictly() if options.strict else dumped}
     start = time.perf_counter()
     graphs = load_all(nets, input_shapes=options.input_shapes, progress=progress, **reading)
@@ -156,6 +157,19 @@ def _compared(
         compared = compared if image is None else image.added_to(compared, a, b, tolerance=options.tolerance)
         pairs[i, j] = compared.strictly() if options.strict else compared
     return pairs
+
+
+def _refuse_with_dump(options: CompareOptions) -> None:
+    """Refuse options that a dump leaves no choice of: it is of one run, on inputs of its own.
+
+    Raises:
+        UsageError: One is given.
+    """
+    for name in ("first", "last", "probe", "image"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"a dump holds one run with its own inputs; it is compared without the option {name}"
+            )
 
 
 _READ_OPTIONS = frozenset(ReadOptions.__annotations__)
