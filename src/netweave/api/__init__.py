@@ -13,6 +13,7 @@ from netweave.api.comparing import (
     mend,
 )
 from netweave.api.custom_operators import operator
+from netweave.api.dumps import capture
 from netweave.api.inspecting import (
     CharacterModel,
     PreparedNet,
@@ -48,6 +49,7 @@ from netweave.job import Job
 from netweave.runtime.images.preprocessing import Preprocessing
 from netweave.training.parallel.devices import Context, cpu, device, gpu
 from netweave.training.watchers import TrainOptions
+from netweave.viewer import comparison_sarif, summary_lines
 
 __all__ = [
     "CODE_NOT_ALLOWED",
@@ -71,9 +73,11 @@ __all__ = [
     "ZooNet",
     "bisect",
     "bytes_text",
+    "capture",
     "check_target",
     "compare",
     "compare_all",
+    "comparison_sarif",
     "convert_and_verify",
     "cpu",
     "device",
@@ -122,6 +126,7 @@ __all__ = [
     "save_zoo_picture",
     "sort_parts",
     "stream_sample",
+    "summary_lines",
     "symbol",
     "tiled",
     "time_inference",

@@ -22,6 +22,7 @@ from netweave.api.arguments import (
     load_arrays,
 )
 from netweave.api.boxes import ImagePair
+from netweave.api.dumps import compare_with_dump
 from netweave.api.reading import ReadOptions, load_all
 from netweave.comparison import (
     LOCAL_TOLERANCE,
@@ -131,6 +132,11 @@ def _compared(
     progress: Progress | None,
     on_verdict: Callable[[Comparison], None] | None,
 ) -> dict[tuple[int, int], Comparison]:
+    if len(nets) == 2:
+        dumped = compare_with_dump(nets[0], nets[1], {**reading, "input_shapes": options.input_shapes})
+        if dumped is not None:
+            _refuse_with_dump(options)
+            return {(0, 1): dumped.strictly() if options.strict else dumped}
     start = time.perf_counter()
     graphs = load_all(nets, input_shapes=options.input_shapes, progress=progress, **reading)
     seconds = time.perf_counter() - start
@@ -151,6 +157,19 @@ def _compared(
         compared = compared if image is None else image.added_to(compared, a, b, tolerance=options.tolerance)
         pairs[i, j] = compared.strictly() if options.strict else compared
     return pairs
+
+
+def _refuse_with_dump(options: CompareOptions) -> None:
+    """Refuse options that a dump leaves no choice of: it is of one run, on inputs of its own.
+
+    Raises:
+        UsageError: One is given.
+    """
+    for name in ("first", "last", "probe", "image"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"a dump holds one run with its own inputs; it is compared without the option {name}"
+            )
 
 
 _READ_OPTIONS = frozenset(ReadOptions.__annotations__)

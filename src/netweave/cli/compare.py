@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from netweave import __version__
 from netweave.cli.options import (
     NET,
     Command,
@@ -29,6 +31,7 @@ from netweave.errors import UsageError
         "netweave compare a.prototxt b-symbol.json c.onnx",
         "netweave compare net.prototxt port.py --fix mended.py",
         "netweave compare a.prototxt b.onnx --memory 1GB --profile",
+        "netweave compare net.py:Net,net.pt dump:activations.npz",
         "netweave compare a.prototxt b.onnx --image cat.jpg --preprocess-a caffe --preprocess-b torchvision",
     ],
 )
@@ -76,6 +79,12 @@ from netweave.errors import UsageError
 )
 @click.option("--profile", is_flag=True, help="Also show where the time went, and the peak of the memory.")
 @json_option
+@click.option(
+    "--sarif",
+    "sarif_file",
+    metavar="FILE",
+    help="Also write the differences to FILE as SARIF 2.1.0, at the lines of B, for code hosts and editors.",
+)
 @html_option
 @functools.partial(reads_nets, several=True)
 def compare(
@@ -85,6 +94,7 @@ def compare(
     overwrite: bool,
     profile: bool,
     json_file: str | None,
+    sarif_file: str | None,
     html_file: str | None,
     reading: dict[str, Any],
     **settings: Any,
@@ -92,7 +102,8 @@ def compare(
     """Say whether nets A and B compute the same, where they do not, why, and what to change.
 
     A and B are FILE or FILE,WEIGHTS. Of more than two nets every pair is compared and the verdicts are shown
-    as a matrix. What --json wrote for two nets is shown again by 'netweave show'.
+    as a matrix. What --json wrote for two nets is shown again by 'netweave show'. B may be dump:FILE, the
+    activations of a run of another implementation.
 
     Exit status: 0 equal, also under a condition that the verdict states; 1 different; 2 a file
     could not be read, or the call was wrong; 3 not decidable; 4 same structure, weights not compared,
@@ -103,7 +114,8 @@ def compare(
     from netweave.cli.console import PlainConsole, output_console, working, write_json
     from netweave.cli.run_view import show_profile
 
-    _check_call(nets, fix_file, html_file, overwrite=overwrite)
+    pages = {"--html": html_file, "--sarif": sarif_file}
+    _check_call(nets, fix_file, [flag for flag, file in pages.items() if file], overwrite=overwrite)
     with working("comparing") as status:
         given = {name: value for name, value in settings.items() if value is not None}
         options = api.CompareOptions(keep_values=bool(html_file), **given)
@@ -111,6 +123,8 @@ def compare(
     comparison = matrix.pairs[0, 1]
     if html_file:
         api.save_page(comparison, html_file)
+    if sarif_file:
+        write_json(api.comparison_sarif(comparison, version=__version__), sarif_file)
     if json_file:
         write_json(comparison.to_json() if len(nets) == 2 else matrix.to_json(), json_file)
     if json_file != "-" and len(nets) == 2:
@@ -132,7 +146,7 @@ def compare(
 
 
 def _check_call(
-    nets: tuple[str, ...], fix_file: str | None, html_file: str | None, *, overwrite: bool
+    nets: tuple[str, ...], fix_file: str | None, pages: Sequence[str], *, overwrite: bool
 ) -> None:
     """Refuse what cannot be done, before anything is read."""
     from netweave import api
@@ -141,8 +155,8 @@ def _check_call(
         raise UsageError("two nets or more are compared: netweave compare A B")
     if fix_file and len(nets) > 2:
         raise UsageError("--fix mends the second of two nets; of more, compare two at a time")
-    if html_file and len(nets) > 2:
-        raise UsageError("--html shows two nets; of more, compare two at a time")
+    if pages and len(nets) > 2:
+        raise UsageError(f"{pages[0]} shows two nets; of more, compare two at a time")
     if fix_file:
         api.check_target(fix_file, overwrite=overwrite)
     elif overwrite:

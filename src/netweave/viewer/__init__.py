@@ -12,17 +12,21 @@ from netweave.viewer.page import (
     net_page,
     stored_document_page,
 )
+from netweave.viewer.sarif import comparison_sarif
+from netweave.viewer.summary import summary_lines
 
 __all__ = [
     "check_front_end",
     "comparison_document",
     "comparison_page",
+    "comparison_sarif",
     "document_markdown",
     "document_page",
     "document_rows",
     "net_document",
     "net_page",
     "stored_document_page",
+    "summary_lines",
 ]
 
 install()

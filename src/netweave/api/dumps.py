@@ -1,0 +1,224 @@
+"""Dumps: the activations of a run in a file, and their capture from a module."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from netweave.api.arguments import save_arrays
+from netweave.api.reading import load
+from netweave.comparison import Comparison
+from netweave.comparison.dumps import choose_inputs, compare_dump, compare_dumps
+from netweave.errors import NetweaveError, SourceError, UsageError
+from netweave.files.npy import parse_npy
+from netweave.files.source import read_bytes, read_head
+from netweave.formats.pytorch import is_module
+from netweave.formats.pytorch.state import read_state
+from netweave.graph import Graph, graph_of_weights
+from netweave.graph.stored import stored_arrays
+
+PREFIX = "dump:"
+"""What a name of a net begins with that is a file of activations, whatever else it may be taken for."""
+
+MARK = "netweave.capture"
+"""A tensor of this name says that the others are activations; ``capture`` adds it."""
+
+_STATES = {".pt", ".pth", ".bin"}
+
+Arrays = dict[str, np.ndarray]
+
+
+def read_dump(name: Any) -> tuple[Graph, Arrays] | None:
+    """Return the tensors of a file of activations; None for anything else.
+
+    Args:
+        name: A net as it was named: ``dump:FILE`` is a dump, and so is what ``capture`` saved. FILE is an
+            ``.npz``, a ``.safetensors``, a ``.pt`` with a dict of tensors, or a folder of ``.npy``.
+
+    Raises:
+        ReadError: The file cannot be read.
+    """
+    text = str(name) if isinstance(name, str | Path) else ""
+    path = Path(text.removeprefix(PREFIX))
+    if not text.startswith(PREFIX) and not _is_marked(path):
+        return None
+    arrays = _read(path)
+    arrays.pop(MARK, None)
+    return graph_of_weights(arrays, format_name="arrays", file=str(path)), arrays
+
+
+def _read(path: Path) -> Arrays:
+    if path.is_dir():
+        files = sorted(path.rglob("*.npy"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+        if not files:
+            raise UsageError(
+                f"{path}: holds no .npy files; a dump is a folder of them, or one file of arrays"
+            )
+        return {
+            file.relative_to(path).with_suffix("").as_posix(): parse_npy(read_bytes(file), place=str(file))
+            for file in files
+        }
+    if path.suffix in _STATES:
+        return read_state(path)
+    return dict(stored_arrays(load(path)))
+
+
+def _is_marked(path: Path) -> bool:
+    """Return whether a file says that it holds activations, in its first or last bytes."""
+    if path.is_dir():
+        return (path / f"{MARK}.npy").is_file()
+    if path.suffix not in {".npz", ".safetensors"} or not path.is_file():
+        return False
+    if path.suffix == ".npz":
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - (1 << 20)))
+            return f"{MARK}.npy".encode() in stream.read()
+    return f'"{MARK}"'.encode() in read_head(path, 1 << 20)
+
+
+def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any]) -> Comparison | None:
+    """Compare a net with a dump, or two dumps; None if B is no dump.
+
+    Args:
+        a: The net, as for ``load``; or a dump.
+        b: The dump.
+        settings: Options of ``load`` for the net.
+
+    Raises:
+        SourceError: A file cannot be read.
+        UsageError: The dump lacks inputs of the net, or A alone is a dump.
+    """
+    first, second = read_dump(a), read_dump(b)
+    if second is None:
+        if first is not None:
+            raise UsageError(
+                f"{a}: is a dump, which is compared with as the second net: netweave compare NET {a}"
+            )
+        return None
+    graph, arrays = second
+    if first is not None:
+        return compare_dumps(first[0], graph, first[1], arrays)
+    return compare_dump(_net(a, graph, arrays, dict(settings)), graph, arrays)
+
+
+def _net(a: Any, dump: Graph, arrays: Arrays, settings: dict[str, Any]) -> Graph:
+    """Read a net at the sizes that its inputs have in a dump."""
+    if isinstance(a, Graph):
+        return a
+    given = dict(settings.pop("input_shapes", None) or {})
+    file = dump.files[0]
+    try:
+        graph = load(a, input_shapes=given, **settings)
+    except SourceError as error:
+        shapes = {name: _shape_of(name, arrays) for name in error.open_shapes}
+        known = {name: shape for name, shape in shapes.items() if shape is not None}
+        if not known:
+            raise
+        return load(a, input_shapes=given | known, **settings)
+    chosen = choose_inputs(graph, arrays, file=file)[0]
+    wanted = {name: tuple(x.shape) for name, x in chosen.items()}
+    if graph.trace is None or all(graph.declared.get(name) == shape for name, shape in wanted.items()):
+        return graph
+    try:
+        return load(a, input_shapes=given | wanted, **settings)
+    except NetweaveError:
+        return graph
+
+
+def _shape_of(name: str, arrays: Arrays) -> tuple[int, ...] | None:
+    named = [x for key, x in arrays.items() if key == name or key.rpartition(".")[2] == name]
+    return tuple(named[0].shape) if named else None
+
+
+class capture:  # noqa: N801 (a context manager, used as a verb)
+    """Record what the modules of a PyTorch module compute while it runs.
+
+    >>> with netweave.capture(module) as dump:  # doctest: +SKIP
+    ...     module(x)
+    >>> dump.save("dump.npz")  # doctest: +SKIP
+
+    Tensors are named after the modules that return them (``layers.0.attn``); further calls of a module end in
+    ``#1``, parts of what it returns in ``.0``, ``.1`` or a key. Inputs are ``input.NAME``.
+
+    Attributes:
+        tensors: What was recorded so far, in the order in which it was computed.
+
+    Raises:
+        UsageError: It is no PyTorch module.
+    """
+
+    def __init__(self, module: Any) -> None:
+        if not is_module(module):
+            raise UsageError(f"capture takes a PyTorch nn.Module, not {type(module).__name__}")
+        self._module = module
+        self._hooks: list[Any] = []
+        self._calls: dict[str, int] = {}
+        self.tensors: Arrays = {}
+
+    def __enter__(self) -> capture:
+        forward = inspect.signature(self._module.forward)
+
+        def on_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            for name, value in forward.bind_partial(*args, **kwargs).arguments.items():
+                self._keep(f"input.{name}", value)
+
+        self._hooks.append(self._module.register_forward_pre_hook(on_inputs, with_kwargs=True))
+        for name, module in self._module.named_modules():
+            self._hooks.append(module.register_forward_hook(self._on_output(name or "output")))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
+    def _on_output(self, name: str) -> Any:
+        def hook(module: Any, args: tuple[Any, ...], output: Any) -> None:
+            self._keep(name, output)
+
+        return hook
+
+    def _keep(self, name: str, value: Any) -> None:
+        count = self._calls.get(name, 0)
+        self._calls[name] = count + 1
+        for key, tensor in _tensors(f"{name}#{count}" if count else name, value):
+            self.tensors[key] = tensor
+
+    def save(self, file: str | Path) -> None:
+        """Write the tensors to an ``.npz`` or ``.safetensors``, marked as activations.
+
+        Raises:
+            UsageError: Nothing was recorded, or the file has another suffix.
+            WriteError: The file cannot be written.
+        """
+        if not self.tensors:
+            raise UsageError("nothing was recorded: run the module inside the with block, before save")
+        marked = {**self.tensors, MARK: np.ones(1, np.int8)}
+        if Path(file).suffix == ".safetensors":
+            from safetensors.numpy import save_file
+
+            save_file({name: np.ascontiguousarray(x) for name, x in marked.items()}, str(file))
+        elif Path(file).suffix == ".npz":
+            save_arrays(file, marked)
+        else:
+            raise UsageError(f"{file}: captured tensors are saved as .npz or .safetensors")
+
+
+def _tensors(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the tensors in what a module was given or returned; those of half precision as float32."""
+    if hasattr(value, "detach"):
+        tensor = value.detach().cpu()
+        yield name, np.array((tensor.float() if tensor.is_floating_point() else tensor).numpy())
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _tensors(f"{name}.{key}", item)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _tensors(f"{name}.{index}", item)

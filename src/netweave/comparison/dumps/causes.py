@@ -1,0 +1,158 @@
+"""The cause of the first wrong tensor: the change of a net that makes its values those of a dump."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.comparison.dumps.tensors import TensorIndex, TensorPair
+from netweave.comparison.dumps.variants import Change, Variant, variants_of
+from netweave.comparison.explain.known_mismatches.mismatch import together
+from netweave.comparison.metric import Signals, relative_error
+from netweave.comparison.subgraphs import SubgraphBuilder
+from netweave.errors import NetweaveError
+from netweave.runtime.backends import prepare
+
+MAX_SUSPECTS = 48
+"""Nodes behind the last tensor that agrees in which the mistake is looked for."""
+
+AT_ONCE = 12
+"""Nodes that are suspected at once: the mistake is mostly in one of the first."""
+
+HORIZON = 24
+"""Nodes behind a suspected one whose values are held against the dump."""
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A change of A that makes its values those of B.
+
+    Attributes:
+        variant: The change, of the first node that is changed.
+        num_nodes: Nodes that are changed in the same way.
+        pairs: A's changed tensors and those of B that they now are, in A's order.
+        outputs_agree: Whether the outputs of A, so changed, are in the dump as well.
+    """
+
+    variant: Variant
+    num_nodes: int
+    pairs: tuple[TensorPair, ...]
+    outputs_agree: bool = False
+
+    @property
+    def error(self) -> float:
+        """What is left of the difference of the first tensor."""
+        return self.pairs[0].error or 0.0
+
+
+class CauseFinder:
+    """Looks for the cause of a difference.
+
+    Args:
+        signals: The net, in the form in which its blocks are nodes.
+        values: What it computes on the inputs of the dump, by signal.
+        right: Signals that B computes as well.
+        index: The tensors of B that hold nothing that A computes.
+    """
+
+    def __init__(self, signals: Signals, values: Arrays, right: set[str], index: TensorIndex) -> None:
+        self._signals = signals
+        self._values = values
+        self._index = index
+        self._wrong = [node for node in signals.nodes if not right.issuperset(signals.outputs_of(node))]
+
+    def find(self) -> Cause | None:
+        """Return the change that explains the most tensors of B; None if no known mismatch does any."""
+        for start in range(0, min(len(self._wrong), MAX_SUSPECTS), AT_ONCE):
+            end = start + AT_ONCE
+            found = self._of_nodes(self._wrong[start:end], self._wrong[: end + HORIZON])
+            if found:
+                best = [cause for cause in found if len(cause.pairs) == len(found[0].pairs)]
+                return self._confirmed(best)
+        return None
+
+    def _of_nodes(self, suspects: Sequence[ir.Node], nodes: Sequence[ir.Node]) -> list[Cause]:
+        """Return the causes in some nodes, those that explain the most tensors first."""
+        first = {id(node) for node in suspects}
+        rows = variants_of(self._signals, nodes, self._values)
+        found = []
+        for variants in _together(list(rows)):
+            if id(variants[0].node) not in first:
+                continue
+            pairs = self._tried(nodes, together(*(variant.change for variant in variants)))
+            if pairs:
+                found.append(Cause(variants[0], len(variants), tuple(pairs)))
+        return sorted(found, key=lambda cause: (-len(cause.pairs), cause.num_nodes, cause.error))
+
+    def _confirmed(self, best: Sequence[Cause]) -> Cause | None:
+        """Return the first cause that makes the outputs those of B as well, or else the first."""
+        for cause in best:
+            changes = {self._change_everywhere(cause.variant), cause.variant.change}
+            for change in changes:
+                if self._output_pairs(change):
+                    return Cause(cause.variant, cause.num_nodes, cause.pairs, outputs_agree=True)
+        return best[0] if best else None
+
+    def _change_everywhere(self, variant: Variant) -> Change:
+        """Return the change of all nodes that are wrong in the same way, in the rest of the net."""
+        if not variant.is_shared:
+            return variant.change
+        rows = variants_of(self._signals, self._wrong, self._values)
+        alike = [row.change for row in rows if (row.mismatch, row.cause) == (variant.mismatch, variant.cause)]
+        return together(*alike)
+
+    def _output_pairs(self, change: Change) -> list[TensorPair]:
+        outputs = [name for name in self._signals.outputs if name in self._signals.producer]
+        pairs = self._tried(self._wrong, change, outputs)
+        return pairs if len(pairs) == len(outputs) else []
+
+    def _tried(
+        self, nodes: Sequence[ir.Node], change: Change, outputs: Sequence[str] | None = None
+    ) -> list[TensorPair]:
+        """Return B's tensors that changed nodes compute and unchanged ones do not."""
+        names = outputs or [name for node in nodes for name in self._signals.outputs_of(node)]
+        names = [name for name in names if name in self._values]
+        if not names:
+            return []
+        try:
+            computed = self._run(nodes, names, change)
+        except (NetweaveError, StopIteration, ValueError, IndexError):
+            return []  # the change does not fit these nodes
+        pairs = []
+        for name in names:
+            x = computed[name]
+            before = self._values[name]
+            if x.dtype != np.float32 or (x.shape == before.shape and not _differs(before, x, self._index)):
+                continue
+            pairs += self._index.find(name, x)[:1]
+        return pairs
+
+    def _run(self, nodes: Sequence[ir.Node], names: Sequence[str], change: Change) -> dict[str, np.ndarray]:
+        builder = SubgraphBuilder(self._signals)
+        shapes = {name: self._values[name].shape for name in self._signals.reads_from_outside(nodes)}
+        builder.add(nodes, names, shapes, prefix="")
+        graph = builder.finish()
+        change(graph)
+        feeds = {str(value.name): self._values[str(value.name)] for value in graph.inputs}
+        return prepare(graph).run(feeds)
+
+
+def _differs(before: np.ndarray, after: np.ndarray, index: TensorIndex) -> bool:
+    return relative_error(before, after) > index.tolerance
+
+
+def _together(variants: Sequence[Variant]) -> list[list[Variant]]:
+    """Return variants to try: each one alone, and those that are made in several nodes at once."""
+    shared: dict[tuple[str, str], list[Variant]] = defaultdict(list)
+    for variant in variants:
+        if variant.is_shared:
+            shared[variant.mismatch, variant.cause].append(variant)
+    groups = [group for group in shared.values() if len(group) > 1]
+    pairs = [group[:2] for group in groups if len(group) > 2]  # queries and keys of one layer
+    return [[variant] for variant in variants] + groups + pairs
