@@ -166,3 +166,22 @@ def test_nets_that_only_run_on_many_samples_are_run_on_many(added, verdict, tmp_
     result = netweave.compare(a, b)
     assert result.verdict is verdict
     assert "not compared at x 3x3: one of the nets cannot be run at this size" in result.notes
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_net_with_channels_last_is_compared_at_an_odd_size_in_either_order(tmp_path, is_first):
+    pool = "AveragePool<kernel_shape=[2,2], strides=[2,2], ceil_mode=CEIL>"
+    weights = ", ".join(map(str, np.random.default_rng(0).standard_normal(4 * 3 * 9).round(3)))
+    stored = f"<float[4,3,3,3] w = {{{weights}}}>"
+    conv = f"c = Conv<kernel_shape=[3,3]>(READ, w) p = {pool}(c) y = GlobalAveragePool(p)"
+    last = "float[N,34,34,3] x", "t = Transpose<perm=[0,3,1,2]>(x) " + conv.replace("READ", "t")
+    first = "float[N,3,H,W] x", conv.replace("READ", "x")
+    nets = [
+        read_text(
+            f"g ({takes}) => (float[N,4,1,1] y) {stored} {{ {body.replace('CEIL', ceil)} }}", tmp_path, name
+        )
+        for name, (takes, body), ceil in (("last", last, "0"), ("first", first, "1"))
+    ]
+    found = netweave.compare(*(nets if is_first else reversed(nets)))
+    assert found.verdict is Verdict.DIFFERENT
+    assert "rounded" in found.sentence

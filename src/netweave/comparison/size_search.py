@@ -165,7 +165,7 @@ class _Search:
         if probe is None:
             num_samples = self.options.num_samples or batch or usual_samples(a.graph)
             declared = declared_sizes(a.graph, b.graph, mappings, num_samples=num_samples)
-            return [declared] if self.options.one_size else [oblong(declared), declared]
+            return [declared] if self.options.one_size else [oblong(declared, mappings), declared]
         names = [mapping.a for mapping in mappings]
         check_probe(probe, names)
         return [{name: probe[name].shape for name in names}]

@@ -66,6 +66,18 @@ def saved(made, folder):
     return folder / "written.py"
 
 
+@needs_keras
+@pytest.mark.parametrize("op_type", ["AveragePool", "MaxPool"])
+def test_windows_of_two_that_are_rounded_up_are_so_at_any_size(op_type, tmp_path):
+    made = one(op_type, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    written = saved(made, tmp_path)
+    assert '2D(2, padding="same")' in written.read_text()
+    inputs, (wanted,) = expected(made)
+    (x,) = inputs.values()
+    (found,) = netweave.run(netweave.load(written), {"x": x.transpose(0, 2, 3, 1)}).values()
+    np.testing.assert_allclose(found.transpose(0, 3, 1, 2), wanted, rtol=1e-6)
+
+
 def run(python: str, folder: Path, **environment: str) -> None:
     """Run every net that Keras can say, in a process of its own, and hold it against ONNX Runtime."""
     for number, made in enumerate(SAID.values()):

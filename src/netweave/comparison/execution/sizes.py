@@ -142,15 +142,23 @@ def _filled(known: OpenSizes, size: int, choice: Mapping[int, tuple[int, ...]]) 
     return filled
 
 
-def oblong(sizes: Sizes) -> Sizes:
+def oblong(sizes: Sizes, mappings: Sequence[InputMapping]) -> Sizes:
     """Return sizes whose images are neither square nor even, so that rules show that depend on it.
 
     A square image hides height and width that are swapped, an even one how windows are rounded.
+
+    Args:
+        sizes: Sizes of A's inputs.
+        mappings: How they become B's, with the axis of the channels.
     """
-    return {
-        name: (*size[:2], size[2] + 5, size[3] + 12) if len(size) == 4 else size
-        for name, size in sizes.items()
-    }
+    channels = {mapping.a: mapping.channel_axis for mapping in mappings}
+    changed = dict(sizes)
+    for name, size in sizes.items():
+        if len(size) == 4:
+            height, width = (1, 2) if channels.get(name) == 3 else (2, 3)
+            steps = {height: 5, width: 12}
+            changed[name] = tuple(each + steps.get(axis, 0) for axis, each in enumerate(size))
+    return changed
 
 
 LARGEST_CONSTANT_SIZE = 4096

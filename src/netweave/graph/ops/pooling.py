@@ -136,6 +136,11 @@ class PoolWindows:
         """True if any axis is padded."""
         return any(self.begin) or any(self.end)
 
+    @property
+    def is_halving(self) -> bool:
+        """True if windows of two elements stand side by side."""
+        return set(self.kernel) == set(self.strides) == {2} and set(self.dilations) == {1}
+
     def counts(self, sizes: Sequence[int], rounding: str = "") -> list[int]:
         """Return the number of windows along each axis.
 

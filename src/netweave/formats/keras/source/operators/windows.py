@@ -246,6 +246,8 @@ def _pooled(node: KerasNode, kind: str, *, zeros_count: bool, same_counts: bool)
     windows = pool_windows_of(node, "Keras", keeps_same=same_counts)
     text = f"layers.{kind}Pooling{dimensions}({int_or_tuple(windows.kernel)}"
     text += f", strides={int_or_tuple(windows.strides)}" if windows.strides != windows.kernel else ""
+    if windows.rounding == "ceil" and not windows.any_pad and windows.is_halving:
+        return node.step(f'{text}, padding="same")({{0}})')  # the same at any size
     end = _whole_end(node, windows)
     if same_counts and is_same(node, Window(windows.kernel, windows.strides, windows.begin, end)):
         return node.step(f'{text}, padding="same")({{0}})')
