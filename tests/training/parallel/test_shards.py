@@ -9,12 +9,16 @@ pytest.importorskip("torch")
 import torch
 
 import netweave
+from netweave.api.jobs import joined
 from netweave.errors import UnsupportedError, UsageError
+from netweave.runtime.engine import Trace
 from netweave.training.checkpoint_file import Checkpoint
 from netweave.training.data import BatchShards, Order, Shards
 from netweave.training.parallel.shards import ShardBatch, ShardSum, blocks_of
 from netweave.training.ranks import told_by
-from netweave.training.shard_ranks import check_promise, kernels
+from netweave.training.shard_ranks import ShardRanks, check_promise, kernels
+from tests.training import staged
+from tests.training.test_program import boxes_of
 
 
 def rows_of(size):
@@ -50,6 +54,15 @@ def test_a_sum_depends_on_the_number_of_shards_alone(size):
                 total.add(start, stop, row)
         assert total.take().numpy().tobytes() == expected.tobytes()
         assert not total.blocks
+
+
+def test_a_sum_leaves_the_rows_of_single_shards_alone():
+    rows = rows_of(7)
+    given, total = torch.tensor(rows), ShardSum()
+    for shard, row in enumerate(given):
+        total.add(shard, shard + 1, row)
+    total.take()
+    assert given.numpy().tobytes() == rows.tobytes()
 
 
 def test_the_order_of_a_sum_matters():
@@ -142,3 +155,32 @@ def test_one_sum_tells_all_ranks_what_any_was_asked_for(ranks):
         for saves in (False, True):
             own = weight + 2.0**40 * saves
             assert told_by(own + (ranks - 1) * weight) == {"stop": stop, "saves": saves}
+
+
+def test_the_last_stage_of_all_shards_is_differentiated_first(tmp_path, monkeypatch):
+    """So that its gradients are sent while earlier stages compute; the bits are those of pass after pass."""
+    job = staged.job_of(tmp_path, staged.HARD, steps=3)
+    ends, orders = [], []
+    for held in (1, 4):
+        monkeypatch.setattr(ShardRanks, "num_held", held)
+        options = netweave.TrainOptions(same_bits=4, sync_batch_norm=False)
+        path = tmp_path / f"{held}.json"
+        with joined(options) as world:
+            _, arrays = staged.train(
+                job,
+                trace=Trace(path),
+                world=world,
+                same_bits=4,
+                sync_batch_norm=False,
+                num_stages=3,
+                slice_elements=64,
+                dtype=torch.float32,
+            )
+        ends.append({key: tensor.numpy().tobytes() for key, tensor in arrays.items()})
+        boxes = boxes_of(path)
+        names = sorted((name for name in boxes if name.startswith("backward 1, ")), key=boxes.__getitem__)
+        orders.append([name.removeprefix("backward 1, ") for name in names])
+    assert ends[0] == ends[1]
+    stages, shards = range(2, -1, -1), range(4)
+    assert orders[0] == [f"stage {stage}, batch {shard}" for shard in shards for stage in stages]
+    assert orders[1] == [f"stage {stage}, batch {shard}" for stage in stages for shard in shards]
