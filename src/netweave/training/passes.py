@@ -105,7 +105,7 @@ class NetPasses:
         parameters: A variable for each slice.
         gradients: A variable for the gradient of each slice.
         state: The variable of what forward passes change: moving statistics, and what nodes keep.
-        ended_s: When the last backward of a stage ended, by ``perf_counter``.
+        ended_s: When the last pass through a stage ended, by ``perf_counter``.
     """
 
     def __init__(
@@ -256,7 +256,9 @@ class NetPasses:
         if before is not None:
             before.release_outputs()
         passes[stage.index] = done
-        return None if finish is None else finish(done)
+        result = None if finish is None else finish(done)
+        self.ended_s = perf_counter()
+        return result
 
     def _backward(self, part: Part, stage: Stage, end: Callable[[Part, Stage], None]) -> None:
         held = part.number % self.num_held

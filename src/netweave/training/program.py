@@ -159,6 +159,7 @@ class StepProgram:
         result: Completion[Any] = self.passes.push_forward(
             step, part, partial(self._measure, step, part), writes=[self._begun], suffix=suffix
         )
+        self._last = result
         if is_last and self._ranks is not None:
             result = self._ranks.push_means(step, self._begun, self._result)
         self._held[suffix] = part

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+
 import numpy as np
 import pytest
 
@@ -14,7 +17,9 @@ from netweave.errors import UnsupportedError, UsageError
 from netweave.runtime.engine import Trace
 from netweave.training.checkpoint_file import Checkpoint
 from netweave.training.data import BatchShards, Order, Shards
+from netweave.training.loading import PhaseLoader
 from netweave.training.parallel.shards import ShardBatch, ShardSum, blocks_of
+from netweave.training.passes import NetPasses
 from netweave.training.ranks import told_by
 from netweave.training.shard_ranks import ShardRanks, check_promise, kernels
 from tests.training import staged
@@ -184,3 +189,31 @@ def test_the_last_stage_of_all_shards_is_differentiated_first(tmp_path, monkeypa
     stages, shards = range(2, -1, -1), range(4)
     assert orders[0] == [f"stage {stage}, batch {shard}" for shard in shards for stage in stages]
     assert orders[1] == [f"stage {stage}, batch {shard}" for stage in stages for shard in shards]
+
+
+def test_a_forward_that_is_held_is_computing(tmp_path, monkeypatch):
+    """Else its time would count as waiting for data: the second shard is taken while the first computes."""
+    job = staged.job_of(tmp_path, staged.DROPPED, steps=2)
+    monkeypatch.setattr(ShardRanks, "num_held", 2)
+    began, go_on, idle = threading.Event(), threading.Event(), []
+    forward, take = NetPasses._forward, PhaseLoader.take
+
+    def held(passes, step, part, *arguments):
+        if (step, part.number) == (1, 0):
+            began.set()
+            assert go_on.wait(60)
+        return forward(passes, step, part, *arguments)
+
+    def taken(loader, idle_since):
+        is_held = len(idle) == 3  # the second shard of the second update
+        assert not is_held or began.wait(60)
+        idle.append(idle_since())
+        if is_held:
+            go_on.set()
+        return take(loader, idle_since)
+
+    monkeypatch.setattr(NetPasses, "_forward", held)
+    monkeypatch.setattr(PhaseLoader, "take", taken)
+    with joined(netweave.TrainOptions(same_bits=2)) as world:
+        staged.train(job, world=world, same_bits=2, dtype=torch.float32)
+    assert idle[3] == math.inf
