@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import netweave
-from benchmarks.failures import damage, kills, leaks, preemptions, stops
+from benchmarks.failures import agents, damage, kills, leaks, preemptions, stops
+from benchmarks.parallel.network import network
 from tests.mxnet import fit_killed
 from tests.training.parallel import command
 
@@ -115,6 +116,42 @@ def do_preemptions(result: Result, folder: Path, go_on: Callable[[], bool], save
         save()
 
 
+def do_agents(result: Result, folder: Path, go_on: Callable[[], bool], save: Callable[[], None]) -> None:
+    """Kill workers and agents of torchrun, in each shape in turn: of the one that has had fewest."""
+    runs = result.setdefault("runs", [])
+    expected: dict[int, Any] = {}
+    while go_on():
+        number = len(runs)
+        had = Counter((run["agents"], run["killed"]) for run in runs)
+        count, what = min(agents.SHAPES, key=lambda one: had[one])
+        if count not in expected:
+            expected[count] = agents.whole_run(folder / f"whole {count}", count)
+        place = folder / f"run {number}"
+        began_s = time.monotonic()
+        with network(agents.RATE) as nodes:
+            placed = [nodes[rank % 2] for rank in range(count)]
+            done, statuses, fault = agents.killed_run(place, placed, what, random.Random(number), 10)
+        faults = [fault] if fault else []
+        if not fault and any(statuses):
+            faults.append(f"statuses {statuses}: {agents.log_of(place)[-2000:]}")
+        elif not fault and not command.is_equal(command.arrays(place, agents.STEPS), expected[count]):
+            faults.append("other parameters at the end")
+        runs.append(
+            {"agents": count, "killed": what, "seconds": round(time.monotonic() - began_s), "kills": done}
+            | {"faults": faults}
+        )
+        result |= {
+            f"{kind}s killed": sum(len(run["kills"]) for run in runs if run["killed"] == kind)
+            for kind in ("worker", "agent")
+        }
+        result |= {
+            "in training": sum(kill["in"] == "training" for run in runs for kill in run["kills"]),
+            "runs bit-equal": sum(not run["faults"] for run in runs),
+            "faults": sum(len(run["faults"]) for run in runs),
+        }
+        save()
+
+
 def do_fits(result: Result, folder: Path, go_on: Callable[[], bool], save: Callable[[], None]) -> None:
     """Kill ``Module.fit`` with dropout and operators that keep a state; each fit goes on until its end."""
     expected, score, duration = fit_killed.whole(folder / "whole")
@@ -197,6 +234,7 @@ def do_leaks(result: Result, folder: Path, go_on: Callable[[], bool], save: Call
 
 SUBJECTS = {
     "kills": do_kills,
+    "agents": do_agents,
     "preemptions": do_preemptions,
     "fits": do_fits,
     "stops": do_stops,

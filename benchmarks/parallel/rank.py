@@ -147,12 +147,22 @@ class Rank:
         return {}
 
     def steps(self, name: str, count: int) -> dict[str, Any]:
-        """Make steps; return when the loss of each was known, and the processor's seconds for each."""
+        """Make steps.
+
+        Returns:
+            When the loss of each was known, the processor's seconds for each, and the seconds in which there
+            was an exchange and no computation; 0 for what Netweave does not measure.
+        """
+        exposed_s = 0.0
         if self._world is not None:
             self._world.barrier()
+            self._world.occupancy.restart()
         before = _processor_s()
         known_s = self._loops[name].run(count)
-        return {"known_s": known_s, "processor_s": (_processor_s() - before) / count}
+        processor_s = (_processor_s() - before) / count
+        if self._world is not None and name.startswith("netweave:"):
+            exposed_s = self._world.occupancy.exposed_s / count
+        return {"known_s": known_s, "processor_s": processor_s, "exposed_s": exposed_s}
 
     def link(self, megabytes: float, repeats: int) -> dict[str, Any]:
         """Return the seconds of an all-reduce by itself, and the processor's."""

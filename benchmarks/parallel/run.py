@@ -11,8 +11,8 @@ same processes and make steps in turn, in an order drawn anew in every round; a 
 distance between the moments at which the losses of consecutive steps are known. Netweave's candidates are
 whole training runs with their loaders; PyTorch's are loops over the same lowered module with a fused SGD.
 Shown are the median of the rounds, the fastest and the slowest; the ratio to one blocking all-reduce after
-backward, and to the fastest DDP, as medians of the ratios within each round; and the processor's
-milliseconds of a step.
+backward, and to the fastest DDP, as medians of the ratios within each round; the processor's milliseconds of
+a step; and, of Netweave's, those in which there was an exchange and nothing was computed (exposed).
 
 Behind the table stands the critical path (``critical_path.py``): the shortest time that a step could take
 with the stages measured in a process without exchange and the link measured without computation.
@@ -112,6 +112,7 @@ def measure(
         ranks.ask("load", name=name)
     wall: dict[str, list[float]] = {name: [] for name in names}
     processor: dict[str, list[float]] = {name: [] for name in names}
+    exposed: dict[str, list[float]] = {name: [] for name in names}
     shuffle = random.Random(0)
     for _ in range(case.rounds):
         for name in shuffle.sample(names, len(names)):
@@ -119,11 +120,14 @@ def measure(
             known = [answer["known_s"] for answer in answers]
             wall[name].append(max((row[-1] - row[0]) / case.steps for row in known) * 1e3)
             processor[name].append(max(answer["processor_s"] for answer in answers) * 1e3)
-        after_round(_figures(wall, processor))
-    return _figures(wall, processor)
+            exposed[name].append(max(answer["exposed_s"] for answer in answers) * 1e3)
+        after_round(_figures(wall, processor, exposed))
+    return _figures(wall, processor, exposed)
 
 
-def _figures(wall: dict[str, list[float]], processor: dict[str, list[float]]) -> dict[str, Any]:
+def _figures(
+    wall: dict[str, list[float]], processor: dict[str, list[float]], exposed: dict[str, list[float]]
+) -> dict[str, Any]:
     """Return the figures of candidates from the milliseconds of a step in each round."""
     names = list(wall)
     ddp = [name for name in names if name.startswith("torch:ddp") and not name.endswith("fp16")]
@@ -136,6 +140,7 @@ def _figures(wall: dict[str, list[float]], processor: dict[str, list[float]]) ->
             "of blocking": _ratio(wall[BLOCKING], wall[name]),
             "of best DDP": _ratio(wall[best], wall[name]),
             "processor ms": round(median(processor[name]), 1),
+            "exposed ms": round(median(exposed[name]), 1),
             "rounds": [round(value, 1) for value in wall[name]],
         }
         | ({"price": _ratio(wall[name], wall[OVERLAPPED])} if name.startswith(SAME_BITS) else {})
@@ -163,12 +168,16 @@ def critical_path(ranks: Ranks, case: Case) -> dict[str, float]:
 
 def show(title: str, rows: dict[str, Any]) -> None:
     """Print a table in Markdown."""
-    print(f"\n{title}\n\n| | ms of a step | fastest to slowest | x blocking | x best DDP | processor ms |")
-    print("|---|---|---|---|---|---|")
+    print(
+        f"\n{title}\n\n| | ms of a step | fastest to slowest | x blocking | x best DDP | processor ms | "
+        "exposed ms |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for name, row in rows.items():
         print(
             f"| {name} | {row['ms']:,.0f} | {row['fastest']:,.0f} to {row['slowest']:,.0f} | "
-            f"{row['of blocking']:.2f} | {row['of best DDP']:.2f} | {row['processor ms']:,.0f} |"
+            f"{row['of blocking']:.2f} | {row['of best DDP']:.2f} | {row['processor ms']:,.0f} | "
+            f"{row['exposed ms']:,.0f} |"
             + (f" {row['price']:.2f} times {OVERLAPPED}" if "price" in row else "")
         )
 

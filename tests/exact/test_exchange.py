@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import random
 from itertools import chain
 
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import netweave
 from netweave import exact
 from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.exact.overlap import ShardGradients
 from netweave.exact.states import packed, unpacked
 from netweave.training.checkpoint_file import read_checkpoint
 
@@ -138,6 +140,79 @@ def test_gradients_may_lie_in_memory_in_another_way_than_their_parameters():
             model.weight.grad = gradient
             exchange.end_shard()
         assert torch.equal(model.weight.grad, gradient)
+
+
+@pytest.fixture
+def overlapping(monkeypatch):
+    """Let a process alone send its gradients early too, as one of several does."""
+
+    def made(*arguments, overlaps, **options):
+        return ShardGradients(*arguments, overlaps=True, **options)
+
+    monkeypatch.setattr("netweave.exact.exchange.ShardGradients", made)
+
+
+def trained(backward, *, num_updates=4):
+    """Train with 4 shards; return the parameters, and how many slices each update has sent early."""
+    model, data = small().float(), torch.arange(16.0).reshape(4, 4) / 10
+    optimizer, early = torch.optim.SGD(model.parameters(), lr=0.1), []
+    with exact.Exchange(model, shards=4) as exchange:
+        for update in range(num_updates):
+            for batch in exchange.batches(range(4)):
+                for shard in batch:
+                    backward(update, model, model(data[shard : shard + 1] + update).square().mean())
+            early.append(exchange._gradients.num_sent_early)
+            optimizer.step()
+    return [tensor.detach().numpy().tobytes() for tensor in model.parameters()], early
+
+
+def once(update, model, loss):
+    loss.backward()
+
+
+def twice(update, model, loss):
+    (loss / 2).backward(retain_graph=True)
+    (loss / 2).backward()
+
+
+def scaled(update, model, loss):
+    (2 * loss).backward()
+    for tensor in model.parameters():
+        tensor.grad /= 2
+
+
+def replaced(update, model, loss):
+    (2 * loss).backward()
+    for tensor in model.parameters():
+        tensor.grad = tensor.grad / 2
+
+
+def test_gradients_are_sent_while_backward_goes_on(overlapping):
+    assert trained(once)[1] == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("backward", [twice, scaled, replaced])
+def test_gradients_that_change_before_the_end_of_a_shard_are_sent_at_its_end(overlapping, backward):
+    ends, early = trained(backward)
+    assert early == [0, 0, 0, 0]
+    assert ends == trained(once)[0]
+
+
+@pytest.mark.parametrize("backward", [twice, scaled, replaced])
+def test_a_gradient_that_changes_after_it_was_sent_is_refused(overlapping, backward):
+    def changing(update, model, loss):
+        (once if update < 2 else backward)(update, model, loss)
+
+    message = r"the gradient of '\d\.\w+' changed after backward had left it, .*Exchange\(..., overlap=False"
+    with pytest.raises(UnsupportedError, match=message):
+        trained(changing)
+
+
+def test_hooks_leave_with_the_exchange(overlapping):
+    model = small()
+    with exact.Exchange(model, shards=2):
+        assert copy.deepcopy(model).state_dict().keys() == model.state_dict().keys()
+    assert not any(tensor._post_accumulate_grad_hooks for tensor in model.parameters())
 
 
 class Sparse(nn.Module):

@@ -15,10 +15,9 @@ from torch import Tensor, distributed, nn
 
 from netweave.api.jobs import announcing_early_failure, joined
 from netweave.errors import UnsupportedError, UsageError
-from netweave.runtime.engine import ThreadedEngine, Variable
-from netweave.training.optim.rule import flat_layout
-from netweave.training.parallel.plan import ExchangeSettings, SliceInfo
-from netweave.training.parallel.shards import ShardExchange, tree_sum
+from netweave.exact.overlap import ShardGradients
+from netweave.runtime.engine import ThreadedEngine
+from netweave.training.parallel.shards import tree_sum
 from netweave.training.ranks import asked, told_by
 from netweave.training.shard_ranks import SHARDS, THREADS, kernels, shards_of
 from netweave.training.watchers import TrainOptions
@@ -53,6 +52,8 @@ class Exchange:
         shards: Number of shards of a batch, >= 1, which the number of ranks divides.
         seed: Of what a shard draws.
         timeout_s: Seconds to wait for another rank, > 0; 60 by default.
+        overlap: Whether gradients may be sent while backward of the last shard goes on: from the second
+            update on, if no gradient of the one before has changed between backward and the end of its shard.
 
     Attributes:
         iteration: Updates done.
@@ -79,6 +80,7 @@ class Exchange:
         *,
         seed: int = 0,
         timeout_s: float | None = None,
+        overlap: bool = True,
     ) -> None:
         module = parameters if isinstance(parameters, nn.Module) else None
         self._parameters = _trained(parameters)
@@ -110,17 +112,10 @@ class Exchange:
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(THREADS)
             self.engine = engine
-            sizes = {key: tensor.numel() for key, tensor in self._parameters.items()}
-            layout = flat_layout(sizes)
-            numbers = {key: number for number, key in enumerate(sizes)}
-            slices = [
-                SliceInfo(sum(span.stop - span.start for span in spans), numbers[spans[0].key], 0)
-                for spans in layout.slices
-            ]
-            self._exchange = ShardExchange(
-                self.shards, world, ExchangeSettings(), layout, self._parameters, slices, engine=engine
+            self._gradients = ShardGradients(
+                self.shards, self._parameters, world, engine=engine, overlaps=overlap and world.size > 1
             )
-            self._gradients = [Variable(f"gradient {number}") for number in range(len(slices))]
+            stack.callback(self._gradients.close)
             self._stack = stack.pop_all()
 
     @property
@@ -203,8 +198,7 @@ class Exchange:
             raise UsageError("a shard begins before the last one has ended; call end_shard after backward")
         if not self._done:
             self._before = [tensor.detach().clone() for tensor in self._buffer_tensors()]
-        for parameter in self._parameters.values():
-            parameter.grad = None
+        self._gradients.begin_shard(self.iteration, self._done)
         self._recorded.append({})
         self._draws.enter_context(self._seeded(PASS, self._done))
         self._begun_s = perf_counter()
@@ -223,7 +217,8 @@ class Exchange:
 
         Raises:
             UsageError: None has begun, or the shards have recorded different values.
-            UnsupportedError: A gradient is sparse, or a buffer counts differently in each shard.
+            UnsupportedError: A gradient is sparse, or has changed after it was sent; or a buffer counts
+                differently in each shard.
             PeerError: Another rank failed.
         """
         if self._begun_s is None:
@@ -231,12 +226,10 @@ class Exchange:
         self._draws.close()
         self._compute_s += perf_counter() - self._begun_s
         self._begun_s = None
-        self._take_gradients()
+        self._num_gradients += self._gradients.end_shard()
         self._take_buffers()
         self._done += 1
         if self._done < self.shards.count:
-            for number in range(len(self._gradients)):
-                self._exchange.keep(number, self.shards.numbers[self._done - 1])
             return False
         self._finish_update()
         return True
@@ -289,17 +282,6 @@ class Exchange:
 
     # In an update.
 
-    def _take_gradients(self) -> None:
-        for number, (key, parameter) in enumerate(self._parameters.items()):
-            if parameter.grad is None:
-                continue
-            if parameter.grad.layout is not torch.strided:
-                raise UnsupportedError(
-                    f"the gradient of {key!r} is sparse, and only dense ones are summed; make its layer "
-                    "with sparse=False"
-                )
-            self._num_gradients[number] += 1
-
     def _buffer_tensors(self) -> list[Tensor]:
         return [owner._buffers[name] for owner, name in self._buffers.values()]
 
@@ -314,7 +296,6 @@ class Exchange:
         self._after.append(changed)
 
     def _finish_update(self) -> None:
-        self._exchange.push_gradients(self.iteration, self._gradients)
         changes = torch.zeros(len(self._before), dtype=torch.float64)
         for number in {number for one in self._after for number in one}:
             changes[number] = 1
@@ -332,9 +313,9 @@ class Exchange:
         num_gradients, changes = totals[len(head) :].split([len(self._parameters), len(self._before)])
         self._mean_of_rows([number for number, count in enumerate(changes) if count])
         self.engine.wait_all()
-        for parameter, count in zip(self._parameters.values(), num_gradients, strict=True):
-            if not count:  # as in any loop: what took no part has no gradient, and an optimizer skips it
-                parameter.grad = None
+        for (key, parameter), count in zip(self._parameters.items(), num_gradients, strict=True):
+            # as in any loop: what took no part has no gradient, and an optimizer skips it
+            parameter.grad = self._gradients.mean(key) if count else None
         told = told_by(float(totals[0]))
         self.stop, self.saves = told["stop"], told["saves"]
         self._num_gradients.zero_()

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -92,16 +93,19 @@ class NetPasses:
         engine: Where tasks run.
         where: Where and how they compute.
         timed: Called with each task's function in its place, to measure it.
+        num_held: Batches whose activations are there at the same time: so many forwards may be pushed before
+            the backward of the first.
 
     Attributes:
         net: The net.
         stages: The stages.
         where: Where and how they compute.
+        num_held: Batches whose activations are there at the same time.
         engine: Where tasks run.
         parameters: A variable for each slice.
         gradients: A variable for the gradient of each slice.
         state: The variable of what forward passes change: moving statistics, and what nodes keep.
-        ended_s: When the last backward of a stage ended, by ``perf_counter``.
+        ended_s: When the last pass through a stage ended, by ``perf_counter``.
     """
 
     def __init__(
@@ -113,8 +117,9 @@ class NetPasses:
         engine: Engine,
         where: Where,
         timed: Callable[[Callable[[], Any]], Any] | None = None,
+        num_held: int = 1,
     ) -> None:
-        self.net, self.stages, self.where = net, tuple(stages), where
+        self.net, self.stages, self.where, self.num_held = net, tuple(stages), where, num_held
         self._of_device = "" if where.number is None else f" on {where}"
         slices = range(len(layout.slices))
         self.parameters = [Variable(f"slice {number}{self._of_device}") for number in slices]
@@ -122,20 +127,25 @@ class NetPasses:
         self.state = Variable(f"statistics{self._of_device}")
         self.ended_s = 0.0
         self.engine, self._timed = engine, timed
+        held = range(num_held)
         self._activations = [
-            Variable(f"activations of stage {stage.index}{self._of_device}") for stage in stages
+            [
+                Variable(f"activations {number} of stage {stage.index}{self._of_device}")
+                for stage in self.stages
+            ]
+            for number in held
         ]
         of_key = {key: layout.slices_of(key) for key in layout.offsets}
         self._read = [_numbers(of_key, stage.reads) for stage in stages]
         self._completed = [_numbers(of_key, stage.completes) for stage in stages]
         self._tensors = [[net.store[key].tensor for key in stage.completes] for stage in stages]
-        self._passes: list[StagePass | None] = [None] * len(stages)
-        self._above: list[torch.Tensor | None] = []
+        self._passes: list[list[StagePass | None]] = [[None] * len(self.stages) for _ in held]
+        self._above: list[list[torch.Tensor | None]] = [[] for _ in held]
 
     @property
     def variables(self) -> list[Variable]:
         """All that tasks of the passes change."""
-        return [*self.parameters, *self.gradients, *self._activations, self.state]
+        return [*self.parameters, *self.gradients, *chain.from_iterable(self._activations), self.state]
 
     def stages_of(self, number: int) -> list[int]:
         """Return the stages whose backward adds to the gradient of a slice."""
@@ -161,15 +171,16 @@ class NetPasses:
             suffix: Of the tasks' names.
         """
         completion: Completion[Any] | None = None
+        activations = self._activations[part.number % self.num_held]
         for stage in self.stages:
-            before = self._activations[stage.index - 1 : stage.index] if stage.index else []
+            before = activations[stage.index - 1 : stage.index] if stage.index else []
             batch = part.variables if stage.takes_batch else ()
             is_last = stage is self.stages[-1]
             completion = self.engine.push(
                 self._measured(partial(self._forward, step, part, stage, finish if is_last else None)),
                 [*before, *batch, *(self.parameters[number] for number in self._read[stage.index])],
                 [
-                    self._activations[stage.index],
+                    activations[stage.index],
                     self.state,
                     *(self.gradients[number] for number in self._completed[stage.index]),
                     *(writes if is_last else ()),
@@ -180,20 +191,35 @@ class NetPasses:
         assert completion is not None
         return completion
 
-    def push_backward(self, step: int, part: Part, *, suffix: str = "") -> Completion[Any]:
-        """Push backward of the batch whose forward was pushed last; return its end."""
+    def push_backward(
+        self,
+        step: int,
+        parts: Mapping[str, Part],
+        *,
+        done: Callable[[Part, Stage], None] = lambda part, stage: None,
+    ) -> Completion[Any]:
+        """Push backward of the batches whose forwards were pushed last, stage by stage; return its end.
+
+        Args:
+            step: Updates done before.
+            parts: The batches, by the suffix of their tasks' names.
+            done: Called after the backward of a batch through a stage, in its task: it may take the gradients
+                of the parameters that the stage completes.
+        """
         completion: Completion[Any] | None = None
         for stage in reversed(self.stages):
-            behind = self._activations[stage.index + 1 : stage.index + 2]
-            batch = part.variables if stage.takes_batch else ()
-            completed = (self.gradients[number] for number in self._completed[stage.index])
-            completion = self.engine.push(
-                self._measured(partial(self._backward, stage)),
-                [*behind, *batch, *(self.parameters[number] for number in self._read[stage.index])],
-                [self._activations[stage.index], *completed],
-                lane=self.where.lane,
-                name=self._name("backward", step, stage) + suffix,
-            )
+            completed = [self.gradients[number] for number in self._completed[stage.index]]
+            for suffix, part in parts.items():
+                activations = self._activations[part.number % self.num_held]
+                behind = activations[stage.index + 1 : stage.index + 2]
+                batch = part.variables if stage.takes_batch and self.num_held == 1 else ()
+                completion = self.engine.push(
+                    self._measured(partial(self._backward, part, stage, done)),
+                    [*behind, *batch, *(self.parameters[number] for number in self._read[stage.index])],
+                    [activations[stage.index], *completed],
+                    lane=self.where.lane,
+                    name=self._name("backward", step, stage) + suffix,
+                )
         assert completion is not None
         return completion
 
@@ -215,26 +241,35 @@ class NetPasses:
         net, where = self.net, self.where
         if net.draws is not None:
             net.draws.at(seed=where.seed, step=step, first=part.first, samples=part.samples)
-        before = self._passes[stage.index - 1] if stage.index else None
+        passes = self._passes[part.number % self.num_held]
+        before = passes[stage.index - 1] if stage.index else None
         if before is None:
-            given = net.placed({name: tensor.to(where.device) for name, tensor in part.inputs.items()})
+            # the loader fills the tensors of a batch anew before the backward of one that is held
+            own = {
+                name: tensor.to(where.device, copy=self.num_held > 1) for name, tensor in part.inputs.items()
+            }
+            given = net.placed(own)
         else:
             given = before.outputs
         with torch.autocast(where.device.type, torch.bfloat16, enabled=where.mixed):
             done = run_stage(net, stage, given)
         if before is not None:
             before.release_outputs()
-        self._passes[stage.index] = done
-        return None if finish is None else finish(done)
+        passes[stage.index] = done
+        result = None if finish is None else finish(done)
+        self.ended_s = perf_counter()
+        return result
 
-    def _backward(self, stage: Stage) -> None:
-        done = self._passes[stage.index]
+    def _backward(self, part: Part, stage: Stage, end: Callable[[Part, Stage], None]) -> None:
+        held = part.number % self.num_held
+        done = self._passes[held][stage.index]
         assert done is not None
         if stage is self.stages[-1]:
-            self._above = run_backward(done, [], objective=done.outputs[0])
+            self._above[held] = run_backward(done, [], objective=done.outputs[0])
         else:
-            self._above = run_backward(done, self._above)
-        self._passes[stage.index] = None
+            self._above[held] = run_backward(done, self._above[held])
+        self._passes[held][stage.index] = None
+        end(part, stage)
         self.ended_s = perf_counter()
 
 

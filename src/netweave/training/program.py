@@ -86,6 +86,7 @@ class StepProgram:
         self._job, self._updater, self._engine = job, updater, engine
         self._shards = ranks if isinstance(ranks, ShardRanks) else None
         self._num_passes = updater.accumulate if self._shards is None else self._shards.num_passes
+        self._held: dict[str, Part] = {}  # batches without a backward, by the suffix of their tasks' names
         self._begun = Variable("beginning of an update")
         self._sum = 0.0
         self._groups = self._grouped()
@@ -158,11 +159,14 @@ class StepProgram:
         result: Completion[Any] = self.passes.push_forward(
             step, part, partial(self._measure, step, part), writes=[self._begun], suffix=suffix
         )
+        self._last = result
         if is_last and self._ranks is not None:
             result = self._ranks.push_means(step, self._begun, self._result)
-        self._last = self.passes.push_backward(step, part, suffix=suffix)
-        if self._shards is not None and not is_last:
-            self._shards.push_kept(step, part.number, self.gradients)
+        self._held[suffix] = part
+        if is_last or len(self._held) == self.passes.num_held:
+            options = {} if self._shards is None else {"done": self._shards.take_gradients}
+            self._last = self.passes.push_backward(step, self._held, **options)
+            self._held = {}
         return result
 
     def push_looks(self, step: int) -> Completion[None] | None:

@@ -178,7 +178,7 @@ class ReplicatedNet:
                 f"backward on {self.contexts[device]} without a forward before it on the same device"
             )
         passes = self._passes[device]
-        passes.push_backward(self._step, part)
+        passes.push_backward(self._step, {"": part})
         for number in sorted(range(len(self._keys)), key=lambda one: -min(passes.stages_of(one), default=0)):
             self._store.push_when(
                 number,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 import re
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +30,12 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
     from netweave.job import Job
     from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.backends.torch.stages import Stage
     from netweave.runtime.engine import Completion, Engine, Variable
     from netweave.training.checkpoint_file import Checkpoint
     from netweave.training.optim import Updater
     from netweave.training.parallel.world import World
+    from netweave.training.passes import Part
     from netweave.training.watchers import TrainOptions
 
 THREADS = 1
@@ -133,6 +134,15 @@ class ShardRanks(RankExchange):
         """The number of passes that this rank makes in an update."""
         return self.shards.count
 
+    @property
+    def num_held(self) -> int:
+        """The number of passes of which one stage after another is differentiated, in all of them.
+
+        With the passes one after another, the gradients of all parameters would be complete in the last one
+        alone, and little of the exchange hidden. Where there is none, they take less memory.
+        """
+        return self.num_passes if self.world.size > 1 else 1
+
     def promise(self) -> dict[str, Any]:
         """Return, for a checkpoint, what the bits of the run depend on."""
         return {**kernels(), SHARDS: self.shards.size}
@@ -195,18 +205,11 @@ class ShardRanks(RankExchange):
 
         self._engine.push(begin, (), [state], lane="compute", name="begin shards")
 
-    def push_kept(self, step: int, number: int, gradients: Sequence[Variable]) -> None:
-        """Push what takes the gradients of a pass that is not the last one."""
-        exchange, shard = self._exchange, self.shards.numbers[number]
+    def take_gradients(self, part: Part, stage: Stage) -> None:
+        """Take the gradients of the parameters that a pass has completed."""
+        exchange = self._exchange
         assert isinstance(exchange, ShardExchange)
-        for slice_, variable in enumerate(gradients):
-            self._engine.push(
-                partial(exchange.keep, slice_, shard),
-                (),
-                [variable],
-                lane="compute",
-                name=f"keep {step}, shard {shard}, slice {slice_}",
-            )
+        exchange.take(self.shards.numbers[part.number], stage.completes)
 
     def measured(self, loss: float, outputs: dict[str, Tensor]) -> None:
         """Take the objective, the outputs and the moving statistics of a shard."""

@@ -223,7 +223,9 @@ class Trainer(Loop):
             ranks.join_batch(net, self.job)
         layout, where, engine = self.updater.layout, self._where, self._engine
         timed = None if ranks is None else ranks.timed
-        passes = NetPasses(net, cut(net, num_stages), layout, engine=engine, where=where, timed=timed)
+        held = ranks.num_held if isinstance(ranks, ShardRanks) else 1
+        stages = cut(net, num_stages)
+        passes = NetPasses(net, stages, layout, engine=engine, where=where, timed=timed, num_held=held)
         program = StepProgram(self.job, passes, self.updater, engine=engine, ranks=ranks, looks=self._looks)
         if ranks is not None:
             graph = self.job.phases["train"].graph

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+
 import numpy as np
 import pytest
 
@@ -9,12 +12,18 @@ pytest.importorskip("torch")
 import torch
 
 import netweave
+from netweave.api.jobs import joined
 from netweave.errors import UnsupportedError, UsageError
+from netweave.runtime.engine import Trace
 from netweave.training.checkpoint_file import Checkpoint
 from netweave.training.data import BatchShards, Order, Shards
+from netweave.training.loading import PhaseLoader
 from netweave.training.parallel.shards import ShardBatch, ShardSum, blocks_of
+from netweave.training.passes import NetPasses
 from netweave.training.ranks import told_by
-from netweave.training.shard_ranks import check_promise, kernels
+from netweave.training.shard_ranks import ShardRanks, check_promise, kernels
+from tests.training import staged
+from tests.training.test_program import boxes_of
 
 
 def rows_of(size):
@@ -50,6 +59,15 @@ def test_a_sum_depends_on_the_number_of_shards_alone(size):
                 total.add(start, stop, row)
         assert total.take().numpy().tobytes() == expected.tobytes()
         assert not total.blocks
+
+
+def test_a_sum_leaves_the_rows_of_single_shards_alone():
+    rows = rows_of(7)
+    given, total = torch.tensor(rows), ShardSum()
+    for shard, row in enumerate(given):
+        total.add(shard, shard + 1, row)
+    total.take()
+    assert given.numpy().tobytes() == rows.tobytes()
 
 
 def test_the_order_of_a_sum_matters():
@@ -142,3 +160,60 @@ def test_one_sum_tells_all_ranks_what_any_was_asked_for(ranks):
         for saves in (False, True):
             own = weight + 2.0**40 * saves
             assert told_by(own + (ranks - 1) * weight) == {"stop": stop, "saves": saves}
+
+
+def test_the_last_stage_of_all_shards_is_differentiated_first(tmp_path, monkeypatch):
+    """So that its gradients are sent while earlier stages compute; the bits are those of pass after pass."""
+    job = staged.job_of(tmp_path, staged.HARD, steps=3)
+    ends, orders = [], []
+    for held in (1, 4):
+        monkeypatch.setattr(ShardRanks, "num_held", held)
+        options = netweave.TrainOptions(same_bits=4, sync_batch_norm=False)
+        path = tmp_path / f"{held}.json"
+        with joined(options) as world:
+            _, arrays = staged.train(
+                job,
+                trace=Trace(path),
+                world=world,
+                same_bits=4,
+                sync_batch_norm=False,
+                num_stages=3,
+                slice_elements=64,
+                dtype=torch.float32,
+            )
+        ends.append({key: tensor.numpy().tobytes() for key, tensor in arrays.items()})
+        boxes = boxes_of(path)
+        names = sorted((name for name in boxes if name.startswith("backward 1, ")), key=boxes.__getitem__)
+        orders.append([name.removeprefix("backward 1, ") for name in names])
+    assert ends[0] == ends[1]
+    stages, shards = range(2, -1, -1), range(4)
+    assert orders[0] == [f"stage {stage}, batch {shard}" for shard in shards for stage in stages]
+    assert orders[1] == [f"stage {stage}, batch {shard}" for stage in stages for shard in shards]
+
+
+def test_a_forward_that_is_held_is_computing(tmp_path, monkeypatch):
+    """Else its time would count as waiting for data: the second shard is taken while the first computes."""
+    job = staged.job_of(tmp_path, staged.DROPPED, steps=2)
+    monkeypatch.setattr(ShardRanks, "num_held", 2)
+    began, go_on, idle = threading.Event(), threading.Event(), []
+    forward, take = NetPasses._forward, PhaseLoader.take
+
+    def held(passes, step, part, *arguments):
+        if (step, part.number) == (1, 0):
+            began.set()
+            assert go_on.wait(60)
+        return forward(passes, step, part, *arguments)
+
+    def taken(loader, idle_since):
+        is_held = len(idle) == 3  # the second shard of the second update
+        assert not is_held or began.wait(60)
+        idle.append(idle_since())
+        if is_held:
+            go_on.set()
+        return take(loader, idle_since)
+
+    monkeypatch.setattr(NetPasses, "_forward", held)
+    monkeypatch.setattr(PhaseLoader, "take", taken)
+    with joined(netweave.TrainOptions(same_bits=2)) as world:
+        staged.train(job, world=world, same_bits=2, dtype=torch.float32)
+    assert idle[3] == math.inf

@@ -176,12 +176,15 @@ class GradientRow(FlatRow):
     Args:
         layout: Where each parameter stands.
         parameters: The parameters by key; each a run of memory without holes.
+
+    Attributes:
+        views: The view of each parameter's gradient.
     """
 
     def __init__(self, layout: FlatLayout, parameters: Mapping[str, Tensor]) -> None:
         super().__init__(layout, parameters)
         # kept, since a view takes longer to make than a small gradient to copy
-        self._views = {key: self.view(key) for key in parameters}
+        self.views = {key: self.view(key) for key in parameters}
         self._own: dict[str, Tensor | None] = {}  # the gradients of backward, until they are in the row
         self._left: dict[str, int] = {}  # how many slices of each are still to be copied
         self._num_slices = {key: len(layout.slices_of(key)) for key in parameters}
@@ -195,7 +198,7 @@ class GradientRow(FlatRow):
         """
         keys = [span.key for span in self._layout.slices[number]]
         for key in keys:
-            parameter, view = self._parameters[key], self._views[key]
+            parameter, view = self._parameters[key], self.views[key]
             is_view = parameter.grad is view
             if is_view and key in self._own:
                 continue
@@ -328,15 +331,30 @@ class Exchange:
         if self._settings.kind == "prioritised":
             self._prioritise(gradients)
         for number in self.plan.order:
-            for hop in self._hops_of(number):
-                hop.channel.push(
-                    partial(hop.begin, number),
-                    gradients[number],
-                    end=partial(hop.end, number),
-                    reads=[variable for variable in first if variable is not gradients[number]],
-                    name=f"{hop.name} {step}, slice {number}",
-                )
-                first = []
+            own = gradients[number]
+            self.push_slice(step, number, own, reads=[variable for variable in first if variable is not own])
+            first = []
+
+    def push_slice(
+        self, step: int, number: int, gradient: Variable, *, reads: Sequence[Variable] = ()
+    ) -> None:
+        """Push the exchange of a slice; all ranks must do so in the order of the plan.
+
+        Args:
+            step: Number of the update, for traces.
+            number: Of the slice.
+            gradient: Its variable.
+            reads: What it must wait for besides.
+        """
+        for hop in self._hops_of(number):
+            hop.channel.push(
+                partial(hop.begin, number),
+                gradient,
+                end=partial(hop.end, number),
+                reads=reads,
+                name=f"{hop.name} {step}, slice {number}",
+            )
+            reads = ()
 
     def push_parameters(self, step: int, parameters: Sequence[Variable]) -> None:
         """Push the way of updated slices from their owners to all ranks, in the order of their gradients.

@@ -33,29 +33,36 @@ class ShardSum:
 
     Two neighbouring blocks are added when they are the halves of a block of 2, 4, 8, ... shards that begins
     at a multiple of its size; what is left at the end, where their number is no power of two, from the left.
+    Rows of single shards stay as they are; sums of several are changed in place.
     """
 
     def __init__(self) -> None:
         self.blocks: list[tuple[int, int, Tensor]] = []
 
     def add(self, start: int, stop: int, row: Tensor) -> None:
-        """Add the sum of a block of shards, which follows the last one; rows are changed in place."""
+        """Add the sum of a block of shards, which follows the last one."""
         while self.blocks and _are_halves(*self.blocks[-1][:2], stop):
-            start, _, left = self.blocks.pop()
-            row = left.add_(row)
+            row = _added(self.blocks[-1], row)
+            start, *_ = self.blocks.pop()
         self.blocks.append((start, stop, row))
 
     def take(self) -> Tensor:
         """Return the sum of all, and begin again."""
-        total, *rest = [row for _, _, row in self.blocks]
+        (start, stop, total), *rest = self.blocks
         self.blocks = []
-        for row in rest:
-            total.add_(row)
+        for _, end, row in rest:
+            total = _added((start, stop, total), row)
+            stop = end
         return total
 
 
+def _added(block: tuple[int, int, Tensor], row: Tensor) -> Tensor:
+    start, stop, left = block
+    return left + row if stop - start == 1 else left.add_(row)
+
+
 def tree_sum(rows: Iterable[Tensor]) -> Tensor:
-    """Return the sum of one row for each shard, all of them; rows are changed in place."""
+    """Return the sum of one row for each shard, all of them."""
     total = ShardSum()
     for shard, row in enumerate(rows):
         total.add(shard, shard + 1, row)
@@ -121,7 +128,7 @@ class _OnWay:
 
 
 class ShardExchange(Exchange):
-    """Adds the gradients of all shards, slice by slice; the plan, the rows and the order are ``Exchange``'s.
+    """Adds the gradients of all shards; the plan, the rows and the order are ``Exchange``'s.
 
     Args:
         shards: Those that this rank computes.
@@ -131,7 +138,8 @@ class ShardExchange(Exchange):
 
     def __init__(self, shards: Shards, *arguments: Any, **options: Any) -> None:
         self._shards = shards
-        self._sums: dict[int, ShardSum] = {}
+        self._sums: dict[str, ShardSum] = {}
+        self._left: dict[str, int] = {}  # how many slices of each sum are still to be sent
         self._on_way: dict[int, _OnWay] = {}
         super().__init__(*arguments, **options)
 
@@ -141,12 +149,27 @@ class ShardExchange(Exchange):
         num_blocks = self._shards.count.bit_length() + 1
         return super().num_bytes * (1 + 3 * num_blocks)
 
-    def keep(self, number: int, shard: int) -> None:
-        """Take the gradient of a slice after the backward of a shard that is not the last one."""
-        keys = [span.key for span in self._layout.slices[number]]
-        parameters = self._parameters
-        self._gradients.load(number, {key: laid_out(parameters[key].grad, parameters[key]) for key in keys})
-        self._sum_of(number).add(shard, shard + 1, self._gradients.slice(number).clone())
+    def take(self, shard: int, keys: Iterable[str]) -> None:
+        """Take the gradients of parameters after the backward of a shard that completes them.
+
+        After the last one of this rank the mean over all shards has their place, once it is there.
+        """
+        for key in keys:
+            parameter = self._parameters.get(key)
+            if parameter is not None:
+                self.add(shard, key, parameter.grad)
+                parameter.grad = self.mean(key) if shard == self._shards.numbers[-1] else None
+
+    def add(self, shard: int, key: str, gradient: Tensor | None) -> None:
+        """Add the gradient of a parameter in a shard, which must not change until it is sent."""
+        parameter = self._parameters[key]
+        row = laid_out(gradient, parameter)
+        total = self._sums.setdefault(key, ShardSum())
+        total.add(shard, shard + 1, torch.zeros_like(parameter) if row is None else row.detach())
+
+    def mean(self, key: str) -> Tensor:
+        """Return what becomes the mean over all shards of a parameter's gradients."""
+        return self._gradients.views[key]
 
     def _gradient_hops(self, name: str) -> list[Hop]:
         world = self._world
@@ -157,12 +180,11 @@ class ShardExchange(Exchange):
         ]
 
     def _begin_parts(self, group: Group, number: int) -> Work:
-        last, total = self._shards.numbers[-1], self._sum_of(number)
-        total.add(last, last + 1, self._gradients.take(number))
-        rows = [row for _, _, row in total.blocks]
-        total.blocks = []
+        rows = self._rows(number)
         bounds = self._bounds(number)
-        sent = torch.cat([row[start:stop] for start, stop in bounds for row in rows])
+        sent = rows[0]
+        if len(rows) > 1:
+            sent = torch.cat([row[start:stop] for start, stop in bounds for row in rows])
         own_start, own_stop = bounds[self._world.rank]
         counts = [len(self._blocks(rank)) * (own_stop - own_start) for rank in range(self._world.size)]
         received = sent.new_empty(sum(counts))
@@ -176,6 +198,23 @@ class ShardExchange(Exchange):
             async_op=True,
         )
 
+    def _rows(self, number: int) -> list[Tensor]:
+        """Return the elements of a slice, a row for each block of this rank's shards."""
+        keys = [span.key for span in self._layout.slices[number]]
+        slice_, rows = self._gradients.slice(number), []
+        num_blocks = len(self._blocks(self._world.rank))
+        for place in range(num_blocks):
+            blocks = {key: self._sums[key].blocks[place][2] if key in self._sums else None for key in keys}
+            self._gradients.load(number, blocks)
+            rows.append(slice_ if place == num_blocks - 1 else slice_.clone())
+        for key in keys:
+            left = self._left.pop(key, len(self._layout.slices_of(key))) - 1
+            if left:
+                self._left[key] = left
+            else:  # let go of it now: backward goes on in memory that is in the cache still
+                self._sums.pop(key, None)
+        return rows
+
     def _add_parts(self, number: int) -> None:
         """Add this rank's part of all rows."""
         start, stop = self._bounds(number)[self._world.rank]
@@ -184,20 +223,22 @@ class ShardExchange(Exchange):
             for first, end in self._blocks(rank):
                 total.add(first, end, row[at : at + stop - start])
                 at += stop - start
-        part = row.new_zeros(self._part_size(number))
-        part[: stop - start] = total.take().mul_(1.0 / self._shards.size)
-        self._on_way[number] = _OnWay(part, part.new_empty(self._world.size * len(part)))
+        part = total.take().mul_(1.0 / self._shards.size)
+        target = self._gradients.slice(number)
+        if len(target) % self._world.size:  # parts of one size are what can be gathered
+            size = self._part_size(number)
+            part = torch.cat([part, part.new_zeros(size - len(part))])
+            target = part.new_empty(self._world.size * size)
+        self._on_way[number] = _OnWay(part, target)
 
     def _begin_sums(self, group: Group, number: int) -> Work:
         way = self._on_way[number]
         return distributed.all_gather_single(way.received, way.sent, group=group, async_op=True)
 
     def _end_sums(self, number: int) -> None:
-        target = self._gradients.slice(number)
-        target.copy_(self._on_way.pop(number).received[: len(target)])
-
-    def _sum_of(self, number: int) -> ShardSum:
-        return self._sums.setdefault(number, ShardSum())
+        target, received = self._gradients.slice(number), self._on_way.pop(number).received
+        if len(received) > len(target):
+            target.copy_(received[: len(target)])
 
     def _blocks(self, rank: int) -> list[tuple[int, int]]:
         count = self._shards.count
