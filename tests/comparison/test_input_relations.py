@@ -215,3 +215,20 @@ def test_a_dense_layer_before_a_transpose_or_behind_it_reads_the_same_input(tmp_
         read_text(net.replace("BODY", body), tmp_path, name) for name, body in zip("ab", bodies, strict=True)
     )
     assert netweave.compare(a, b).verdict is netweave.compare(b, a).verdict is Verdict.LATENT
+
+
+def test_swapped_filters_behind_the_first_of_a_square_image_are_told(tmp_path):
+    draws = np.random.default_rng(0)
+    first, second = (draws.standard_normal(shape).round(3) for shape in ((4, 1, 5, 5), (6, 4, 5, 5)))
+    nets = []
+    for name, filters in (("a", second), ("b", second.swapaxes(2, 3))):
+        stored = ", ".join(
+            f"float[{','.join(map(str, x.shape))}] {key} = {{{', '.join(map(str, x.reshape(-1)))}}}"
+            for key, x in (("w", first), ("v", filters))
+        )
+        nodes = "c = Conv(x, w) p = MaxPool<kernel_shape=[2,2], strides=[2,2]>(c) y = Conv(p, v)"
+        text = f"g (float[N,1,28,28] x) => (float[N,6,8,8] y) <{stored}> {{ {nodes} }}"
+        nets.append(read_text(text, tmp_path, name))
+    for a, b in (nets, reversed(nets)):
+        (finding,) = netweave.compare(a, b).findings
+        assert finding.cause == "the filters of B are A's, height and width swapped"

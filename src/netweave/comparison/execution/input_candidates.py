@@ -102,7 +102,7 @@ def _is_conclusive(
         layers = evidence.firsts.get(pair, [])
         if not layers and len(input_shape(a, pair[0])) == 4:
             return False
-        if layers and (_contradict(layers) or _is_only_turned(a, b, pair, layers, orientation)):
+        if layers and (_contradict(layers) or (not orientation and _is_only_turned(a, b, pair, layers))):
             return False
     return True
 
@@ -138,18 +138,16 @@ def _ways(
         if scale != 1.0:
             yield replace(ordered, scale=scale)
         yield ordered
-    if _is_only_turned(a, b, pair, layers, orientation):
+    if not orientation and _is_only_turned(a, b, pair, layers):
         yield InputMapping(*pair)
 
 
-def _is_only_turned(
-    a: Signals, b: Signals, pair: tuple[str, str], layers: Sequence[FirstLayer], orientation: str
-) -> bool:
+def _is_only_turned(a: Signals, b: Signals, pair: tuple[str, str], layers: Sequence[FirstLayer]) -> bool:
     """Return whether the first layers read other axes of inputs whose sizes are the same as they stand.
 
     A net may transpose a sequence before its first dense layer, another one behind it.
     """
-    mapping = _mapping(pair, min(layers, key=_unlikeness), orientation)
+    mapping = _mapping(pair, min(layers, key=_unlikeness), "")
     return mapping.axes is not None and input_shape(a, pair[0]) == input_shape(b, pair[1])
 
 
