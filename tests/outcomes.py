@@ -1,8 +1,7 @@
 """A pytest plugin: the threads of a run, what it left out and how to get it, and which tests passed.
 
 Every run writes its outcomes to ``.pytest_cache/outcomes.json``; ``--except-passed FILE`` leaves out what
-passed in the run that wrote FILE. ``--except-independent FILE`` leaves out less: what passed there and would
-do the same wherever it ran, since nothing in its file looked for a package of an extra or started a process.
+passed in the run that wrote FILE.
 """
 
 from __future__ import annotations
@@ -10,18 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RECORD = Path(".pytest_cache", "outcomes.json")
 """Where the outcomes of the latest run lie, in the root of the clone."""
@@ -67,7 +60,6 @@ class Outcomes:
     failed: dict[str, list[str]] = field(default_factory=dict)  # with its marks among RETRIED
     skipped: dict[str, str] = field(default_factory=dict)  # with the reason
     files: dict[str, str] = field(default_factory=dict)  # that cannot be imported, with the reason
-    dependent: set[str] = field(default_factory=set)  # files whose tests look for extras or start processes
 
     def add(self, report: pytest.TestReport) -> None:
         """Take in the report of the setup, the call or the teardown of a test."""
@@ -78,10 +70,6 @@ class Outcomes:
             self.skipped[report.nodeid] = reason(report)
         elif report.when == "call":
             self.passed.add(report.nodeid)
-
-    def independent(self) -> set[str]:
-        """Return the tests that passed in files that neither look for extras nor start processes."""
-        return {test for test in self.passed if test.partition("::")[0] not in self.dependent}
 
     def left_out(self) -> list[str]:
         """Return a line for each missing thing: its name, how many tests need it, how to install it."""
@@ -123,47 +111,12 @@ def missing(why: str) -> tuple[str, str]:
     return "something else", "tools/test -rs names it"
 
 
-class Lookups:
-    """Tells whether something looked for a package of an extra, or started a process.
-
-    It stands in front of the finders of modules, which are asked for a package that is installed until it is
-    imported, and for one that is not each time. So it tells everything only where no extra is installed.
-    """
-
-    STARTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.spawn")
-
-    def __init__(self) -> None:
-        self._count = 0
-        sys.meta_path.insert(0, self)
-        sys.addaudithook(self._audit)
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Find nothing, but count the lookup."""
-        self._count += name.partition(".")[0] in EXTRAS
-
-    def find_distributions(self, context: object = None) -> Iterator[object]:
-        """Find nothing, but count that somebody asked what is installed."""
-        self._count += 1
-        return iter(())
-
-    def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        self._count += event in self.STARTS
-
-    def state(self) -> tuple[int, float]:
-        """Return what changes whenever one of these happens."""
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return self._count, children.ru_utime + children.ru_stime
-
-
 OUTCOMES = pytest.StashKey[Outcomes]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("outcomes")
     group.addoption("--except-passed", metavar="FILE", help="leave out what passed in a recorded run")
-    group.addoption(
-        "--except-independent", metavar="FILE", help="the same of tests that no extra and no program changes"
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -177,23 +130,6 @@ class Collector:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.outcomes = config.stash[OUTCOMES]
-        self.lookups = Lookups()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item):
-        before = self.lookups.state()
-        done = yield
-        if self.lookups.state() != before:
-            self.outcomes.dependent.add(item.nodeid.partition("::")[0])
-        return done
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector):
-        before = self.lookups.state()
-        report = yield
-        if self.lookups.state() != before:
-            self.outcomes.dependent.add(collector.nodeid.partition("::")[0])
-        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.outcomes.add(report)
@@ -206,13 +142,10 @@ class Collector:
         output = getattr(self.config, "workeroutput", None)
         if output is not None:  # a worker: its parent hears of tests, but not of files
             output["skipped_files"] = self.outcomes.files
-            output["dependent_files"] = sorted(self.outcomes.dependent)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node) -> None:
-        output = getattr(node, "workeroutput", {})
-        self.outcomes.files.update(output.get("skipped_files", {}))
-        self.outcomes.dependent.update(output.get("dependent_files", []))
+        self.outcomes.files.update(getattr(node, "workeroutput", {}).get("skipped_files", {}))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -233,18 +166,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"threads: {processes}; threads of torch in each: {threads} (OMP_NUM_THREADS sets their number)"
 
 
-def recorded(config: pytest.Config, kind: str) -> set[str]:
-    """Return the tests of a kind, ``passed`` or ``independent``, that a record says to leave out."""
-    record = config.getoption(f"except_{kind}")
-    return set(json.loads(Path(record).read_text())[kind]) if record else set()
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    known = recorded(config, "passed") | recorded(config, "independent")
-    left = [item for item in items if item.nodeid in known]
-    if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item.nodeid not in known]
+    if not (record := config.getoption("except_passed")):
+        return
+    passed = set(json.loads(Path(record).read_text())["passed"])
+    left = [item for item in items if item.nodeid in passed]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item.nodeid not in passed]
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
@@ -257,12 +185,9 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         outcomes = config.stash[OUTCOMES]
-        record = {
-            "passed": sorted(outcomes.passed | recorded(config, "independent")),
-            "failed": outcomes.failed,
-            "skipped": outcomes.skipped,
-            "independent": sorted(outcomes.independent()),
-        }
+        text = json.dumps(
+            {"passed": sorted(outcomes.passed), "failed": outcomes.failed, "skipped": outcomes.skipped}
+        )
         file = config.rootpath / RECORD
         file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(record))
+        file.write_text(text)

@@ -64,7 +64,7 @@ def test_the_record_of_versions_is_the_page():
 def test_an_unknown_part_is_named():
     done = subprocess.run([ROOT / "tools" / "bare", "all"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "tools/bare: unknown part 'all', expected full, rest, core or wheel\n"
+    assert done.stderr == "tools/bare: unknown part 'all', expected full, core or wheel\n"
 
 
 @pytest.fixture

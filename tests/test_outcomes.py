@@ -106,35 +106,6 @@ def test_what_passed_elsewhere_is_not_run_again(folder):
     assert json.loads((folder / ".pytest_cache" / "outcomes.json").read_text())["passed"] == []
 
 
-ANYWHERE = "def test_that_passes():\n    pass\n"
-DEPENDENT = {
-    "looks": "from importlib.util import find_spec\nfind_spec('of_an_extra')\n",
-    "looks_late": "def test_first():\n    try:\n        import of_an_extra.part\n"
-    "    except ImportError:\n        pass\n",
-    "asks": "from importlib.metadata import distributions\ndef test_first():\n    list(distributions())\n",
-    "starts": "import subprocess\ndef test_first():\n    subprocess.run(['true'])\n",
-    "fixture": "import os\nimport pytest\n@pytest.fixture(scope='module', autouse=True)\ndef of_all():\n"
-    "    if not (child := os.fork()):\n        os._exit(0)\n    os.waitpid(child, 0)\n",
-}
-
-
-@pytest.mark.parametrize("processes", ["0", "2"])
-def test_what_no_extra_changes_is_not_run_again(folder, processes):
-    (folder / "conftest.py").write_text(
-        "from tests import outcomes\noutcomes.EXTRAS['of_an_extra'] = 'curves'\n"
-    )
-    for name, text in {"anywhere": "", **DEPENDENT}.items():
-        (folder / f"test_{name}.py").write_text(text + ANYWHERE)
-    status, _ = run(folder, "--numprocesses", processes)
-    record = (folder / ".pytest_cache" / "outcomes.json").rename(folder / "elsewhere.json")
-    written = json.loads(record.read_text())
-    assert (status, written["independent"]) == (0, ["test_anywhere.py::test_that_passes"])
-    status, out = run(folder, "--except-independent", str(record))
-    assert (status, "8 passed, 1 deselected in" in out) == (0, True)
-    again = json.loads((folder / ".pytest_cache" / "outcomes.json").read_text())
-    assert again["passed"] == written["passed"]
-
-
 TWICE = """
 import pathlib
 import pytest
