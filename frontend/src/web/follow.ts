@@ -19,6 +19,7 @@ const STAGES: Record<string, string> = {
   review: "Checking the explanations",
   "keep values": "Keeping what each layer computes, to be shown",
   "check another size": "Running both nets on inputs of another size",
+  "check other integers": "Running both nets on other integers than masks and positions hold",
   "check longer sequences": "Running the code of both nets on longer sequences",
   "measure coverage": "Looking for settings that the inputs did not exercise",
   "measure rounding": "Measuring how much of the difference is rounding",
