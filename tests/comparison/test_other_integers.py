@@ -66,3 +66,12 @@ def test_positions_that_do_not_count_up_are_named_where_they_tell(tmp_path):
     assert found.verdict is Verdict.LATENT
     assert "values of 'position_ids' that do not count up from 0 (the nets differ on them)" in found.sentence
     assert netweave.compare(*nets_of(PLACED, AS_THEY_ARE, AS_THEY_ARE, folder=tmp_path)).is_strictly_equal
+
+
+def test_a_mask_of_floats_against_one_of_integers_is_compared(tmp_path):
+    integers = MASKED.replace("NAME", "pad_mask")
+    numbers = integers.replace("int64[N,8]", "float[N,8]")
+    a = read_text(numbers.replace("BODY", "f = Identity(pad_mask)"), tmp_path, "a")
+    b = read_text(integers.replace("BODY", "f = Cast<to=1>(pad_mask)"), tmp_path, "b")
+    assert netweave.compare(a, b).equal
+    assert netweave.compare(b, a).equal

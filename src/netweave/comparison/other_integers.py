@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from netweave.comparison.source_runs import Outputs
 
 KINDS = {"mask": "other than 0 and 1", "positions": "that do not count up from 0"}
-"""What inputs hold by their kind, in words for all other values."""
+"""Kinds of inputs, each with the words for the values that it does not hold."""
 
 NUM_TRIES = 3
 """Batches: with integers below 0, without, and without large ones, which are too large for some tables."""
@@ -55,6 +55,8 @@ def on_other_integers(assessment: Assessment, options: CompareOptions, log: Stag
         inputs = memory_budget.draw(graphs[0], sizes, seed=options.seed, domains=domains).inputs
     generator = np.random.default_rng(options.seed)
     for name, kind in kinds.items():
+        if inputs[name].dtype.kind not in "iu":
+            continue  # B alone takes integers, and A what they stand for
         batches = [{**inputs, name: _drawn(inputs[name], kind, at, generator)} for at in range(NUM_TRIES)]
         with log.stage("check other integers"):
             reason = _difference(assessment, outputs_of_both(assessment, batches))
