@@ -35,7 +35,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 @dataclass(slots=True)
 class Session:
-    """What the tools share: allowed folders, comparisons made so far, texts to be read as resources.
+    """State that the tools share: allowed folders, comparisons made so far, texts to be read as resources.
 
     One tool runs at a time: comparisons take all cores.
     """

@@ -23,7 +23,7 @@ from netweave.graph import Graph, graph_of_weights
 from netweave.graph.stored import stored_arrays
 
 PREFIX = "dump:"
-"""What a name of a net begins with that is a file of activations, whatever else it may be taken for."""
+"""Prefix of the name of a file of activations, whatever else it may be taken for."""
 
 MARK = "netweave.capture"
 """A tensor of this name says that the others are activations; ``capture`` adds it."""

@@ -16,7 +16,7 @@ CURRENT_TEST = "PYTEST_CURRENT_TEST"
 """The variable in which pytest says what it runs: the test's id and its phase."""
 
 compared: list[Comparison] = []
-"""What the running test has compared; the pytest plugin empties it before each test."""
+"""Comparisons of the running test; the pytest plugin empties the list before each test."""
 
 
 class DifferentNetsError(AssertionError):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Failure(TerminalRepr):
-    """What pytest shows of a failure: the text, below the line of the test that asserts."""
+    """The representation of a failure in pytest: the text, below the line of the test that asserts."""
 
     def __init__(self, text: str, path: str, line: int) -> None:
         self.text = text

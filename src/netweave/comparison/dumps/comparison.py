@@ -173,7 +173,7 @@ def _is_input(x: np.ndarray, given: np.ndarray) -> bool:
 
 @dataclass(slots=True)
 class _Report:
-    """What is said of a net and a dump."""
+    """The findings about a net and a dump, as a result."""
 
     a: Graph
     b: Graph

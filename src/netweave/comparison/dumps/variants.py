@@ -619,4 +619,4 @@ RULES: tuple[Callable[[Signals, ir.Node, Arrays], Iterator[Variant]], ...] = (
     _sums,
     _axes,
 )
-"""What one node may compute otherwise."""
+"""A rule: yields the variants of one node."""
