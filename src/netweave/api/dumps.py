@@ -16,6 +16,7 @@ from netweave.comparison import Comparison
 from netweave.comparison.dumps import choose_inputs, compare_dump, compare_dumps
 from netweave.errors import NetweaveError, SourceError, UsageError
 from netweave.files.npy import parse_npy
+from netweave.files.output_files import replacing_file
 from netweave.files.source import read_bytes, read_head
 from netweave.formats.pytorch import is_module
 from netweave.formats.pytorch.state import read_state
@@ -204,7 +205,8 @@ class capture:  # noqa: N801 (a context manager, used as a verb)
         if Path(file).suffix == ".safetensors":
             from safetensors.numpy import save_file
 
-            save_file({name: np.ascontiguousarray(x) for name, x in marked.items()}, str(file))
+            with replacing_file(Path(file)) as new:
+                save_file({name: np.ascontiguousarray(x) for name, x in marked.items()}, str(new))
         elif Path(file).suffix == ".npz":
             save_arrays(file, marked)
         else:

@@ -47,7 +47,7 @@ class Cause:
 
     @property
     def error(self) -> float:
-        """What is left of the difference of the first tensor."""
+        """The error of the first tensor that is left."""
         return self.pairs[0].error or 0.0
 
 
