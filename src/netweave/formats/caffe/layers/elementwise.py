@@ -20,6 +20,7 @@ from netweave.formats.caffe.weights import read_blob
 from netweave.formats.lowering import MANY
 from netweave.formats.lowering.elementwise import rectify, swish
 from netweave.graph import DOMAIN
+from netweave.graph.ops.losses import SMALLEST
 from netweave.graph.summary import dims_text
 
 _NEUTRAL = {"Mul": 1.0, "Add": 0.0, "Pow": 1.0}
@@ -368,7 +369,8 @@ def normalization(ctx: CaffeLayer, default: str) -> dict[str, Any]:
 def softmax_with_loss(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Softmax and the logarithmic loss of the labels; the softmax is the second top."""
     axis = ctx.axis(ctx.spec["softmax_param"]["axis"])
-    return _add(ctx, ctx.bottoms, {"axis": axis} | normalization(ctx, "VALID"))
+    attributes = {"axis": axis, "min_probability": SMALLEST} | normalization(ctx, "VALID")
+    return _add(ctx, ctx.bottoms, attributes)
 
 
 @layer("SigmoidCrossEntropyLoss", bottoms=2, tops=(1, 2))
