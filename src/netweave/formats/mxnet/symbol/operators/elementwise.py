@@ -302,7 +302,7 @@ def leaky_relu(ctx: MXNetOperator) -> ir.Value:
 
 def _slopes(ctx: MXNetOperator, x: ir.Value) -> ir.Value:
     """Return one slope per channel, shaped to broadcast, or the one slope for all."""
-    stored = ctx.stored_shape("gamma")
+    stored = ctx.stored_shape("gamma") or ctx.known_sizes("gamma")
     if stored == (1,):
         return ctx.parameter("gamma", (1,), role="slope")
     channels, rank = ctx.open_size(1, x), ctx.rank(x)
