@@ -140,7 +140,119 @@ def moving(mx: Any) -> Arrays:
     return found
 
 
-PROGRAMS = (one_slope, priors, mined, moving)
+def written_to(mx: Any) -> Arrays:
+    """States of optimizers by hand: arrays that operators make and scripts write to."""
+    weight, found = mx.nd.array([[1.0, -2.0], [3.0, 0.5], [-1.0, 4.0]]), {}
+    weight.attach_grad()
+    states = {
+        "zeros": weight.zeros_like(),
+        "ones": weight.ones_like(),
+        "broadcast": mx.nd.array([[1.0, 2.0]]).broadcast_to((3, 2)),
+        "axis": mx.nd.broadcast_axis(mx.nd.array([[1.0, 2.0]]), axis=0, size=3),
+        "tiled": mx.nd.tile(mx.nd.array([[1.0, 2.0]]), reps=(3, 1)),
+    }
+    for _ in range(3):
+        with mx.autograd.record():
+            loss = (weight * weight).sum()
+        loss.backward()
+        for state in states.values():
+            state[:] = 0.9 * state + weight.grad
+            state[1] += 1
+        weight[:] = weight - 0.1 * states["zeros"]
+    found |= {name: state.asnumpy() for name, state in states.items()}
+    return found | {"weight": weight.asnumpy()}
+
+
+def numbers_alone(mx: Any) -> Arrays:
+    """Sums and products without what is not a number, and their gradients."""
+    x, found = mx.nd.array([[1.0, np.nan, 3.0], [np.nan, 0.5, 2.0]]), {}
+    for name in ("nansum", "nanprod"):
+        for settings in ({}, {"axis": 1}, {"axis": 0, "keepdims": True}):
+            found[f"{name} {settings}"] = getattr(mx.nd, name)(x, **settings).asnumpy()
+    x.attach_grad()
+    with mx.autograd.record():
+        y = (mx.nd.nansum(x, axis=1) * mx.nd.array([2.0, 3.0])).sum()
+    y.backward()
+    return found | {"gradient": x.grad.asnumpy()}
+
+
+def chained(mx: Any) -> Arrays:
+    """Methods of symbols with settings by place, and their sizes."""
+    x = mx.sym.var("data")
+    symbols = {
+        "reshape": x.reshape((-1, 6)),
+        "transpose": x.transpose((1, 0, 2)),
+        "sum": x.sum(1),
+        "slice": x.slice_axis(2, 0, 2).expand_dims(0),
+        "clip": x.clip(-1, 1).mean(0, True),
+        "swap": x.swapaxes(0, 2).flatten(),
+    }
+    return {name: np.array(one.infer_shape(data=(2, 3, 4))[1][0]) for name, one in symbols.items()}
+
+
+class _Batch:
+    """A batch of a script: data and labels, and nothing that says what they are."""
+
+    def __init__(self, mx: Any, seed: int, count: int) -> None:
+        generator = np.random.RandomState(seed)
+        self.data = [mx.nd.array(generator.normal(size=(count, 5)))]
+        self.label = [mx.nd.array(generator.randint(3, size=count))]
+        self.pad = 0
+
+
+def own_batches(mx: Any) -> Arrays:
+    """A module on batches of a class of the script, with spare arrays among its first values."""
+    x = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="fc")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.BatchNorm(x, name="norm"), name="softmax"))
+    module.bind([("data", (4, 5))], [("softmax_label", (4,))])
+    weight = mx.nd.array(np.random.RandomState(1).normal(size=(3, 5)))
+    values = {"fc_weight": weight, "fc_bias": mx.nd.ones((3,)), "spare": mx.nd.ones((7,))}
+    values |= {"norm_gamma": mx.nd.ones((3,)), "norm_beta": mx.nd.zeros((3,))}
+    module.init_params(mx.init.One(), arg_params=values)
+    module.init_optimizer(optimizer_params={"learning_rate": 0.1})
+    for step, count in enumerate((4, 4, 4)):
+        module.forward(_Batch(mx, step, count), is_train=True)
+        module.backward()
+        module.update()
+    mx.nd.waitall()
+    return {name: array.asnumpy() for group in module.get_params() for name, array in group.items()}
+
+
+def cells(mx: Any) -> Arrays:
+    """A cell of a script that calls the activation of its base, and looks at arrays of parameters."""
+
+    class Cell(mx.gluon.rnn.RNNCell):  # type: ignore[misc,name-defined]
+        def hybrid_forward(self, F: Any, inputs: Any, states: Any, **parameters: Any) -> Any:
+            weight, bias = parameters["i2h_weight"], parameters["i2h_bias"]
+            x = F.FullyConnected(inputs, weight, bias, num_hidden=self._hidden_size)
+            output = self._get_activation(F, x + states[0], self._activation)
+            return output, [output]
+
+    cell = Cell(3, activation="relu", input_size=2, prefix="c_")
+    cell.initialize(mx.init.One())
+    with mx.autograd.record():
+        output, _ = cell(mx.nd.array([[1.0, -2.0], [3.0, 0.5]]), [mx.nd.ones((2, 3))])
+    output.backward()
+    weight = cell.i2h_weight
+    counts = [weight._data is None, len(weight._data), len(weight._grad)]
+    return {
+        "output": output.asnumpy(),
+        "counts": np.array(counts, int),
+        "gradient": weight._grad[0].asnumpy(),
+    }
+
+
+PROGRAMS = (
+    one_slope,
+    priors,
+    mined,
+    moving,
+    written_to,
+    numbers_alone,
+    chained,
+    own_batches,
+    cells,
+)
 
 
 def main() -> None:

@@ -40,6 +40,8 @@ POSITIONAL: dict[str, tuple[str, ...]] = {
     "max": ("axis", "keepdims"),
     "mean": ("axis", "keepdims"),
     "min": ("axis", "keepdims"),
+    "nanprod": ("axis", "keepdims"),
+    "nansum": ("axis", "keepdims"),
     "norm": ("ord", "axis"),
     "one_hot": ("depth", "on_value", "off_value", "dtype"),
     "pick": ("axis", "keepdims"),

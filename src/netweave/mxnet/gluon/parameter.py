@@ -132,6 +132,16 @@ class Parameter:
             raise UsageError(f"parameter {self.name!r} is not on {ctx}; it is on {self.list_ctx()}")
         return on_context[0]
 
+    @property
+    def _data(self) -> list[NDArray] | None:
+        """Its arrays as scripts look for them: None before they are made."""
+        return self._arrays or None
+
+    @property
+    def _grad(self) -> list[NDArray] | None:
+        """Its gradients likewise; None where it has none."""
+        return [one.grad for one in self._arrays if one.grad is not None] or None
+
     def list_data(self) -> list[NDArray]:
         """Return its arrays on all devices."""
         return self._ready()
