@@ -124,7 +124,8 @@ def log(ctx: CaffeLayer) -> Sequence[ir.Value]:
 def dropout(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Zeroes elements in training and scales the rest; outside it, nothing.
 
-    With ``scale_train: false`` (Faster R-CNN) the rest is not scaled in training, but all are outside it.
+    With ``scale_train: false`` (Faster R-CNN) the rest is not scaled in training, but all are outside it: in
+    both cases the ordinary dropout times the share of elements that stay.
     """
     parameter = ctx.spec["dropout_param"]
     ratio = parameter["dropout_ratio"]
@@ -136,9 +137,8 @@ def dropout(ctx: CaffeLayer) -> Sequence[ir.Value]:
     if not 0 <= ratio < 1:
         raise ctx.read_error(f"'dropout_ratio' is {ratio}, expected 0 or more and less than 1")
     if not parameter["scale_train"]:
-        if ctx.phase == "TRAIN":
-            raise ctx.unsupported("'scale_train: false' is supported only in phase TEST", parameter.line)
-        return [ctx.add("Mul", [ctx.x, ctx.constant(1 - ratio)], top=0)]
+        x = ctx.add("Dropout", [ctx.x, ctx.constant(ratio)]) if ctx.phase == "TRAIN" else ctx.x
+        return [ctx.add("Mul", [x, ctx.constant(1 - ratio)], top=0)]
     return [ctx.add("Dropout", [ctx.x, ctx.constant(ratio)], top=0)]
 
 
