@@ -7,6 +7,7 @@ Writes ``tests/golden/mxnet_habits.npz``.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,41 @@ def cells(mx: Any) -> Arrays:
     }
 
 
+def imported(mx: Any) -> Arrays:
+    """A net that is exported, imported as a block, trained, exported and imported again."""
+    nn, found = mx.gluon.nn, {}
+    net = nn.HybridSequential(prefix="n_")
+    with net.name_scope():
+        net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D(), nn.Dense(2))
+    net.initialize(mx.init.One())
+    net.hybridize()
+    x = mx.nd.array(np.random.RandomState(0).normal(size=(2, 3, 6, 6)))
+    net(x)
+    with tempfile.TemporaryDirectory() as folder:
+        net.export(f"{folder}/net", epoch=3)
+        files = f"{folder}/net-symbol.json", f"{folder}/net-0003.params"
+        block = mx.gluon.SymbolBlock.imports(files[0], ["data"], files[1], ctx=mx.cpu())
+        found["names"] = np.array(sorted(block.collect_params()))
+        found["before"] = block(x).asnumpy()
+        trainer = mx.gluon.Trainer(block.collect_params(), "sgd", {"learning_rate": 0.1})
+        for _ in range(2):
+            with mx.autograd.record():
+                loss = (block(x) ** 2).sum()
+            loss.backward()
+            trainer.step(2)
+        mx.nd.waitall()
+        found["after"] = block(x).asnumpy()
+        block.export(f"{folder}/again")
+        files = f"{folder}/again-symbol.json", f"{folder}/again-0000.params"
+        found["again"] = mx.gluon.SymbolBlock.imports(files[0], "data", files[1])(x).asnumpy()
+    inner = net(mx.sym.var("data"))
+    features = mx.gluon.SymbolBlock(inner, mx.sym.var("data"), params=net.collect_params())
+    net[4].weight.set_data(net[4].weight.data() + 1)
+    return found | {"shared": features(x).asnumpy()}
+
+
 PROGRAMS = (
+    imported,
     one_slope,
     priors,
     mined,

@@ -169,11 +169,10 @@ class Parameter:
         """Replace its values on all devices."""
         self.shape = tuple(data.shape)
         if not self._arrays:
-            self._deferred = self._deferred or (as_contexts(None), None)
-            self._deferred = (self._deferred[0], lambda name, array: array.__setitem__(slice(None), data))
-            own, self.init = self.init, None
-            self.finish()
-            self.init = own
+            contexts = self._deferred[0] if self._deferred else as_contexts(None)
+            self._deferred = None
+            self._arrays = [nd.array(data, one, self.dtype) for one in contexts]
+            self.grad_req = self._grad_req
             return
         for array in self._arrays:
             array[:] = data
