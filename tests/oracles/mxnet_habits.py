@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -276,8 +277,43 @@ def imported(mx: Any) -> Arrays:
     return found | {"shared": features(x).asnumpy()}
 
 
+def pictures(mx: Any) -> Arrays:
+    """Transforms of images, with chance only where its bounds leave none."""
+    make = mx.gluon.data.vision.transforms
+    pixels = np.random.RandomState(0).randint(0, 256, (6, 7, 3))
+    pixels = np.kron(pixels, np.ones((5, 5, 1), int)).astype(np.uint8)
+    x = mx.nd.array(pixels, dtype="uint8")
+    chain = [make.Resize((20, 16)), make.ToTensor(), make.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.1))]
+    transforms = {
+        "compose": make.Compose(chain),
+        "cast": make.Cast("float16"),
+        "middle": make.CenterCrop(16),
+        "middle of more": make.CenterCrop((40, 20)),
+        "window": make.CropResize(3, 4, 20, 12),
+        "window in a size": make.CropResize(3, 4, 20, 12, (10, 6), 1),
+        "short side": make.Resize(15, keep_ratio=True),
+    }
+    found = {name: one(x).asnumpy().astype(np.float32) for name, one in transforms.items()}
+    kinds = ("Brightness", "Contrast", "Saturation")
+    return found | {kind: _jittered(mx, kind, x).asnumpy().astype(np.float32) for kind in kinds}
+
+
+def _jittered(mx: Any, kind: str, x: Any) -> Any:
+    """Return an image after a jitter whose factor is 1.3."""
+    if mx.__name__ == "mxnet":
+        return getattr(mx.nd.image, f"random_{kind.lower()}")(x, 1.3, 1.3)
+    jitter = getattr(mx.gluon.data.vision.transforms, f"Random{kind}")(0.3)
+    draw = mx.nd.random.generator
+    mx.nd.random.generator = lambda: SimpleNamespace(uniform=lambda low, high: high)
+    try:
+        return jitter(x)
+    finally:
+        mx.nd.random.generator = draw
+
+
 PROGRAMS = (
     imported,
+    pictures,
     one_slope,
     priors,
     mined,
