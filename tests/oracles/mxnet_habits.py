@@ -311,7 +311,34 @@ def _jittered(mx: Any, kind: str, x: Any) -> Any:
         mx.nd.random.generator = draw
 
 
+def losses(mx: Any) -> Arrays:
+    """Losses of scores so far apart that bounds and ties decide."""
+    scores = np.array([[200.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.0, 0.0, -300.0], [3.0, 3.0, 1.0]])
+    x, labels, found = mx.nd.array(scores), mx.nd.array([1, 2, 2, 1]), {}
+    signs = mx.nd.array([[-1, 1, 1]] * 4)
+    gluon = mx.gluon.loss
+    calls = {
+        "operator": lambda: mx.nd.softmax_cross_entropy(x, labels),
+        "block": lambda: gluon.SoftmaxCrossEntropyLoss()(x, labels),
+        "binary": lambda: gluon.SigmoidBCELoss()(x, (signs + 1) / 2),
+        "logistic": lambda: gluon.LogisticLoss()(x, signs),
+        "hinge": lambda: gluon.HingeLoss()(x, signs),
+    }
+    for name, call in calls.items():
+        x.attach_grad()
+        with mx.autograd.record():
+            loss = call()
+        loss.backward()
+        found |= {name: loss.asnumpy(), f"{name} gradient": x.grad.asnumpy()}
+    for name in ("Accuracy", "CrossEntropy"):
+        metric = getattr(mx.metric, name)()
+        metric.update([labels], [mx.nd.softmax(x)])
+        found[name] = np.array(metric.get()[1])
+    return found
+
+
 PROGRAMS = (
+    losses,
     imported,
     pictures,
     one_slope,
