@@ -178,6 +178,38 @@ def numbers_alone(mx: Any) -> Arrays:
     return found | {"gradient": x.grad.asnumpy()}
 
 
+def by_place(mx: Any) -> Arrays:
+    """Settings of operators without their names, on arrays and on symbols."""
+    x = mx.nd.array(np.random.RandomState(0).normal(size=(2, 4, 6, 6)))
+    rows, wide = x.reshape((2, -1)), (0, 0, 0, 0, 1, 1, 2, 2)
+    arrays = {
+        "Activation": mx.nd.Activation(x, "tanh"),
+        "Dropout": mx.nd.Dropout(x, 0.5),
+        "L2Normalization": mx.nd.L2Normalization(x, 1e-3, "channel"),
+        "Pad": mx.nd.pad(x, "constant", wide, 3),
+        "Pooling": mx.nd.Pooling(x, (2, 2), "avg"),
+        "SoftmaxActivation": mx.nd.SoftmaxActivation(x, "channel"),
+        "SequenceMask": mx.nd.SequenceMask(x, mx.nd.array([1, 2, 1, 2]), True, -1),
+        "hard_sigmoid": mx.nd.hard_sigmoid(x, 0.3, 0.4),
+        "reverse": mx.nd.reverse(x, 2),
+        "slice_like": mx.nd.slice_like(x, mx.nd.ones((1, 2)), (1,)),
+        "depth_to_space": mx.nd.depth_to_space(x, 2),
+        "gemm2": mx.nd.linalg.gemm2(rows, rows, False, True, 0.5),
+        "dense": mx.nd.FullyConnected(rows, mx.nd.ones((3, 144)), mx.nd.ones((3,)), 3),
+    }
+    data = mx.sym.var("data")
+    symbols = {
+        "convolved": mx.sym.Convolution(
+            data, mx.sym.var("w"), mx.sym.var("b"), (3, 3), (1, 1), (1, 1), (1, 1), 5
+        ),
+        "dense": mx.sym.FullyConnected(data, mx.sym.var("w"), mx.sym.var("b"), 7),
+    }
+    found = {name: array.asnumpy() for name, array in arrays.items()}
+    return found | {
+        f"sizes {name}": np.array(one.infer_shape(data=(2, 4, 6, 6))[1][0]) for name, one in symbols.items()
+    }
+
+
 def chained(mx: Any) -> Arrays:
     """Methods of symbols with settings by place, and their sizes."""
     x = mx.sym.var("data")
@@ -338,6 +370,7 @@ def losses(mx: Any) -> Arrays:
 
 
 PROGRAMS = (
+    by_place,
     losses,
     imported,
     pictures,
