@@ -81,3 +81,46 @@ def test_cifar_is_read_from_its_files(tmp_path):
     (tmp_path / "test_batch.bin").write_bytes(b"abc")
     with pytest.raises(ReadError, match="has 3 bytes, expected records of 3073; is it cut off"):
         mx.gluon.data.vision.CIFAR10(str(tmp_path), train=False)
+
+
+def test_augmenters_that_draw_stay_within_their_bounds():
+    mx.random.seed(5)
+    augmenters = mx.image.CreateAugmenter(
+        (3, 8, 8), resize=12, rand_crop=True, rand_resize=True, rand_mirror=True, brightness=0.5, contrast=0.5
+    )
+    assert [type(one).__name__ for one in augmenters] == [
+        "ResizeAug", "RandomSizedCropAug", "HorizontalFlipAug", "CastAug", "RandomOrderAug"
+    ]  # fmt: skip
+    x = mx.nd.array(np.random.default_rng(0).integers(0, 256, (20, 30, 3)), dtype="uint8")
+    for one in augmenters:
+        x = one(x)
+    assert x.shape == (8, 8, 3)
+    ones = mx.nd.ones((4, 4, 3))
+    factors = [float(mx.image.BrightnessJitterAug(0.25)(ones).asnumpy()[0, 0, 0]) for _ in range(200)]
+    assert min(factors) > 0.74
+    assert max(factors) < 1.26
+    assert max(factors) - min(factors) > 0.4
+    for kind in ("ContrastJitterAug", "SaturationJitterAug"):  # a grey picture has nothing to change
+        np.testing.assert_allclose(getattr(mx.image, kind)(0.5)(ones).asnumpy(), 1, rtol=1e-5)
+
+
+def test_what_is_wrong_with_an_image_iterator_is_named(tmp_path):
+    with pytest.raises(UsageError, match="hue is not supported; of jitters there are brightness, contrast"):
+        mx.image.CreateAugmenter((3, 8, 8), hue=0.1)
+    with pytest.raises(UsageError, match="reads path_imgrec, path_imglist or imglist; none is given"):
+        mx.image.ImageIter(2, (3, 8, 8))
+    with pytest.raises(UsageError, match="last_batch_handle is 'roll_over', expected 'pad' or 'discard'"):
+        mx.image.ImageIter(2, (3, 8, 8), imglist=[], last_batch_handle="roll_over")
+    (tmp_path / "a.lst").write_text("zero\tone\ta.png\n")
+    with pytest.raises(ReadError, match=r"a\.lst: is no list of images: number, labels and file, with tabs"):
+        mx.image.ImageIter(2, (3, 8, 8), path_imglist=str(tmp_path / "a.lst"))
+    import cv2
+
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((9, 9, 3), np.uint8))
+    batches = mx.image.ImageIter(
+        1, (3, 8, 8), imglist=[[0.0, "a.png"]], path_root=str(tmp_path), aug_list=[mx.image.CastAug()]
+    )
+    with pytest.raises(
+        UsageError, match=r"an image has the shape \(3, 9, 9\) in the end, expected \(3, 8, 8\)"
+    ):
+        batches.next()

@@ -369,7 +369,55 @@ def losses(mx: Any) -> Arrays:
     return found
 
 
+def image_batches(mx: Any) -> Arrays:
+    """``ImageIter`` over a list in memory, a list in a file, and records, with augmenters without chance."""
+    found: Arrays = {}
+    generator = np.random.RandomState(0)
+    with tempfile.TemporaryDirectory() as folder:
+        rows, lines = [], []
+        records = mx.recordio.MXIndexedRecordIO(f"{folder}/a.idx", f"{folder}/a.rec", "w")
+        for number in range(5):
+            small = generator.randint(0, 256, (5, 6 + number % 2, 3))
+            pixels = np.kron(small, np.ones((4, 4, 1), int)).astype(np.uint8)
+            header = mx.recordio.IRHeader(0, number + 0.5, number, 0)
+            record = mx.recordio.pack_img(header, pixels, 9, ".png")
+            records.write_idx(number, record)
+            Path(f"{folder}/{number}.png").write_bytes(mx.recordio.unpack(record)[1])
+            rows.append([float(number), f"{number}.png"])
+            lines.append(f"{number}\t{number}.25\t{number}.png\n")
+        records.close()
+        Path(f"{folder}/a.lst").write_text("".join(lines))
+        record, index = f"{folder}/a.rec", f"{folder}/a.idx"
+        mean = np.array([1.0, 2.0, 3.0])
+        settings = {
+            "memory": {"imglist": rows, "path_root": folder, "resize": 24, "inter_method": 0, "mean": mean},
+            "list": {"path_imglist": f"{folder}/a.lst", "path_root": folder, "mean": True, "std": True},
+            "records": {"path_imgrec": record},
+            "indexed": {"path_imgrec": record, "path_imgidx": index, "last_batch_handle": "discard"},
+            "part": {"path_imgrec": record, "path_imgidx": index, "num_parts": 2, "part_index": 1},
+            "own": {
+                "imglist": rows,
+                "path_root": folder,
+                "aug_list": [mx.image.ForceResizeAug((16, 12), 0), mx.image.CastAug()],
+            },
+        }
+        for name, given in settings.items():
+            batches = mx.image.ImageIter(2, (3, 12, 16), **given)
+            found[f"{name} names"] = np.array([batches.provide_data[0][0], batches.provide_label[0][0]])
+            for epoch in range(2):
+                for number, batch in enumerate(batches):
+                    key = f"{name} {epoch}.{number}"
+                    found |= {
+                        f"{key} data": batch.data[0].asnumpy(),
+                        f"{key} label": batch.label[0].asnumpy(),
+                    }
+                    found[f"{key} pad"] = np.array(batch.pad)
+                batches.reset()
+    return found
+
+
 PROGRAMS = (
+    image_batches,
     by_place,
     losses,
     imported,

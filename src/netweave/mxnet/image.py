@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -135,4 +136,9 @@ def color_normalize(src: NDArray, mean: Any, std: Any = None) -> NDArray:
 def __getattr__(name: str) -> Any:
     from netweave.mxnet.base import missing
 
+    batches = importlib.import_module("netweave.mxnet.image_iter")  # which builds on this module
+    if name in batches.AUGMENTERS:
+        return batches.AUGMENTERS[name]
+    if name in {"Augmenter", "CreateAugmenter", "ImageIter"}:
+        return getattr(batches, name)
     raise missing("mx.image", name, [key for key in globals() if not key.startswith("_")])
