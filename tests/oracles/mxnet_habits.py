@@ -416,7 +416,31 @@ def image_batches(mx: Any) -> Arrays:
     return found
 
 
+def loops(mx: Any) -> Arrays:
+    """Loops over slices with one state and with nested ones, their gradients, and a branch."""
+    x, w = (mx.nd.array(np.random.RandomState(seed).normal(size=(4, 3))) for seed in (0, 1))
+    x.attach_grad()
+    found: Arrays = {}
+    with mx.autograd.record():
+        out, state = mx.nd.contrib.foreach(lambda a, s: (a * s, a + s), x, mx.nd.ones((3,)))
+        (out.sum() + (state * state).sum()).backward()
+    found |= {"out": out.asnumpy(), "state": state.asnumpy(), "gradient": x.grad.asnumpy()}
+
+    def body(data: Any, states: Any) -> Any:
+        (a, b), (s, t) = data, states
+        return [a + s, [b * t, a * b]], [s + 1, t * 0.5]
+
+    outs, states = mx.nd.contrib.foreach(body, [x, w], [mx.nd.zeros((3,)), mx.nd.ones((3,))])
+    found |= {"first": outs[0].asnumpy(), "second": outs[1][0].asnumpy(), "third": outs[1][1].asnumpy()}
+    found |= {f"state {number}": one.asnumpy() for number, one in enumerate(states)}
+    for number in (0, 1):
+        chosen = mx.nd.contrib.cond(mx.nd.array([number]), lambda: x, lambda: w)
+        found[f"branch {number}"] = chosen.asnumpy()
+    return found
+
+
 PROGRAMS = (
+    loops,
     image_batches,
     by_place,
     losses,

@@ -10,6 +10,7 @@ from typing import Any
 from netweave.mxnet.base import missing
 from netweave.mxnet.ndarray import random, sparse
 from netweave.mxnet.ndarray.array import NDArray
+from netweave.mxnet.ndarray.control_flow import CONTROL_FLOW
 from netweave.mxnet.ndarray.creation import (
     arange,
     array,
@@ -112,7 +113,8 @@ def __getattr__(name: str) -> Any:
     if name in {"uniform", "normal"}:
         return getattr(random, name)
     if name in PREFIXES:
-        return Namespace(f"mx.nd.{name}", name, operator_function)
+        own = CONTROL_FLOW if name == "contrib" else None
+        return Namespace(f"mx.nd.{name}", name, operator_function, own)
     if find_operator(name) is None:
         raise missing("mx.nd", name, [*__all__, *names_in()])
     return operator_function(name)
