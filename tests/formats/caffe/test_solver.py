@@ -211,6 +211,19 @@ def test_records_of_another_kind_than_the_net_names(tmp_path, net, kind, setting
         assert (source.kind, source.settings) == (kind, settings)
 
 
+def test_a_path_for_all_phases_is_for_those_that_read_records(tmp_path):
+    head, test = NET.rsplit('type: "Data"', 1)
+    net = f'{head}type: "MemoryData"{test}'.replace(
+        'data_param { source: "test_lmdb" batch_size: 5 backend: LMDB }',
+        "memory_data_param { batch_size: 5 channels: 1 height: 28 width: 28 }",
+    )
+    job = read_solver(write(tmp_path, net=net), probe=sizes, data={"": "/d/train_lmdb"})
+    assert job.phases["train"].data[0].settings["path"] == "/d/train_lmdb"
+    assert "path" not in job.phases["test"].data[0].settings
+    with pytest.raises(UsageError, match="0 layers of phase TEST read records from a path"):
+        read_solver(write(tmp_path, net=net), probe=sizes, data={"test": "/d/train_lmdb"})
+
+
 def test_the_folder_of_images_that_is_there_stays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nowhere").mkdir()

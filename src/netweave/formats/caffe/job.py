@@ -166,11 +166,12 @@ class _Nets:
             raise UsageError(
                 f"{self.path}: data is given for {data['']!r} without a path; say {data['']}=PATH"
             )
-        data = {**dict.fromkeys(nets, data[""]), **data} if "" in data else data
+        everywhere = data.get("")
+        data = {"train": everywhere, **data} if everywhere else data
         # the caffe tool writes its flags -stage and -level into the solver's train_state, and nowhere else
         tests = replace(self.reading, stages=(), level=0)
         return {
-            name: (self.reading if name == "train" else tests).phase(net, data.get(name))
+            name: (self.reading if name == "train" else tests).phase(net, data.get(name), default=everywhere)
             for name, net in nets.items()
         }
 

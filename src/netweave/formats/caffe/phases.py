@@ -51,12 +51,13 @@ class Reading:
     kind_of: Callable[[str], str] | None = None
     mean: str = ""
 
-    def phase(self, found: NetFile, path: str | None = None) -> Phase:
+    def phase(self, found: NetFile, path: str | None = None, *, default: str | None = None) -> Phase:
         """Return a net with its data.
 
         Args:
             found: The net.
             path: Where its records are, instead of what it names.
+            default: The same, if it reads any.
 
         Raises:
             SourceError: It cannot be read, or a size of its data is not known.
@@ -70,6 +71,8 @@ class Reading:
         )
         specs = included(found.net, net_state(found.net, source), place=str(found.file))
         data = data_sources(specs, Place(str(found.file), self.root, source.phase))
+        if path is None and any("path" in one.settings for one in data):
+            path = default
         if path is not None:
             kind = self.kind_of(path) if self.kind_of else ""
             data = with_path(data, path, phase=found.phase, place=str(found.file), kind=kind)
