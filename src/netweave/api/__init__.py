@@ -23,9 +23,10 @@ from netweave.api.inspecting import (
     save_page,
     stream_sample,
 )
+from netweave.api.joint_reading import load_all
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
-from netweave.api.reading import convert_and_verify, load, load_all, run, save, to_inference
+from netweave.api.reading import convert_and_verify, load, run, save, to_inference
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
 from netweave.api.timing import gain_of, load_for_timing, time_inference, time_layers
 from netweave.api.training import PackOptions, load_job, pack, train

@@ -23,7 +23,8 @@ from netweave.api.arguments import (
 )
 from netweave.api.boxes import ImagePair
 from netweave.api.dumps import compare_with_dump
-from netweave.api.reading import ReadOptions, load_all
+from netweave.api.joint_reading import load_all
+from netweave.api.reading import ReadOptions
 from netweave.comparison import (
     LOCAL_TOLERANCE,
     READING,

@@ -177,6 +177,7 @@ class Children:
     _stack: ExitStack = field(default_factory=ExitStack)
     _children: dict[Hashable, LastingChild] = field(default_factory=dict)
     _is_open: bool = True
+    _started: threading.Lock = field(default_factory=threading.Lock)
 
     def child(self, key: Hashable, start: Callable[[ExitStack], LastingChild]) -> LastingChild | None:
         """Return the child of a key, started if there is none; None once the context has ended.
@@ -185,17 +186,19 @@ class Children:
             key: What the code, its files and its protections are.
             start: Starts one.
         """
-        if not self._is_open:
-            return None
-        known = self._children.get(key)
-        if known is None or not known.is_alive:
-            self._children[key] = start(self._stack)
-        return self._children[key]
+        with self._started:
+            if not self._is_open:
+                return None
+            known = self._children.get(key)
+            if known is None or not known.is_alive:
+                self._children[key] = start(self._stack)
+            return self._children[key]
 
     def close(self) -> None:
         """End all of them."""
-        self._is_open = False
-        self._stack.close()
+        with self._started:
+            self._is_open = False
+            self._stack.close()
 
 
 _staying: ContextVar[Children | None] = ContextVar("_staying", default=None)
