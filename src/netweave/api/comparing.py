@@ -37,8 +37,8 @@ from netweave.comparison import (
 )
 from netweave.comparison.fixes import Mended
 from netweave.errors import NetweaveError, UsageError
-from netweave.files.lasting import children_stay
 from netweave.files.output_files import write_file
+from netweave.files.persistent_child import keep_children
 from netweave.graph import Graph
 from netweave.runtime.memory_plan import parse_bytes
 
@@ -121,7 +121,7 @@ def _compare_pairs(
         raise UsageError("an image with its preprocessing is for two nets; of more, compare two at a time")
     image = ImagePair.of(options.image, options.preprocess_a, options.preprocess_b, options.probe)
     reading.setdefault("partial", options.last is not None)
-    with children_stay():
+    with keep_children():
         return _compared(nets, options, reading, image, progress, on_verdict)
 
 

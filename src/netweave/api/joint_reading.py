@@ -14,7 +14,7 @@ from netweave.api.arguments import check_nets, check_shapes
 from netweave.api.reading import ReadOptions, load, to_inference
 from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.errors import SourceError, UsageError
-from netweave.files.lasting import LARGEST_WEIGHTS, staying_children
+from netweave.files.persistent_child import LARGEST_WEIGHTS, kept_children
 from netweave.files.python_code import parse_net_name
 from netweave.graph import Graph, known_shape
 from netweave.graph.summary import dims_text
@@ -97,7 +97,7 @@ class _Reading:
         files = [index for index, net in enumerate(self.nets) if not isinstance(net, Graph)]
         self._graphs = {i: net for i, net in enumerate(self.nets) if isinstance(net, Graph)}
         apart = [index for index in files if _is_read_apart(self.nets[index])]
-        together = apart if len(apart) > 1 and staying_children() is not None else []
+        together = apart if len(apart) > 1 and kept_children() is not None else []
         others = [index for index in files if index not in together]
         for index in sorted(others, key=lambda index: _is_code(self.nets[index])):
             self._read(index, self.shapes)

@@ -145,7 +145,7 @@ def _scalar(value: Any) -> float | None:
 def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
     """Train in this process, alone or as one of several ranks; see ``train``."""
     from netweave.training.process import keep_memory
-    from netweave.training.ranks import stages_for
+    from netweave.training.rank_exchange import stages_for
     from netweave.training.trainer import Trainer
     from netweave.training.watchers import Audience
 

@@ -8,7 +8,7 @@ do. Files that say how to train are named in the row too (``jobs``), and read by
 when first needed, and imports no other.
 """
 
-from netweave.formats.table import (
+from netweave.formats.registry import (
     CODE_NOT_ALLOWED,
     FORMATS,
     Format,

@@ -6,7 +6,7 @@ import pytest
 
 import netweave
 from netweave.comparison import Verdict
-from netweave.graph.passes.idle import drop_idle_nodes
+from netweave.graph.passes.no_effect import drop_idle_nodes
 from tests.comparison.onnx_text import read_text
 
 IDLE = {

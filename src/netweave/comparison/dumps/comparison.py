@@ -22,7 +22,7 @@ from netweave.comparison.dumps.tensors import (
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.tapped_values import TappedValues, ValueStore
 from netweave.comparison.explain.findings import where
-from netweave.comparison.layout.words import describe
+from netweave.comparison.layout.wording import describe
 from netweave.comparison.metric import OUTPUT_TOLERANCE, Signals, comparable, relative_error
 from netweave.comparison.result.comparison import (
     Comparison,

@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.files import Source
-from netweave.files.partial import left_out_note, split_readable
+from netweave.files.partial_reading import left_out_note, split_readable
 from netweave.files.protobuf import Message
-from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
+from netweave.files.unknown_names import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.context import CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, NetInput, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UnsupportedError, UsageError
 from netweave.files.json_text import read_json
-from netweave.files.lasting import staying_children
 from netweave.files.model_imports import Imports, imports_of_source
 from netweave.files.npy import read_npz
+from netweave.files.persistent_child import kept_children
 from netweave.files.python_code import run_reader, weights_of_written
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.files import Source
-    from netweave.files.lasting import Children
+    from netweave.files.persistent_child import Children
     from netweave.graph import Graph
 
 OWN_MODULES = ("numpy", "torch")
@@ -59,7 +59,7 @@ def read(source: Source) -> Graph:
     files = [source.net, *([source.weights] if source.weights else [])]
     imports = _imports(source)
     beside = imports.places(source.net.resolve(), place)
-    staying = staying_children()
+    staying = kept_children()
     with _child(source, imports, ["net.onnx", "tables.json"], staying) as (net, tables):
         traced = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}

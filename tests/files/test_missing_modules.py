@@ -8,7 +8,7 @@ from types import new_class
 import pytest
 
 from netweave.errors import CodeError
-from netweave.files.absent import importing, with_bases, without
+from netweave.files.missing_modules import importing, with_bases, without
 
 
 def test_a_package_that_is_not_here_may_be_imported_subclassed_and_used_as_a_decorator():

@@ -11,21 +11,21 @@ import time
 import pytest
 
 from netweave.errors import RunError
-from netweave.web import parts
-from netweave.web.parts import Part
+from netweave.web import supervised_processes
+from netweave.web.supervised_processes import Part
 from tests.web.running import Workbench
 
 pytestmark = pytest.mark.multi
 
 WAIT = "import sys; sys.stdin.read()"
-READY = f"from netweave.web.parts import say_ready; say_ready(); {WAIT}"
+READY = f"from netweave.web.supervised_processes import say_ready; say_ready(); {WAIT}"
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """Let time pass at will; return what adds to it."""
     passed = [0.0]
-    monkeypatch.setattr(parts.time, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(supervised_processes.time, "monotonic", lambda: passed[0])
 
     def pass_time(seconds: float) -> None:
         passed[0] += seconds
@@ -93,9 +93,9 @@ def test_the_wait_doubles_and_after_some_tries_the_last_words_are_told(part_of, 
 
 def test_a_part_at_work_is_started_again_at_once_however_often_it_ends(part_of, clock):
     part = part_of(f"{READY}; sys.exit(3)")
-    for _ in range(2 * parts.MAX_TRIES):
+    for _ in range(2 * supervised_processes.MAX_TRIES):
         until_ready(part)
-        clock(parts.SETTLED_SECONDS)
+        clock(supervised_processes.SETTLED_SECONDS)
         part._process.stdin.close()
         part._process.wait(20)
         part.keep()
@@ -106,14 +106,14 @@ def test_a_part_that_ends_soon_after_it_was_ready_has_failed(part_of, clock):
     part = part_of(f"{READY}; sys.exit(3)")
 
     def run_shortly() -> None:
-        clock(parts.MAX_RESTART_SECONDS)
+        clock(supervised_processes.MAX_RESTART_SECONDS)
         until_ready(part)
-        clock(parts.SETTLED_SECONDS - 1)
+        clock(supervised_processes.SETTLED_SECONDS - 1)
         part._process.stdin.close()
         part._process.wait(20)
         part.keep()
 
-    for _ in range(parts.MAX_TRIES - 1):
+    for _ in range(supervised_processes.MAX_TRIES - 1):
         run_shortly()
     with pytest.raises(RunError, match=r"the part ended 4 times .* exit status 3: it said nothing"):
         run_shortly()
@@ -121,11 +121,11 @@ def test_a_part_that_ends_soon_after_it_was_ready_has_failed(part_of, clock):
 
 def test_a_part_that_is_killed_at_work_loses_no_time_and_one_that_never_is_ready_waits(part_of, clock):
     part = part_of(READY)
-    for _ in range(2 * parts.MAX_TRIES):
+    for _ in range(2 * supervised_processes.MAX_TRIES):
         os.kill(until_ready(part), signal.SIGKILL)
         part._process.wait(20)
         part.keep()
-        clock(parts.RESTART_SECONDS)
+        clock(supervised_processes.RESTART_SECONDS)
         assert is_running(part)
     other = part_of(WAIT)
     for wait in (2, 4, 8, 10, 10, 10):  # without end: it may be for want of memory, which passes
@@ -142,7 +142,7 @@ def test_what_a_part_says_does_not_hold_it_up(part_of, clock):
     """More than a pipe holds, in which nobody would read."""
     part = part_of("import sys; sys.stderr.write('x' * 1000 + '\\n'); sys.stderr.write('y\\n' * 200_000)")
     run_until_it_ends(part)
-    assert list(part._said) == ["y"] * parts.LAST_LINES
+    assert list(part._said) == ["y"] * supervised_processes.LAST_LINES
 
 
 @pytest.mark.timing

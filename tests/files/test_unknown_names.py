@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
-from netweave.files.unknown import (
+from netweave.files.unknown_names import (
     UnknownLayer,
     UnknownSetting,
     check_input_names,

@@ -13,7 +13,7 @@ import netweave  # noqa: E402
 from netweave.comparison import Verdict, compare  # noqa: E402
 from netweave.comparison.execution.draws import draw_array  # noqa: E402
 from netweave.comparison.execution.input_domains import Domain  # noqa: E402
-from netweave.files.lasting import LastingChild  # noqa: E402
+from netweave.files.persistent_child import PersistentChild  # noqa: E402
 from netweave.files.sandbox import has_guard  # noqa: E402
 from netweave.formats.pytorch.module_inputs import left_out, lengths_of  # noqa: E402
 
@@ -195,9 +195,9 @@ def test_a_table_as_long_as_the_other_net_is_made_for_is_identical():
 def test_the_code_of_a_net_is_imported_by_one_process(tmp_path, monkeypatch):
     """One reads each net, and then runs it on longer sequences."""
     started = []
-    start = LastingChild.start
+    start = PersistentChild.start
     monkeypatch.setattr(
-        LastingChild, "start", lambda *args, **kw: started.append(kw["place"]) or start(*args, **kw)
+        PersistentChild, "start", lambda *args, **kw: started.append(kw["place"]) or start(*args, **kw)
     )
     source = inspect.getsource(Reader).replace("wrap=0", "wrap=16")
     for name, wrap in (("a", 16), ("b", 32)):

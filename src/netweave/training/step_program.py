@@ -23,9 +23,9 @@ from netweave.job import Job
 from netweave.runtime.backends.torch.device import first_not_finite, single_thread
 from netweave.runtime.backends.torch.stages import Stage, StagePass
 from netweave.runtime.engine import Completion, Engine, Variable
+from netweave.training.net_passes import COMPUTE, NetPasses, Part, Where, objective_of
 from netweave.training.optim import Update, Updater
-from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
-from netweave.training.ranks import RankExchange
+from netweave.training.rank_exchange import RankExchange
 from netweave.training.shard_ranks import ShardRanks
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ COPIED_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class LastingChild:
+class PersistentChild:
     """A guarded process that answers one question after another.
 
     Attributes:
@@ -72,7 +72,7 @@ class LastingChild:
         place: str,
         trust: bool = False,
         limits: Limits | None = None,
-    ) -> LastingChild:
+    ) -> PersistentChild:
         """Start a child.
 
         Args:
@@ -175,11 +175,11 @@ class Children:
     """The children that stay until a context ends, by what they can answer."""
 
     _stack: ExitStack = field(default_factory=ExitStack)
-    _children: dict[Hashable, LastingChild] = field(default_factory=dict)
+    _children: dict[Hashable, PersistentChild] = field(default_factory=dict)
     _is_open: bool = True
     _started: threading.Lock = field(default_factory=threading.Lock)
 
-    def child(self, key: Hashable, start: Callable[[ExitStack], LastingChild]) -> LastingChild | None:
+    def child(self, key: Hashable, start: Callable[[ExitStack], PersistentChild]) -> PersistentChild | None:
         """Return the child of a key, started if there is none; None once the context has ended.
 
         Args:
@@ -205,7 +205,7 @@ _staying: ContextVar[Children | None] = ContextVar("_staying", default=None)
 
 
 @contextmanager
-def children_stay() -> Iterator[None]:
+def keep_children() -> Iterator[None]:
     """Let children that read code stay until the context ends, for further questions."""
     children = Children()
     token = _staying.set(children)
@@ -216,6 +216,6 @@ def children_stay() -> Iterator[None]:
         children.close()
 
 
-def staying_children() -> Children | None:
+def kept_children() -> Children | None:
     """Return the children of the context that this code runs in; None if none may stay."""
     return _staying.get()

@@ -136,8 +136,8 @@ def test_the_next_forward_begins_before_the_last_update(tmp_path, monkeypatch):
     job = staged.job_of(tmp_path, staged.DROPPED, steps=3)
     trace = Trace(tmp_path / "trace.json")
     begun = [threading.Event() for _ in range(4)]
-    from netweave.training.passes import NetPasses
-    from netweave.training.program import StepProgram
+    from netweave.training.net_passes import NetPasses
+    from netweave.training.step_program import StepProgram
 
     forward, apply = NetPasses._forward, StepProgram._apply
 

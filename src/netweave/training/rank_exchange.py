@@ -21,7 +21,7 @@ from netweave.job import Job
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.memory import peak_multiply_adds_per_s
 from netweave.runtime.backends.torch.node_memory import memories
-from netweave.runtime.backends.torch.table import find_lowering
+from netweave.runtime.backends.torch.operator_table import find_lowering
 from netweave.runtime.engine import Completion, Engine, Variable
 from netweave.training.checkpoint_file import exchange_in_common
 from netweave.training.loading import layer_numbers, moving_states
@@ -32,7 +32,7 @@ from netweave.training.parallel.link import Channel
 from netweave.training.parallel.occupancy import COMPUTE
 from netweave.training.parallel.plan import SliceInfo
 from netweave.training.parallel.whole_batch import RankedBatch
-from netweave.training.work import RankWork, multiply_adds_per_sample
+from netweave.training.throughput import RankWork, multiply_adds_per_sample
 
 if TYPE_CHECKING:
     from netweave.training.parallel.shards import ShardBatch

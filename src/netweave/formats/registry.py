@@ -9,10 +9,10 @@ from types import ModuleType
 
 from netweave.errors import CodeError, ReadError, UsageError
 from netweave.files import OutputFiles
-from netweave.files.border import reading
 from netweave.files.checksums import CHANGED, is_as_written
-from netweave.files.no_net import refusal
+from netweave.files.library_errors import reading
 from netweave.files.source import Source, is_file, is_folder, refuse_pointer
+from netweave.files.unrecognised_files import refusal
 from netweave.graph import Graph
 from netweave.graph.checks import collector_at_rest
 from netweave.job import Job, JobOptions, checked_job, checked_probe

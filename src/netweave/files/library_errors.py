@@ -1,6 +1,6 @@
 """The border between files of strangers and Netweave: what a library raises over one becomes a ReadError.
 
-Each reader and each source of records is called inside of one border (``formats.table``,
+Each reader and each source of records is called inside of one border (``formats.registry``,
 ``training.data.source``). Readers turn the errors that they foresee into better ones at the place where they
 arise; the border is for the others, so that a damaged file never ends a program by an error that it could not
 expect. The fuzzer (``benchmarks/hostile``) counts those apart, since each is a check that a reader lacks.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.comparison.layout.change import LayoutChange, Order, reversed_order
-from netweave.comparison.layout.letters import straightened
+from netweave.comparison.layout.notation import straightened
 from netweave.comparison.layout.orientation import ORIENTATIONS, SWAPPED, Orientation
 
 if TYPE_CHECKING:

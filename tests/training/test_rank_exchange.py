@@ -7,7 +7,7 @@ import pytest
 from netweave.errors import UnsupportedError
 from netweave.graph import DOMAIN, GraphBuilder
 from netweave.job import DataSource, Job, Phase, Policy, Schedule, Solver
-from netweave.training.ranks import check_parts
+from netweave.training.rank_exchange import check_parts
 
 
 def job_of(loss: str, batch: int) -> Job:

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from netweave.web.models import Comparison, File, Net, State, Workspace
-from netweave.web.statements import insert, select, select_one, update
+from netweave.web.prepared_statements import insert, select, select_one, update
 
 MOMENT = datetime(2026, 2, 28, 23, 59, 59, 123456, tzinfo=UTC)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from netweave.errors import CodeError
-from netweave.files import lasting
-from netweave.files.lasting import LastingChild, children_stay, staying_children
+from netweave.files import persistent_child
+from netweave.files.persistent_child import PersistentChild, keep_children, kept_children
 from netweave.files.sandbox import Limits, has_guard
 
 if TYPE_CHECKING:
@@ -26,16 +26,18 @@ pytestmark = [
 SENT: dict[str, Any] = {"net": "model.py", "place": "model.py"}
 
 
-def child(stack: ExitStack, folder: Path, code: str, *, trust: bool = False, **limits: float) -> LastingChild:
+def child(
+    stack: ExitStack, folder: Path, code: str, *, trust: bool = False, **limits: float
+) -> PersistentChild:
     path = folder / "program.py"
     work = textwrap.indent(textwrap.dedent(code), "    ")
     head = "import os, sys, time\nfrom pathlib import Path\nfrom netweave.files.seccomp import answer\n"
     path.write_text(f"{head}state = []\ndef work(request):\n    state.append(1)\n{work}\nanswer(work)\n")
     chosen = Limits(**limits)  # type: ignore[arg-type]
-    return LastingChild.start(stack, path, readable=[], place="model.py", trust=trust, limits=chosen)
+    return PersistentChild.start(stack, path, readable=[], place="model.py", trust=trust, limits=chosen)
 
 
-def text(asked: LastingChild, name: str = "made", **request: Any) -> str | None:
+def text(asked: PersistentChild, name: str = "made", **request: Any) -> str | None:
     with asked.ask(SENT | request, [name]) as outcome:
         file = outcome.file(name)
         return None if file is None else file.read_text()
@@ -125,15 +127,15 @@ def test_links_are_no_files_even_if_they_are_made_late(
     with ExitStack() as stack:
         asked = child(stack, tmp_path, f"os.path.lexists('made') or os.symlink({str(secret)!r}, 'made')")
         assert text(asked) is None
-        monkeypatch.setattr(lasting.Outcome, "file", lambda outcome, name: outcome.folder / name)
+        monkeypatch.setattr(persistent_child.Outcome, "file", lambda outcome, name: outcome.folder / name)
         with pytest.raises(OSError, match="symbolic link"):
             text(asked)
 
 
 def test_children_stay_only_where_it_is_said(tmp_path: Path) -> None:
-    assert staying_children() is None
-    with children_stay():
-        children = staying_children()
+    assert kept_children() is None
+    with keep_children():
+        children = kept_children()
         assert children is not None
         made = [children.child("net", lambda stack: child(stack, tmp_path, "pass")) for _ in range(2)]
         assert made[0] is made[1] is not None

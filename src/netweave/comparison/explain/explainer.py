@@ -23,7 +23,7 @@ from netweave.comparison.explain.outputs import misplaced_outputs, settle_joined
 from netweave.comparison.explain.pass_through import is_pass_through
 from netweave.comparison.explain.wording import bias_setting
 from netweave.comparison.layout.tensors import solve_layout
-from netweave.comparison.layout.words import describe
+from netweave.comparison.layout.wording import describe
 from netweave.comparison.metric import LOCAL_TOLERANCE, constants_of, relative_error
 from netweave.comparison.missing_weights import Completion
 from netweave.comparison.result.comparison import Evidence, Finding, Group, Status, TensorMapping

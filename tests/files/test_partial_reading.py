@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.files.partial import left_out_note, split_readable
+from netweave.files.partial_reading import left_out_note, split_readable
 
 LAYERS = [
     ("a", "conv", (), ("x",)),

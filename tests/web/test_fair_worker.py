@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netweave.web import turns as turns_module
-from netweave.web.turns import Turns, bytes_moved, is_stuck
+from netweave.web import fair_worker
+from netweave.web.fair_worker import Turns, bytes_moved, is_stuck
 
 THREADS, SHARE, RESERVED = 4, 2, 1
 
@@ -65,7 +65,7 @@ def test_whoever_has_many_requests_delays_others_by_one_turn():
 
 def seconds_until_stuck(moved, *, has_head=True) -> int:
     """Return when a request is found to be stuck of which so many bytes have moved by each second."""
-    progress = turns_module._Progress(0.0, 0, 0.0, 0, has_head)
+    progress = fair_worker._Progress(0.0, 0, 0.0, 0, has_head)
     return next((second for second in range(1, 500) if is_stuck(progress, moved(second), second)), 500)
 
 
