@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader
-from netweave.graph.passes.value_ranges import range_of
+from netweave.graph.passes.value_ranges import is_whole, range_of
 from netweave.graph.passes.views import number_of
 
 if TYPE_CHECKING:
@@ -22,12 +22,16 @@ IDEMPOTENT = frozenset({"Abs", "Ceil", "Floor", "Relu", "Round", "Sign"})
 """Functions that change nothing where they are applied a second time."""
 
 
+BOUNDS = frozenset({"Clip", "Relu"})
+
+
 @Pass
 def drop_idle_nodes(graph: Graph) -> None:
     """Drop casts, clips and second applications of a function that change no number.
 
     Of two Casts the first goes if it loses nothing, a Cast to the type that is there, and a Clip of whole
-    numbers that none of them reaches: readers put one before a lookup.
+    numbers that none of them reaches: readers put one before a lookup. So do bounds before a Clip that gives
+    one number whatever it reads.
     """
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
@@ -36,6 +40,9 @@ def drop_idle_nodes(graph: Graph) -> None:
             continue
         if node.op_type == "Cast":
             source = _read_before_casts(node, source, rewriter)
+        elif node.op_type == "Clip" and _gives_one_number(node, source):
+            node.replace_input_with(1, node.inputs[2])  # it needs nothing before it any more to do so
+            source = _read_before_bounds(source, rewriter)
         if _is_idle(node, source):
             rewriter.bypass(node, source)
 
@@ -92,7 +99,7 @@ def _holds_all(dtype: ir.DataType, value: ir.Value) -> bool:
     """Return whether a type holds each number that a tensor can hold."""
     if value.dtype is None or ir.DataType.STRING in {dtype, value.dtype}:
         return False
-    if not value.dtype.is_integer():
+    if not value.dtype.is_integer() and not (dtype.is_integer() and is_whole(value)):
         return bool(np.can_cast(value.dtype.numpy(), dtype.numpy()))
     low, high = range_of(value)
     if dtype.is_integer():
@@ -111,6 +118,22 @@ def _is_within(clip: ir.Node, source: ir.Value) -> bool:
     low, high = range_of(source)
     least, largest = (_bound(clip, index) for index in (1, 2))
     return least is not None and largest is not None and least <= low and high <= largest
+
+
+def _gives_one_number(clip: ir.Node, source: ir.Value) -> bool:
+    """Return whether a Clip gives its upper bound everywhere, which wins where the bounds cross."""
+    least, largest = (_bound(clip, index) for index in (1, 2))
+    return largest is not None and max(range_of(source)[0], -np.inf if least is None else least) >= largest
+
+
+def _read_before_bounds(value: ir.Value, rewriter: Rewriter) -> ir.Value:
+    while (maker := value.producer()) is not None and maker.op_type in BOUNDS and not maker.domain:
+        source = maker.inputs[0]
+        if source is None or not has_one_reader(value):
+            break
+        rewriter.bypass(maker, source)
+        value = source
+    return value
 
 
 def _bound(node: ir.Node, index: int) -> float | None:

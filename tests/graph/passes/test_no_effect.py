@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import netweave
@@ -40,6 +41,13 @@ IDLE = {
     "a second rectifier": ("float[N,8] x", "a = Relu(x) y = Relu(a)", ["Relu"]),
     "a second clip": ("float[N,8] x", "a = Clip(x, lo, hi) y = Clip(a, lo, hi)", ["Clip"]),
     "a second clip from above": ("float[N,8] x", "a = Clip(x, , hi) y = Clip(a, , hi)", ["Clip"]),
+    "of a product of whole numbers": (
+        "uint8[N,8] x",
+        "a = Cast<to=1>(x) m = Mul(a, one) i = Cast<to=2>(m) y = Cast<to=1>(i)",
+        ["Cast", "Mul"],
+    ),
+    "before bounds below what is there": ("float[N,8] x", "a = Relu(x) y = Clip(a, least, less)", ["Clip"]),
+    "before bounds that cross": ("float[N,8] x", "a = Clip(x, lo, hi) y = Clip(a, hi, lo)", ["Clip"]),
 }
 """Inputs, nodes, and the operators that are left."""
 
@@ -49,6 +57,14 @@ ACTING = {
     "through whole numbers": ("float[N,8] x", "a = Cast<to=6>(x) y = Cast<to=1>(a)", 2),
     "another bound": ("float[N,8] x", "a = Clip(x, lo, hi) y = Clip(a, lo)", 2),
     "another function": ("float[N,8] x", "a = Sign(x) y = Abs(a)", 2),
+    "a half": ("uint8[N,8] x", "a = Cast<to=1>(x) m = Mul(a, half) i = Cast<to=2>(m) y = Cast<to=1>(i)", 4),
+    "too large": ("uint8[N,8] x", "a = Cast<to=1>(x) m = Mul(a, hi) i = Cast<to=2>(m) y = Cast<to=1>(i)", 4),
+    "a mean": (
+        "uint8[N,8] x",
+        "a = Cast<to=1>(x) m = ReduceMean<axes=[1]>(a) i = Cast<to=2>(m) b = Cast<to=1>(i) y = Add(a, b)",
+        5,
+    ),
+    "bounds that leave zero and more": ("float[N,8] x", "a = Relu(x) y = Clip(a, least, hi)", 2),
 }
 
 TYPES = {1: "float", 2: "uint8", 6: "int32", 7: "int64", 10: "float16"}
@@ -58,7 +74,10 @@ def read(inputs, body, folder, name):
     last = body[body.rindex("y = ") :]
     kind = next((TYPES[n] for n in TYPES if last.startswith(f"y = Cast<to={n}>")), "float")
     rank = "N,K" if "OneHot" in body else "N,8"
-    stored = "int64 k = {30}, float[2] v = {0,1}, float lo = {0}, float hi = {6}"
+    stored = (
+        "int64 k = {30}, float[2] v = {0,1}, float lo = {0}, float hi = {6}, float least = {-7}, "
+        "float less = {-2}, float one = {1}, float half = {0.5}"
+    )
     return read_text(f"g ({inputs}) => ({kind}[{rank}] y) <{stored}> {{ {body} }}", folder, name)
 
 
@@ -67,6 +86,17 @@ def test_a_node_that_changes_nothing_goes(inputs, body, left, tmp_path):
     graph = drop_idle_nodes(read(inputs, body, tmp_path, "net"))
     assert [node.op_type for node in graph.nodes] == left
     assert [value.name for value in graph.outputs] == ["y"]
+
+
+@pytest.mark.parametrize(("inputs", "body"), [row[:2] for row in IDLE.values()], ids=IDLE)
+def test_a_net_computes_the_same_without_it(inputs, body, tmp_path):
+    graph = read(inputs, body, tmp_path, "net")
+    dtype = graph.inputs[0].dtype.numpy()
+    x = np.random.default_rng(0).normal(0, 9, (3, 8))
+    x = (np.abs(x) if dtype.kind == "u" else x).astype(dtype)
+    x = x[:, 0] if "[N]" in inputs else x
+    (before,), (after,) = (netweave.run(net, {"x": x}).values() for net in (graph, drop_idle_nodes(graph)))
+    np.testing.assert_array_equal(before, after)
 
 
 @pytest.mark.parametrize(("inputs", "body", "number"), ACTING.values(), ids=ACTING)
