@@ -304,6 +304,18 @@ IN_PARTS = {
             for first, last in (("after = Identity(before)", ""), ("", "after = Identity(before)"))
         ),
     ),
+    "a HardSwish of what is mostly 1, in parts": (
+        ROW,
+        scalar("c", 100.0) + "m = Mul(x, c) t = Tanh(m) o = Abs(t) h = HardSwish(o) y = Neg(h)",
+        scalar("c", 100.0)
+        + "m = Mul(x, c) t = Tanh(m) o = Abs(t) s = HardSigmoid<alpha=0.166666667>(o) "
+        + "h = Mul(o, s) y = Neg(h)",
+    ),
+    "a product by 1 between layers of whole numbers": (
+        BYTES,
+        scalar("c", 1.0) + "m = Mul(f, c) r = Floor(m) i = Cast<to=6>(r) y = Cast<to=1>(i)",
+        "r = Floor(f) i = Cast<to=6>(r) y = Cast<to=1>(i)",
+    ),
     "a factor before or after a cast": (
         INTEGERS,
         scalar("c", 29) + "m = Mul(x, c) f = Cast<to=1>(m) y = Neg(f)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
@@ -28,9 +28,6 @@ USUAL_SIDES = (224, 24, 28, 32, 48, 12, 64, 96, 112, 128, 227, 256, 299)
 
 MOST_TRIED = 40
 """So many sizes are tried for one net."""
-
-READ_TOGETHER = 2
-"""So many child processes read nets at the same time."""
 
 
 def load_all(
@@ -97,11 +94,13 @@ class _Reading:
         files = [index for index, net in enumerate(self.nets) if not isinstance(net, Graph)]
         self._graphs = {i: net for i, net in enumerate(self.nets) if isinstance(net, Graph)}
         apart = [index for index in files if _is_read_apart(self.nets[index])]
-        together = apart if len(apart) > 1 and kept_children() is not None else []
+        children = kept_children()
+        together = apart if len(apart) > 1 and children is not None else []
         others = [index for index in files if index not in together]
         for index in sorted(others, key=lambda index: _is_code(self.nets[index])):
             self._read(index, self.shapes)
-        self._read_together(together)
+        if children is not None:
+            self._read_together(together, children.threads)
         self._refuse_names(files)
         for index in self._unknown:
             self._read(index, self._own(index))
@@ -122,21 +121,17 @@ class _Reading:
         self._announce(index, own)
         self._load(index, own)
 
-    def _read_together(self, indices: Sequence[int]) -> None:
+    def _read_together(self, indices: Sequence[int], threads: Executor) -> None:
         """Read nets side by side that child processes read, which is nearly all of the time it takes.
 
         None knows of the sizes of another. If one of them says some, the others are traced again with these
-        (``_agree``), as if it had been read later.
+        (``_agree``), as if it had been read later. Of several errors, that of the first net is raised.
         """
         for index in indices:
             self._announce(index, self.shapes)
-        pool = ThreadPoolExecutor(max_workers=READ_TOGETHER)
-        try:
-            started = [pool.submit(copy_context().run, self._load, index, self.shapes) for index in indices]
-            for reading in started:
-                reading.result()
-        finally:  # nobody waits for the rest after an error: the context of the children ends them
-            pool.shutdown(wait=False, cancel_futures=True)
+        started = [threads.submit(copy_context().run, self._load, index, self.shapes) for index in indices]
+        for reading in started:
+            reading.result()
 
     def _announce(self, index: int, own: Sizes) -> None:
         if self.progress is not None:

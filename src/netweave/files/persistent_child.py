@@ -13,9 +13,11 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,10 +172,20 @@ def _copy(path: Path, target: Path) -> None:
             size -= len(part)
 
 
+STARTED_TOGETHER = 2
+"""So many children are started, and asked, at the same time."""
+
+
 @dataclass(slots=True)
 class Children:
-    """The children that stay until a context ends, by what they can answer."""
+    """The children that stay until a context ends, by what they can answer.
 
+    Attributes:
+        threads: Threads to start them in that last as long: Linux ends a child with the *thread* that started
+            it (``PR_SET_PDEATHSIG``).
+    """
+
+    threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, STARTED_TOGETHER))
     _stack: ExitStack = field(default_factory=ExitStack)
     _children: dict[Hashable, PersistentChild] = field(default_factory=dict)
     _is_open: bool = True
@@ -199,6 +211,7 @@ class Children:
         with self._started:
             self._is_open = False
             self._stack.close()
+        self.threads.shutdown(cancel_futures=True)
 
 
 _staying: ContextVar[Children | None] = ContextVar("_staying", default=None)

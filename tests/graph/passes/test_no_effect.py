@@ -36,6 +36,11 @@ IDLE = {
         "i = Cast<to=7>(x) a = Cast<to=1>(i) y = Cast<to=2>(a)",
         ["Cast", "Cast"],
     ),
+    "of numbers that are infinite in half precision": (
+        "int64[N,8] x",
+        "a = Cast<to=1>(x) y = Cast<to=10>(a)",
+        ["Cast"],
+    ),
     "to twice as many bits": ("int32[N,8] x", "a = Cast<to=11>(x) y = Cast<to=2>(a)", ["Cast"]),
     "a second sign": ("float[N,8] x", "a = Sign(x) y = Sign(a)", ["Sign"]),
     "a second rectifier": ("float[N,8] x", "a = Relu(x) y = Relu(a)", ["Relu"]),

@@ -69,7 +69,7 @@ def _has_same_bounds(clip: ir.Node, other: ir.Node | None) -> bool:
 
 def _read_before_casts(node: ir.Node, value: ir.Value, rewriter: Rewriter) -> ir.Value:
     """Let a Cast read what other Casts read that only it needs, or that stay for others; return that."""
-    while (source := _before_lossless_cast(value)) is not None:
+    while (source := _before_lossless_cast(value, _largest(node))) is not None:
         cast = value.producer()
         if cast is not None and has_one_reader(value):
             rewriter.bypass(cast, source)
@@ -79,15 +79,21 @@ def _read_before_casts(node: ir.Node, value: ir.Value, rewriter: Rewriter) -> ir
     return value
 
 
-def _before_lossless_cast(value: ir.Value) -> ir.Value | None:
-    """Return what a Cast read that made a value, if it lost nothing.
+def _before_lossless_cast(value: ir.Value, largest: float) -> ir.Value | None:
+    """Return what a Cast read that made a value, if it lost nothing up to the largest number that counts.
 
     Another Cast then makes the same of both. Whole numbers beyond its type wrap around, while for others ONNX
     defines nothing there.
     """
     source = _read_by_cast(value)
-    is_lossless = source is not None and value.dtype is not None and _holds_all(value.dtype, source)
+    is_lossless = source is not None and value.dtype is not None and _holds_all(value.dtype, source, largest)
     return source if is_lossless else None
+
+
+def _largest(cast: ir.Node) -> float:
+    """Return beyond which number a Cast gives the same for all: a float of few bits is infinite there."""
+    dtype = cast.outputs[0].dtype
+    return float(dtype.max) if dtype is not None and dtype.is_floating_point() else np.inf
 
 
 def _read_by_cast(value: ir.Value) -> ir.Value | None:
@@ -95,8 +101,8 @@ def _read_by_cast(value: ir.Value) -> ir.Value | None:
     return node.inputs[0] if node is not None and not node.domain and node.op_type == "Cast" else None
 
 
-def _holds_all(dtype: ir.DataType, value: ir.Value) -> bool:
-    """Return whether a type holds each number that a tensor can hold."""
+def _holds_all(dtype: ir.DataType, value: ir.Value, largest: float) -> bool:
+    """Return whether a type holds each number that a tensor can hold, up to the largest that counts."""
     if value.dtype is None or ir.DataType.STRING in {dtype, value.dtype}:
         return False
     if not value.dtype.is_integer() and not (dtype.is_integer() and is_whole(value)):
@@ -111,7 +117,7 @@ def _holds_all(dtype: ir.DataType, value: ir.Value) -> bool:
     digits = dtype.mantissa_bitwidth
     if made_of is not None and made_of.is_floating_point() and made_of.mantissa_bitwidth <= digits:
         return True  # cut off, a number has no more digits than before
-    return max(-low, high) <= 2.0 ** (digits + 1)
+    return min(max(-low, high), largest) <= 2.0 ** (digits + 1)
 
 
 def _is_within(clip: ir.Node, source: ir.Value) -> bool:
