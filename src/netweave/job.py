@@ -51,10 +51,21 @@ class DataSource:
     place: str = ""
 
 
+PICTURES = frozenset({"folder", "images", "lmdb"})
+"""Kinds of records that may stand for each other: pictures with labels."""
+
+
 def with_path(
-    sources: tuple[DataSource, ...], path: str, *, phase: str, place: str
+    sources: tuple[DataSource, ...], path: str, *, phase: str, place: str, kind: str = ""
 ) -> tuple[DataSource, ...]:
     """Return the sources of a phase with another path in the one that has any.
+
+    Args:
+        sources: The sources.
+        path: The path.
+        phase: Name of the phase, for messages.
+        place: Name of the file, for messages.
+        kind: What is there, which may be of another kind than what the file names; empty for the same.
 
     Raises:
         UsageError: There is not one source that reads records from a path.
@@ -65,10 +76,35 @@ def with_path(
             f"{place}: {len(named)} layers of phase {phase} read records from a path, expected one that can "
             f"read from {path} instead; change the names in the file"
         )
-    return tuple(
-        replace(source, settings={**source.settings, "path": path}) if source is named[0] else source
-        for source in sources
-    )
+    return tuple(_moved(source, path, kind) if source is named[0] else source for source in sources)
+
+
+def _moved(source: DataSource, path: str, kind: str) -> DataSource:
+    """Return a source with another path; images of a list lie beside it if the file's folder is not there."""
+    settings = {**source.settings, "path": path}
+    if not {kind, source.kind} <= PICTURES:
+        return replace(source, settings=settings)
+    color = settings.get("color", "bgr")
+    color = "bgr" if kind != "lmdb" and color == "native" else color
+    root = settings.get("root_folder", "")
+    if kind != "images":
+        settings = {"path": path, "color": color}
+    elif source.kind != "images" or (root and not _exists(Path(root))):
+        settings = {"path": path, "color": color, "base": path.rpartition("/")[0]}
+    return replace(source, kind=kind, settings=settings)
+
+
+def with_mean(sources: tuple[DataSource, ...], path: str) -> tuple[DataSource, ...]:
+    """Return sources that subtract the mean of another file, where they subtract that of a file."""
+    made = []
+    for source in sources:
+        transforms = tuple(
+            {**row, "path": path} if row["kind"] == "subtract" and "path" in row else row
+            for row in source.transforms
+        )
+        settings = {**source.settings, **({"mean_file": path} if source.settings.get("mean_file") else {})}
+        made.append(replace(source, transforms=transforms, settings=settings))
+    return tuple(made)
 
 
 def root_of_names(path: Path, names: Iterable[str]) -> Path:
@@ -353,7 +389,8 @@ class JobOptions:
     Attributes:
         input_shapes: Sizes of inputs by name, over what is said or probed; batch size first.
         data: By phase, where its records are, instead of what its net names; under ``""`` what says so for
-            all phases (Darknet's ``.data``).
+            all phases (Darknet's ``.data``), under ``mean`` a mean file (Caffe).
+        kind_of: Tells what kind of records a path holds; without it the kind that the file names.
         scale_l1: Weight of the sum of absolute scales of batch normalisation in the objective (Darknet).
         stages: Stages that all nets are in, besides those of the file (Caffe).
         level: Level that all nets are at, if not 0 (Caffe).
@@ -368,6 +405,7 @@ class JobOptions:
     scale_l1: float = 0.0
     allow_urls: tuple[str, ...] = ()
     probe: Probe | None = None
+    kind_of: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def test_records_are_taken_from_where_the_command_says(folder, netweave, monkeyp
     assert netweave("train", "moved_solver.prototxt", "--data", "train=train_lmdb").status == 0
     wrong = netweave("train", "moved_solver.prototxt", "--data", "train")
     assert wrong.status == 2
-    assert "data is given as 'train' and for no phase; expected one of train, test" in wrong.err
+    assert "data is given for 'train' without a path; say train=PATH" in wrong.err
 
 
 @needs_torch

@@ -132,6 +132,12 @@ def test_accepts_what_google_accepts(text):
 REFUSED = [
     ("size: 1\nsise: 2", "t:2: unknown field 'sise' in Node; did you mean 'size'?"),
     ("child {\n  nam: 1\n}", "t:2: unknown field 'nam' in Node; did you mean 'name'?"),
+    (
+        "sise: 2\nsize: 1\nchild { zzz { a: 'x' } qqq: -3\nzzz: [1, 2] }",
+        "t:1: unknown field 'sise' in Node; did you mean 'size'?; line 3: unknown field 'zzz' in Node "
+        "(also on line 4); line 3: unknown field 'qqq' in Node",
+    ),
+    ("sise: 2\nsize: 1.5", "t:1: unknown field 'sise' in Node; did you mean 'size'?"),
     ("size: 1\nsize: 2", "t:2: field 'size' appears again, first on line 1; it may stand once"),
     ("size: 2147483648", "t:1: found 2147483648 as the value of 'size', expected a whole number from"),
     ("few: -1", "t:1: found -1 as the value of 'few', expected a whole number from 0 to 4294967295"),

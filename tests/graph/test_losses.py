@@ -10,6 +10,7 @@ from onnx_ir import SymbolicDim
 
 from netweave.errors import RunError
 from netweave.graph import find_operator
+from netweave.graph.ops.losses import SMALLEST
 
 RANDOM = np.random.default_rng(7)
 LABELS = np.array([[0, 3, 2], [1, 0, 3]], float)
@@ -54,6 +55,20 @@ def test_softmax_with_loss(normalization, ignore, divisor):
     )
     assert loss == pytest.approx(total / divisor)
     np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
+def test_the_smallest_probability_bounds_the_loss_and_not_its_gradient():
+    """Caffe and SINGA take FLT_MIN for less; without a bound the loss is the difference of the scores."""
+    x, labels = np.array([[200.0, 0.0]]), np.array([1])
+    entry = find_operator("SoftmaxWithLoss")
+    bounded, p = forward("SoftmaxWithLoss", [x, labels], min_probability=SMALLEST)
+    assert bounded == pytest.approx(87.3365, abs=1e-4)
+    assert forward("SoftmaxWithLoss", [x, labels])[0] == 200
+    slopes = [
+        entry.gradient([x, labels], [bounded, p], [np.array(1.0)], attributes)[0]
+        for attributes in ({}, {"min_probability": SMALLEST})
+    ]
+    np.testing.assert_array_equal(*slopes)
 
 
 def test_no_label_that_counts_divides_by_one():
@@ -135,6 +150,14 @@ def test_accuracy_counts_ties_against_the_label():
     np.testing.assert_array_equal(by_class, [0, 0.5, 0])
     assert forward("Accuracy", [x, labels], axis=1, top_k=2)[0] == 0.75
     assert forward("Accuracy", [x, labels], axis=1, top_k=1, ignore_label=2)[0] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("ties", "right"), [("against", [0, 0, 0]), ("lowest", [1, 0, 0]), ("highest", [0, 0, 1])]
+)
+def test_accuracy_of_equal_classes(ties, right):
+    found = [forward("Accuracy", [np.ones((1, 3)), [label]], ties=ties)[0] for label in range(3)]
+    assert found == right
 
 
 CASES = {

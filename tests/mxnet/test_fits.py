@@ -125,7 +125,10 @@ WRONG = {
     "optimizer": ({"optimizer": "sdg"}, "unknown optimizer 'sdg'"),
     "setting": ({"optimizer_params": {"momentun": 0.9}}, "momentun"),
     "metric": ({"eval_metric": "acuracy"}, "unknown metric 'acuracy'; expected one of acc"),
-    "array": ({"arg_params": {"fc_weigth": mx.nd.zeros((3,))}}, "no array 'fc_weigth'"),
+    "array": (
+        {"arg_params": {"fc_weigth": mx.nd.zeros((3,))}},
+        "'fc_weight', and the net has no 'fc_weigth'; pass",
+    ),
     "size": (
         {"arg_params": {"fc_bias": mx.nd.zeros((4,))}, "allow_missing": True},
         r"shape \(4,\), expected \(3,\)",

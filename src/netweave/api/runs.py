@@ -23,6 +23,7 @@ from netweave.job import JobOptions, checked_phases, checked_probe
 from netweave.runtime.backends.runner import TORCH
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training.data.probe import probe, probe_if_there
+from netweave.training.data.source_names import kind_of
 from netweave.training.monitor import Monitor, ValueWatch, Watched
 from netweave.training.parallel.environment import PREEMPTED
 
@@ -322,6 +323,7 @@ def load_phases(
             level=level,
             allow_urls=tuple(allow_urls),
             probe=opened,
+            kind_of=kind_of,
         )
         job = row.read_job(path, options)
         phases = {"train": job.phases["train"]} if phase == "TRAIN" else job.tests

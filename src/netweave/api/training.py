@@ -20,7 +20,7 @@ from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.data import Source
 from netweave.training.data.pack import pack as pack_source
 from netweave.training.data.probe import probe
-from netweave.training.data.source_names import Named, open_named
+from netweave.training.data.source_names import Named, kind_of, open_named
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.transforms.geometry import Resize
 from netweave.training.events import Watch
@@ -47,8 +47,9 @@ def load_job(
     Args:
         solver: The file.
         input_shapes: Input sizes by name, batch size first; the sizes of data layers come from the data.
-        data: By phase (``train``, ``test``), the path of its records, instead of the path in its net; for
-            Darknet, its ``.data`` file, or a folder in the form of Pascal VOC.
+        data: By phase (``train``, ``test``), the path of its records, instead of the path in its net: an
+            LMDB, a list or a folder of images, whatever the net names. A path alone is for all phases; under
+            ``mean``, a mean file. For Darknet, its ``.data`` file, or a folder in the form of Pascal VOC.
         stages: Stages of the training net, besides those in the file.
         level: Level of the training net, if not 0.
         scale_l1: For Darknet, the weight of an L1 penalty on the scales of batch normalisation, which makes
@@ -69,6 +70,7 @@ def load_job(
         scale_l1=scale_l1,
         allow_urls=tuple(allow_urls),
         probe=probe,
+        kind_of=kind_of,
     )
     return read_job(check_file(solver, what="solver"), options)
 

@@ -59,8 +59,9 @@ OF_JOB = ("data", "scale_l1", "allow_urls")
     metavar="[PHASE=]PATH",
     multiple=True,
     callback=parse_paths,
-    help="Read the records of a phase (train, test) from PATH instead of the path in the net; may be "
-    "repeated. For Darknet: its .data file, or a folder like Pascal VOC's.",
+    help="Read the records of a phase (train, test; of all without PHASE=) from PATH instead of the path in "
+    "the net: an LMDB, a list or a folder of images; mean=FILE names a mean file. May be repeated. For "
+    "Darknet: its .data file, or a folder like Pascal VOC's.",
 )
 @allow_url_option
 @click.option(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -20,6 +20,9 @@ from netweave.files.protobuf import MAX_MESSAGES, Field, Message, Schema
 
 MAX_CHARS = 8 << 20
 """Longer texts are refused: a net is some kilobytes."""
+
+MAX_UNKNOWN = 20
+"""So many unknown fields are named at once."""
 
 MAX_DEPTH = 64
 """Messages inside messages beyond this depth are refused."""
@@ -73,7 +76,28 @@ def parse_text(
     parser = _Parser(text, place, lenient)
     message = Message(schema.messages[name], 1)
     parser.fields(message, _END, depth=0)
+    if parser.refused:
+        raise unknown_fields(parser.refused)
     return message
+
+
+def unknown_fields(errors: Sequence[ReadError]) -> ReadError:
+    """Return the errors of unknown fields as one, so that a file can be mended at once.
+
+    >>> same = [ReadError("unknown field 'a' in Node", place=f"t:{line}") for line in (2, 5, 9)]
+    >>> str(unknown_fields([*same, ReadError("unknown field 'b' in Node", place="t:7")]))
+    "t:2: unknown field 'a' in Node (also on lines 5, 9); line 7: unknown field 'b' in Node"
+    """
+    lines: dict[str, list[str]] = {}
+    for error in errors:
+        lines.setdefault(error.message, []).append((error.place or "").rpartition(":")[2])
+    parts: list[str] = []
+    for text, (first, *others) in list(lines.items())[:MAX_UNKNOWN]:
+        also = f" (also on line{'s' * (len(others) > 1)} {', '.join(others)})" if others else ""
+        parts.append((f"line {first}: " if parts else "") + text + also)
+    rest = len(lines) - len(parts)
+    parts += [f"and {rest} more"] if rest else []
+    return ReadError("; ".join(parts), place=errors[0].place)
 
 
 @lru_cache(maxsize=4)  # the readers of several formats ask for the same head, and again when they read
@@ -104,6 +128,7 @@ class _Parser:
         self._text = text
         self._lenient = lenient
         self._place = place
+        self.refused: list[ReadError] = []
         self._next = 0
         self._num_messages = 0
         self.line = 1
@@ -154,13 +179,12 @@ class _Parser:
         self.kind, self.token, self._next = "name", f"[{match[1]}]", match.end()
 
     def _unknown(self, message: Message) -> None:
-        """Refuse an unknown field, or note it and skip its value where the kind of message is lenient."""
+        """Skip an unknown field and note it, for later where the kind of message is lenient."""
         schema = message.type.schema
         known = "" if self.token.startswith("[") else _nearest(self.token, message.type.fields, schema)
         text = f"unknown field {self.token!r} in {message.type.name}{known}"
-        if message.type.name not in self._lenient:
-            self.fail(text)
-        message.unknown.append(ReadError(text, place=f"{self._place}:{self.line}"))
+        noted = message.unknown if message.type.name in self._lenient else self.refused
+        noted.append(ReadError(text, place=f"{self._place}:{self.line}"))
         self._advance()
         self._skip(":")
         self._skip("-")
@@ -168,7 +192,7 @@ class _Parser:
         while True:
             closes = self.token in {"}", ">", "]"}
             if self.kind == "end" or (closes and not depth):
-                raise message.unknown[-1]
+                raise unknown_fields([*self.refused, *message.unknown])
             depth += (self.token in {"{", "<", "["}) - closes
             self._advance()
             if depth <= 0 and self.kind != "string":
@@ -226,6 +250,9 @@ class _Parser:
         return content if known.type == "bytes" else content.decode("utf-8", "backslashreplace")
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
+        """Raise an error; fields that were unknown before may be its cause, and come first."""
+        if self.refused:
+            raise unknown_fields(self.refused)
         raise ReadError(message, place=f"{self._place}:{line or self.line}")
 
     def _skip(self, token: str) -> bool:

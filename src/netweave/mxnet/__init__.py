@@ -1,5 +1,8 @@
 """MXNet's Python API over Netweave: ``import netweave.mxnet as mx`` instead of ``import mxnet as mx``.
 
+``python -m netweave.mxnet script.py`` runs a script of which no line is changed; in notebooks,
+``%load_ext netweave.mxnet`` or ``netweave.mxnet.install()`` does so for the cells that follow.
+
 One file for each module of MXNet's; each stands for the names of one table: operators are those of
 ``netweave.symbol``, optimizers and schedulers those of ``netweave.training.optim``, arrays are torch tensors.
 What is not here fails by its name, with the way out. See docs/reference/mxnet.md.
@@ -80,6 +83,7 @@ NAMES = {
     "current_context": "context",
     "gpu": "context",
     "gpu_memory_info": "context",
+    "install": "hook",
     "num_gpus": "context",
     "waitall": "ndarray",
 }
@@ -96,6 +100,11 @@ def __getattr__(name: str) -> Any:
         raise missing("mx", name, [*MODULES, *NAMES])
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Answer ``import mxnet`` in a notebook, for ``%load_ext netweave.mxnet``."""
+    importlib.import_module(f"{__name__}.hook").install()
 
 
 def __dir__() -> list[str]:

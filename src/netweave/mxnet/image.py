@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,32 @@ def random_crop(src: NDArray, size: Any, interp: int = 2) -> tuple[NDArray, tupl
     return _crop(src, size, interp, lambda room: int(random.generator().integers(room + 1)))
 
 
+def random_size_crop(
+    src: NDArray, size: Any, area: Any, ratio: tuple[float, float], interp: int = 2
+) -> tuple[NDArray, tuple[int, int, int, int]]:
+    """Return a random window of random area and shape, scaled to a size, and where it was.
+
+    Args:
+        src: The image.
+        size: Width and height of the result.
+        area: Smallest and largest share of the image; the smallest alone for up to 1.
+        ratio: Smallest and largest width over height.
+        interp: How it is scaled.
+    """
+    least, most = (area, 1.0) if isinstance(area, int | float) else area
+    height, width = src.shape[:2]
+    draw = random.generator()
+    for _ in range(10):
+        elements = draw.uniform(least, most) * height * width
+        shape = np.exp(draw.uniform(*np.log(ratio)))
+        own_width, own_height = (round(float(np.sqrt(elements * one))) for one in (shape, 1 / shape))
+        if own_width <= width and own_height <= height:
+            left, top = (int(draw.integers(room + 1)) for room in (width - own_width, height - own_height))
+            cropped = fixed_crop(src, left, top, own_width, own_height, size, interp)
+            return cropped, (left, top, own_width, own_height)
+    return center_crop(src, size, interp)
+
+
 def color_normalize(src: NDArray, mean: Any, std: Any = None) -> NDArray:
     """Return (image - mean) / std."""
     centred: NDArray = src.astype("float32") - mean
@@ -109,4 +136,9 @@ def color_normalize(src: NDArray, mean: Any, std: Any = None) -> NDArray:
 def __getattr__(name: str) -> Any:
     from netweave.mxnet.base import missing
 
+    batches = importlib.import_module("netweave.mxnet.image_iter")  # which builds on this module
+    if name in batches.AUGMENTERS:
+        return batches.AUGMENTERS[name]
+    if name in {"Augmenter", "CreateAugmenter", "ImageIter"}:
+        return getattr(batches, name)
     raise missing("mx.image", name, [key for key in globals() if not key.startswith("_")])

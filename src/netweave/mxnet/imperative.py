@@ -86,10 +86,14 @@ def _run(ready: _OneNode, given: Sequence[Tensor]) -> list[Tensor]:
     with recording.scope():
         outputs = net.compute({name: given[number] for number, name in ready.inputs.items()})
     memory = {tensor.untyped_storage().data_ptr() for tensor in given}
-    return [
-        tensor.clone() if tensor.untyped_storage().data_ptr() in memory else tensor
-        for tensor in (outputs[name] for name in net.names)
-    ]
+    return [_written(outputs[name], memory) for name in net.names]
+
+
+def _written(tensor: Tensor, memory: set[int]) -> Tensor:
+    """Return a result that can be written to: in memory of its own, with a place for each element."""
+    shares = tensor.untyped_storage().data_ptr() in memory
+    repeats = any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+    return tensor.clone(memory_format=torch.contiguous_format) if shares or repeats else tensor
 
 
 def _make(

@@ -128,6 +128,15 @@ class MXRecordIO:
         except ValueError as error:
             raise ReadError(f"the record at byte {start:,} {error}", place=self.uri) from error
 
+    def read_at(self, place: int) -> bytes | None:
+        """Return the record that begins at a byte, as ``tell`` gave it.
+
+        Raises:
+            ReadError: The record is damaged.
+        """
+        self._file.seek(place)
+        return self.read()
+
     def __enter__(self) -> Self:
         return self
 

@@ -26,10 +26,19 @@ from netweave.formats.mxnet.symbol import (
     zeros,
 )
 from netweave.formats.mxnet.symbol import operator_function as symbol_function
+from netweave.formats.mxnet.symbol.operators import READERS
 from netweave.formats.mxnet.symbol.symbol import METHODS
 from netweave.mxnet.base import missing
 from netweave.mxnet.executor import bind, simple_bind
-from netweave.mxnet.operators import PREFIXES, Namespace, find_operator, names_in, take_apart
+from netweave.mxnet.operators import (
+    ALIASES,
+    POSITIONAL,
+    PREFIXES,
+    Namespace,
+    find_operator,
+    names_in,
+    take_apart,
+)
 
 __all__ = [
     "AttrScope",
@@ -147,6 +156,7 @@ def _debug_str(symbol: Symbol) -> str:
     return "\n".join(f"{node.op}, Name={node.name}" for node in nodes)
 
 
+METHODS.update({name: operator_function(name) for name in (*POSITIONAL, *ALIASES) if name in READERS})
 METHODS.update(
     bind=_bind_positional,
     debug_str=_debug_str,

@@ -170,6 +170,62 @@ def test_a_phase_is_given_its_records_from_elsewhere(tmp_path):
     assert job.phases["test"].data == as_written.phases["test"].data
 
 
+def test_all_unknown_fields_of_a_solver_are_named(tmp_path):
+    text = SOLVER + "richness: 8\nstage_lr: 0.1\nrichnes: 3\n"
+    with pytest.raises(
+        ReadError, match=r"unknown field 'richness' in .*'stage_lr' in .*'richnes' in "
+    ) as told:
+        read(write(tmp_path, text))
+    assert str(told.value).count("line ") == 2
+    text = SOLVER + "warmup_iter: 3 stagelr: 0.1 stageiter: 10"
+    with pytest.raises(
+        UnsupportedError, match="warmup_iter, stagelr, stageiter are not supported; remove them"
+    ):
+        read(write(tmp_path, text))
+
+
+IMAGES = re.sub(
+    r"data_param { source: (\S+) batch_size: (\d) backend: LMDB }",
+    r'image_data_param { source: \1 batch_size: \2 root_folder: "nowhere/" }',
+    NET.replace('type: "Data"', 'type: "ImageData"'),
+)
+
+
+@pytest.mark.parametrize(
+    ("net", "kind", "settings"),
+    [
+        (NET, "images", {"path": "/d/train.txt", "base": "/d", "color": "bgr"}),
+        (NET, "folder", {"path": "/d/train.txt", "color": "bgr"}),
+        (NET, "hdf5", None),
+        (IMAGES, "lmdb", {"path": "/d/train.txt", "color": "bgr"}),
+        (IMAGES, "images", {"path": "/d/train.txt", "base": "/d", "color": "bgr"}),
+    ],
+)
+def test_records_of_another_kind_than_the_net_names(tmp_path, net, kind, settings):
+    """A list brings its own folder; of what are no pictures, opening them says what is wrong."""
+    data = {"": "/d/train.txt"}
+    job = read_solver(write(tmp_path, net=net), probe=sizes, data=data, kind_of=lambda path: kind)
+    assert {phase.data[0].settings["path"] for phase in job.phases.values()} == {"/d/train.txt"}
+    (source,) = job.phases["train"].data
+    if settings is not None:
+        assert (source.kind, source.settings) == (kind, settings)
+
+
+def test_the_folder_of_images_that_is_there_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nowhere").mkdir()
+    data = {"train": "/d/train.txt"}
+    job = read_solver(write(tmp_path, net=IMAGES), probe=sizes, data=data, kind_of=lambda path: "images")
+    assert job.phases["train"].data[0].settings["root_folder"] == "nowhere/"
+
+
+def test_a_mean_file_from_elsewhere(tmp_path):
+    net = NET.replace("mean_value: 7", 'mean_file: "gone.binaryproto"')
+    job = read_solver(write(tmp_path, net=net), probe=sizes, data={"mean": "/d/mean.binaryproto"})
+    rows = [row for row in job.phases["train"].data[0].transforms if row["kind"] == "subtract"]
+    assert rows == [{"kind": "subtract", "path": "/d/mean.binaryproto"}]
+
+
 def test_records_for_a_phase_that_is_not_there(tmp_path):
     message = r"solver.prototxt: data is given for phase 'tset'; expected one of train, test"
     with pytest.raises(UsageError, match=message):

@@ -114,6 +114,26 @@ def test_losses_of_single_labels_are_those_of_the_formula(tmp_path):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+JUDGED = (
+    HEAD
+    + """
+class Net(chainer.Chain):
+    def __call__(self, x, t):
+        return F.softmax_cross_entropy(x, t), F.accuracy(x, t)
+"""
+)
+
+
+@pytest.mark.slow
+def test_loss_and_accuracy_follow_chainer_where_caffe_bounds_and_counts_ties_otherwise(tmp_path):
+    """The numbers are those of Chainer 7.8.1: no bound at -log(FLT_MIN), the first of equal classes wins."""
+    net = netweave.load(written(tmp_path, JUDGED), trust=True, input_shapes={"x": (4, 4)})
+    x = np.array([[900, -900, 20, 3], [1, 1, 1, 1], [0, 5, 5, -2], [7, 1, 7, 7]], np.float32)
+    loss, accuracy = netweave.run(net, {"x": x, "t": np.array([2, 0, 1, 3], np.int32)}).values()
+    assert float(loss) == pytest.approx(220.79567, rel=1e-6)
+    assert float(accuracy) == 0.5
+
+
 def test_six_is_stood_in_for_where_it_is_not_installed(tmp_path):
     text = HEAD + "TOTAL = sum(six.moves.range(4)) + sum(numbers(3))\nNAMES = list(six.iteritems({'a': 1}))\n"
     with installed(is_training=False, missing=["six"]):

@@ -7,14 +7,14 @@ where the net is not there, to the nearest folder above the solver in which it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.protobuf import Message
-from netweave.files.prototext import parse_text
+from netweave.files.prototext import parse_text, unknown_fields
 from netweave.files.source import is_file, read_bytes
 from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.phases import NetFile, Reading, Sizes
@@ -58,6 +58,7 @@ def read_solver(
     data: Mapping[str, str] | None = None,
     stages: tuple[str, ...] = (),
     level: int = 0,
+    kind_of: Callable[[str], str] | None = None,
 ) -> Job:
     """Read a solver with its nets.
 
@@ -66,9 +67,11 @@ def read_solver(
         probe: Gives the sizes of what a source of data holds, by name; batch size first. Without it the
             nets must say them.
         input_shapes: Sizes of inputs by name, over what is said or probed.
-        data: By phase, where its records are, instead of what its net names.
+        data: By phase, where its records are, instead of what its net names; under ``""`` those of all
+            phases, under ``mean`` a mean file.
         stages: Stages that the training net is in, besides those of the solver.
         level: Level that the training net is at, if not 0.
+        kind_of: Tells what kind of records a path holds; without it the kind that the net names.
 
     Raises:
         SourceError: The solver or one of its nets cannot be read, or they do not fit together.
@@ -76,14 +79,16 @@ def read_solver(
     """
     solver = parse_solver(path)
     root = find_root(path, solver["net"] or solver["train_net"])
-    reading = Reading(root, probe, dict(input_shapes or {}), stages, level)
+    paths = dict(data or {})
+    mean = paths.pop("mean", "")
+    reading = Reading(root, probe, dict(input_shapes or {}), stages, level, kind_of, mean)
     kind, settings = _rule(solver, path)
     policy = solver["lr_policy"]
     rate = Policy(f"caffe.{policy}", solver["base_lr"], {field: solver[field] for field in POLICIES[policy]})
     folder = "" if root == Path() else f" (below {root})"
     return Job(
         name=path.stem,
-        phases=_Nets(path, solver, reading).phases(data or {}),
+        phases=_Nets(path, solver, reading).phases(paths),
         solver=Solver(kind, rate, settings, accumulate=max(1, solver["iter_size"])),
         schedule=_schedule(solver),
         checkpoints=_checkpoints(solver, root, path),
@@ -117,10 +122,13 @@ def parse_solver(path: Path) -> Message:
     solver = parse_text(content, caffe_schema(), "SolverParameter", place=place, lenient=lenient)
     _check_policy(solver, path)  # first, since the fields of an unknown one are unknown too
     if solver.unknown:
-        raise solver.unknown[0]
-    for name in UNREAD:
-        if name in solver:
-            raise UnsupportedError(f"{name} is not supported; remove it", place=_at(path, solver, name))
+        raise unknown_fields(solver.unknown)
+    unread = [name for name in UNREAD if name in solver]
+    if unread:
+        text = f"{', '.join(unread)} {'is' if len(unread) == 1 else 'are'} not supported; remove "
+        raise UnsupportedError(
+            text + ("it" if len(unread) == 1 else "them"), place=_at(path, solver, unread[0])
+        )
     return solver
 
 
@@ -148,10 +156,17 @@ class _Nets:
         nets = {"train": self._train_net()}
         for index, net in enumerate(self._test_nets()):
             nets[f"test-{index}" if index else "test"] = net
-        unknown = [name for name in data if name not in nets]
+        unknown = [name for name in data if name and name not in nets]
         if unknown:
-            what = f"for phase {unknown[0]!r}" if unknown[0] else f"as {data['']!r} and for no phase"
-            raise UsageError(f"{self.path}: data is given {what}; expected one of {', '.join(nets)}")
+            raise UsageError(
+                f"{self.path}: data is given for phase {unknown[0]!r}; expected one of "
+                f"{', '.join(nets)}, mean"
+            )
+        if data.get("") in nets:
+            raise UsageError(
+                f"{self.path}: data is given for {data['']!r} without a path; say {data['']}=PATH"
+            )
+        data = {**dict.fromkeys(nets, data[""]), **data} if "" in data else data
         # the caffe tool writes its flags -stage and -level into the solver's train_state, and nowhere else
         tests = replace(self.reading, stages=(), level=0)
         return {
@@ -289,4 +304,5 @@ def read_job(path: Path, options: JobOptions) -> Job:
         data=options.data,
         stages=options.stages,
         level=options.level,
+        kind_of=options.kind_of,
     )

@@ -11,6 +11,7 @@ from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.files import Source
 from netweave.files.partial_reading import left_out_note, split_readable
 from netweave.files.protobuf import Message
+from netweave.files.prototext import unknown_fields
 from netweave.files.unknown_names import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.context import CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, NetInput, brings_data, find_inputs
@@ -482,6 +483,6 @@ def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
             **dict.fromkeys(of_python, "a Python class, whose code is in a module of its own"),
         },
     )
-    for spec in specs:
-        if spec.unknown and type_of(spec) in {*LAYERS, *INPUTS}:
-            raise spec.unknown[0]
+    fields = [error for spec in specs if type_of(spec) in {*LAYERS, *INPUTS} for error in spec.unknown]
+    if fields:
+        raise unknown_fields(fields)

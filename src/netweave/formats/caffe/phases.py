@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from netweave.formats.caffe.inputs import GIVEN, NOT_TAKEN, Place, data_sources
 from netweave.formats.caffe.net import build, included, net_state
 from netweave.formats.caffe.reader import parse_net
 from netweave.graph import Graph
-from netweave.job import DataSource, Phase, Probe, root_of_names, with_path
+from netweave.job import DataSource, Phase, Probe, root_of_names, with_mean, with_path
 
 Sizes = Mapping[str, tuple[int, ...]]
 
@@ -39,6 +39,8 @@ class Reading:
         input_shapes: Sizes of inputs by name, over what is said or probed.
         stages: Stages that all nets are in, besides their own.
         level: Level that all nets are at, if not 0.
+        kind_of: Tells what kind of records a path holds; without it the kind that the net names.
+        mean: A mean file instead of those that the nets name; empty for those.
     """
 
     root: Path
@@ -46,6 +48,8 @@ class Reading:
     input_shapes: Mapping[str, tuple[int, ...]]
     stages: tuple[str, ...] = ()
     level: int = 0
+    kind_of: Callable[[str], str] | None = None
+    mean: str = ""
 
     def phase(self, found: NetFile, path: str | None = None) -> Phase:
         """Return a net with its data.
@@ -67,7 +71,9 @@ class Reading:
         specs = included(found.net, net_state(found.net, source), place=str(found.file))
         data = data_sources(specs, Place(str(found.file), self.root, source.phase))
         if path is not None:
-            data = with_path(data, path, phase=found.phase, place=str(found.file))
+            kind = self.kind_of(path) if self.kind_of else ""
+            data = with_path(data, path, phase=found.phase, place=str(found.file), kind=kind)
+        data = with_mean(data, self.mean) if self.mean else data
         graph = build(found.net, replace(source, input_shapes=self._sizes(data)), None)
         return Phase(graph, _batched(data, graph), losses(graph), found.num_batches)
 

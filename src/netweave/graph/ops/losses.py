@@ -18,7 +18,8 @@ Arrays = Sequence[np.ndarray]
 Gradients = Sequence[np.ndarray | None]
 Shapes = Sequence[tuple[Dim, ...]]
 
-_TINY = np.finfo(np.float32).tiny
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""FLT_MIN, below which Caffe and SINGA take no probability; Chainer has no such bound."""
 _LOG_THRESHOLD = 1e-20
 
 
@@ -110,10 +111,17 @@ def _softmax_gradient(
 
 @operator("SoftmaxWithLoss", shapes=_class_shapes, gradient=_softmax_gradient)
 def softmax_with_loss(inputs: Arrays, attributes: Attributes) -> Arrays:
-    """Caffe softmax_loss_layer.cpp: minus the logarithm of the label's softmax; the softmax itself."""
+    """Caffe softmax_loss_layer.cpp: minus the logarithm of the label's softmax; the softmax itself.
+
+    A probability counts as ``min_probability`` if it is smaller, except in the gradient.
+    """
     flat, labels, kept = _positions(inputs, attributes)
     p = _softmax(flat)
-    losses = -np.log(np.maximum(_picked(p, labels), _TINY)) * kept
+    shifted = flat - flat.max(axis=1, keepdims=True)
+    log_p = _picked(shifted, labels) - np.log(np.exp(shifted).sum(axis=1))
+    if attributes.get("min_probability") is not None:
+        log_p = np.maximum(log_p, np.log(attributes["min_probability"]))
+    losses = -log_p * kept
     loss = _number(losses.sum() / _divisor(kept, attributes), flat)
     return [loss, p.reshape(inputs[0].shape)]
 
@@ -261,9 +269,20 @@ def _accuracy_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
 
 @operator("Accuracy", shapes=_accuracy_shapes)
 def accuracy(inputs: Arrays, attributes: Attributes) -> Arrays:
-    """Caffe accuracy_layer.cpp: the share of labels among the best ``top_k``, ties against it; by class."""
+    """Caffe accuracy_layer.cpp: the share of labels among the best ``top_k``; by class.
+
+    ``ties`` says which of equal classes comes first: none of them, as in Caffe (``against``), or the one of
+    the ``lowest`` or ``highest`` number.
+    """
     flat, labels, kept = _positions(inputs, attributes)
-    rivals = (flat >= _picked(flat, labels)[:, None, :]).sum(axis=1) - 1
+    reached = _picked(flat, labels)[:, None, :]
+    numbers = np.arange(flat.shape[1])[None, :, None]
+    wins = {
+        "against": numbers != labels[:, None, :],
+        "lowest": numbers < labels[:, None, :],
+        "highest": numbers > labels[:, None, :],
+    }[attributes.get("ties", "against")]
+    rivals = ((flat > reached) | (flat == reached) & wins).sum(axis=1)
     right = (rivals < attributes.get("top_k", 1)) & kept
     classes = flat.shape[1]
     of_class = np.bincount(labels[kept], minlength=classes)

@@ -252,11 +252,12 @@ class SymbolBlock(HybridBlock):
     Args:
         outputs: The symbol, or several.
         inputs: Its inputs, as variables.
-        params: Values of its arrays.
+        params: Parameters of another block, which are used where the name is the same.
     """
 
     def __init__(self, outputs: Any, inputs: Any, params: Any = None) -> None:
         super().__init__(prefix="", params=None)
+        self._params = ParameterDict(shared=params)
         self._net = sym.Group(list(outputs)) if isinstance(outputs, list | tuple) else outputs
         self._inputs = [one.name for one in (inputs if isinstance(inputs, list | tuple) else [inputs])]
         states = self._net.list_auxiliary_states()
@@ -265,10 +266,6 @@ class SymbolBlock(HybridBlock):
                 req = "null" if name in states else "write"
                 made = self._params.get(name, grad_req=req, allow_deferred_init=True)
                 self._reg_params[name] = made
-        known = {} if params is None else {name: one.data() for name, one in params.items()}
-        for name, array in known.items():
-            if name in self._reg_params:
-                self._reg_params[name].set_data(array)
 
     @staticmethod
     def imports(

@@ -132,6 +132,16 @@ class Parameter:
             raise UsageError(f"parameter {self.name!r} is not on {ctx}; it is on {self.list_ctx()}")
         return on_context[0]
 
+    @property
+    def _data(self) -> list[NDArray] | None:
+        """Its arrays as scripts look for them: None before they are made."""
+        return self._arrays or None
+
+    @property
+    def _grad(self) -> list[NDArray] | None:
+        """Its gradients likewise; None where it has none."""
+        return [one.grad for one in self._arrays if one.grad is not None] or None
+
     def list_data(self) -> list[NDArray]:
         """Return its arrays on all devices."""
         return self._ready()
@@ -159,11 +169,10 @@ class Parameter:
         """Replace its values on all devices."""
         self.shape = tuple(data.shape)
         if not self._arrays:
-            self._deferred = self._deferred or (as_contexts(None), None)
-            self._deferred = (self._deferred[0], lambda name, array: array.__setitem__(slice(None), data))
-            own, self.init = self.init, None
-            self.finish()
-            self.init = own
+            contexts = self._deferred[0] if self._deferred else as_contexts(None)
+            self._deferred = None
+            self._arrays = [nd.array(data, one, self.dtype) for one in contexts]
+            self.grad_req = self._grad_req
             return
         for array in self._arrays:
             array[:] = data

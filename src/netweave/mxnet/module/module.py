@@ -87,11 +87,12 @@ def following_sizes(
     shapes = [array.shape for array in batch.data]
     if shapes == [tuple(one[1]) for one in data]:
         return None
-    given = batch.provide_data or [
+    given = getattr(batch, "provide_data", None) or [
         DataDesc(one[0], shape, one.dtype, one.layout) for one, shape in zip(data, shapes, strict=True)
     ]
-    if batch.provide_label or not labels:
-        return given, batch.provide_label
+    own_labels = getattr(batch, "provide_label", None)  # classes of scripts may have data and label alone
+    if own_labels or not labels:
+        return given, own_labels
     own = [array.shape for array in batch.label or ()] or [(shapes[0][0], *one[1][1:]) for one in labels]
     pairs = zip(labels, own, strict=True)
     return given, [DataDesc(one[0], shape, one.dtype, one.layout) for one, shape in pairs]
@@ -309,10 +310,10 @@ class Module(OptimizedModule):
             aux_params: Auxiliary states by name.
             allow_missing: Whether the initializer may fill in for arrays that are left out.
             force_init: Whether values that are there are replaced.
-            allow_extra: Whether there may be arrays that the net does not have.
+            allow_extra: As MXNet has it: arrays that the net does not have are ignored either way.
 
         Raises:
-            UsageError: An array is missing, unknown, or of other sizes.
+            UsageError: An array is missing, or of other sizes.
         """
         if self.params_initialized and not force_init:
             return
@@ -322,21 +323,19 @@ class Module(OptimizedModule):
             initializer = Uniform(0.01)
         first = self.execs[0]
         attributes = self._symbol.attr_dict()
-        given = {**(arg_params or {}), **(aux_params or {})}
-        names = [*self._param_names, *self._aux_names]
-        extra = [name for name in given if name not in names]
-        if extra and not allow_extra:
-            raise UsageError(
-                f"the net has no array {extra[0]!r}; it has: {', '.join(names)}; or allow_extra=True"
-            )
-        for name in names:
-            own = first.arg_dict[name] if name in first.arg_dict else first.aux_dict[name]
-            if name in given:
-                copy_values(name, given[name], own)
-            elif (arg_params is not None or aux_params is not None) and not allow_missing:
-                raise UsageError(f"there are no values for {name!r}; pass allow_missing=True to draw them")
-            elif initializer is not None:
-                initializer(InitDesc(name, attributes.get(name), initializer), own)
+        for names, arrays, given in (
+            (self._param_names, first.arg_dict, arg_params),
+            (self._aux_names, first.aux_dict, aux_params),
+        ):
+            for name in names:
+                if given is not None and name in given:
+                    copy_values(name, given[name], arrays[name])
+                elif given is not None and not allow_missing:
+                    spare = [f", and the net has no {one!r}" for one in given if one not in names]
+                    text = f"there are no values for {name!r}{''.join(spare[:1])}"
+                    raise UsageError(f"{text}; pass allow_missing=True to draw them")
+                elif initializer is not None:
+                    initializer(InitDesc(name, attributes.get(name), initializer), arrays[name])
         self._copy_to_others()
         self.params_initialized = True
 
@@ -414,10 +413,8 @@ class Module(OptimizedModule):
     def _load(self, executor: Executor, batch: Any, start: int, stop: int | None) -> None:
         pairs = list(zip(self._data_shapes, batch.data, strict=True))
         if self._label_shapes and batch.label:
-            named = {
-                one[0]: array
-                for one, array in zip(batch.provide_label or self._label_shapes, batch.label, strict=False)
-            }
+            labels = getattr(batch, "provide_label", None) or self._label_shapes
+            named = {one[0]: array for one, array in zip(labels, batch.label, strict=False)}
             pairs += [(one, named[one[0]]) for one in self._label_shapes if one[0] in named]
         for one, array in pairs:
             part = array

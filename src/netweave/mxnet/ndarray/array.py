@@ -377,7 +377,7 @@ class NDArray:
     def broadcast_to(self, shape: Sequence[int]) -> NDArray:
         """Return the array repeated along axes of size 1."""
         with scope():
-            return self._of(self.tensor.expand(*shape))
+            return self._of(self.tensor.expand(*shape).contiguous())
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or find_operator(name) is None:

@@ -145,7 +145,7 @@ class BaseRNNCell:
             outputs.append(output)
         return (merged(outputs, layout) if merge_outputs else outputs), states
 
-    def _activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Symbol:
+    def _get_activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Symbol:
         if isinstance(activation, str):
             return sym.Activation(inputs, act_type=activation, **kwargs)  # type: ignore[no-any-return]  # symbols are made of a table
         return activation(inputs, **kwargs)  # type: ignore[no-any-return]  # any callable over symbols
@@ -228,7 +228,7 @@ class RNNCell(_GatedCell):
     def __call__(self, inputs: Any, states: States) -> tuple[Any, States]:
         """Return output and states after one step."""
         name, of_input, of_state = self._products(inputs, states[0])
-        output = self._activation(of_input + of_state, self._act, name=f"{name}out")
+        output = self._get_activation(of_input + of_state, self._act, name=f"{name}out")
         return output, [output]
 
 
@@ -263,7 +263,7 @@ class LSTMCell(_GatedCell):
         """Return output and states after one step."""
         name, of_input, of_state = self._products(inputs, states[0])
         parts = sym.SliceChannel(of_input + of_state, num_outputs=4, name=f"{name}slice")
-        act = self._activation
+        act = self._get_activation
         enter = act(parts[0], "sigmoid", name=f"{name}i")
         forget = act(parts[1], "sigmoid", name=f"{name}f")
         value = act(parts[2], "tanh", name=f"{name}c")
@@ -292,7 +292,7 @@ class GRUCell(_GatedCell):
         name, of_input, of_state = self._products(inputs, states[0])
         x = sym.SliceChannel(of_input, num_outputs=3, name=f"{name}_i2h_slice")
         h = sym.SliceChannel(of_state, num_outputs=3, name=f"{name}_h2h_slice")
-        act = self._activation
+        act = self._get_activation
         reset = act(x[0] + h[0], "sigmoid", name=f"{name}_r_act")
         update = act(x[1] + h[1], "sigmoid", name=f"{name}_z_act")
         value = act(x[2] + reset * h[2], "tanh", name=f"{name}_h_act")

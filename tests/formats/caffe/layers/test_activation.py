@@ -94,6 +94,25 @@ def test_wrong_settings_are_named(tmp_path, kind, settings, message):
         load(tmp_path, inputs(x=(2, 3)) + layer(kind, settings))
 
 
+@pytest.mark.parametrize("scales", ["true", "false"])
+def test_dropout_scales_what_it_keeps_or_what_all_are_outside_training(tmp_path, scales):
+    """dropout_layer.cpp of Faster R-CNN's branch: without the scale, what is kept stays as it is."""
+    torch = pytest.importorskip("torch")
+    from netweave.runtime.backends.torch import TorchNet
+
+    settings = f"dropout_param {{ dropout_ratio: 0.75 scale_train: {scales} }}"
+    graph = load(tmp_path, inputs(x=(64, 100)) + layer("Dropout", settings), phase="TRAIN")
+    x = torch.ones(64, 100, requires_grad=True)
+    kept = 1.0 if scales == "false" else 4.0
+    y = TorchNet(graph).train()(x=x)["y"]
+    y.sum().backward()
+    assert set(y.unique().tolist()) == {0.0, kept}
+    assert torch.equal(x.grad, y.detach())
+    assert float((y > 0).float().mean()) == pytest.approx(0.25, abs=0.03)
+    outside = TorchNet(graph).eval()(x=x)["y"]
+    assert outside.unique().tolist() == [0.25 if scales == "false" else 1.0]
+
+
 @pytest.mark.parametrize("slope", [0, 0.25])
 def test_relu6_ends_at_6(tmp_path, slope):
     settings = f"relu6_param {{ negative_slope: {slope} }}"

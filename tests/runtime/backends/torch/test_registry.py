@@ -81,6 +81,7 @@ def softmax_losses():
                 yield Case(op_type, (real(2, 4, 3, 2), labels, *extra), attributes)
         yield Case(op_type, (real(3, 5, 4), classes(3, 5), *extra), {"axis": 2})
     yield Case("SoftmaxWithLoss", (200 * real(6, 4), classes(6)))
+    yield Case("SoftmaxWithLoss", (200 * real(6, 4), classes(6)), {"min_probability": 1e-38})
     yield Case("InfogainLoss", (200 * real(6, 4), classes(6), np.eye(4)))
 
 
@@ -120,6 +121,8 @@ def caffe_losses():
     for top_k in (1, 2):
         x = np.round(real(20, 4))  # with ties
         yield Case("Accuracy", (x, classes(20)), {"top_k": top_k})
+        for ties in ("lowest", "highest"):
+            yield Case("Accuracy", (x.round(), classes(20)), {"top_k": top_k, "ties": ties})
         yield Case("Accuracy", (x, classes(20, ignored=-1)), {"top_k": top_k, "ignore_label": -1})
 
 

@@ -20,6 +20,7 @@ from netweave.formats.caffe.weights import read_blob
 from netweave.formats.lowering import MANY
 from netweave.formats.lowering.elementwise import rectify, swish
 from netweave.graph import DOMAIN
+from netweave.graph.ops.losses import SMALLEST
 from netweave.graph.summary import dims_text
 
 _NEUTRAL = {"Mul": 1.0, "Add": 0.0, "Pow": 1.0}
@@ -123,7 +124,8 @@ def log(ctx: CaffeLayer) -> Sequence[ir.Value]:
 def dropout(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Zeroes elements in training and scales the rest; outside it, nothing.
 
-    With ``scale_train: false`` (Faster R-CNN) the rest is not scaled in training, but all are outside it.
+    With ``scale_train: false`` (Faster R-CNN) the rest is not scaled in training, but all are outside it: in
+    both cases the ordinary dropout times the share of elements that stay.
     """
     parameter = ctx.spec["dropout_param"]
     ratio = parameter["dropout_ratio"]
@@ -135,9 +137,8 @@ def dropout(ctx: CaffeLayer) -> Sequence[ir.Value]:
     if not 0 <= ratio < 1:
         raise ctx.read_error(f"'dropout_ratio' is {ratio}, expected 0 or more and less than 1")
     if not parameter["scale_train"]:
-        if ctx.phase == "TRAIN":
-            raise ctx.unsupported("'scale_train: false' is supported only in phase TEST", parameter.line)
-        return [ctx.add("Mul", [ctx.x, ctx.constant(1 - ratio)], top=0)]
+        x = ctx.add("Dropout", [ctx.x, ctx.constant(ratio)]) if ctx.phase == "TRAIN" else ctx.x
+        return [ctx.add("Mul", [x, ctx.constant(1 - ratio)], top=0)]
     return [ctx.add("Dropout", [ctx.x, ctx.constant(ratio)], top=0)]
 
 
@@ -368,7 +369,8 @@ def normalization(ctx: CaffeLayer, default: str) -> dict[str, Any]:
 def softmax_with_loss(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Softmax and the logarithmic loss of the labels; the softmax is the second top."""
     axis = ctx.axis(ctx.spec["softmax_param"]["axis"])
-    return _add(ctx, ctx.bottoms, {"axis": axis} | normalization(ctx, "VALID"))
+    attributes = {"axis": axis, "min_probability": SMALLEST} | normalization(ctx, "VALID")
+    return _add(ctx, ctx.bottoms, attributes)
 
 
 @layer("SigmoidCrossEntropyLoss", bottoms=2, tops=(1, 2))

@@ -261,13 +261,13 @@ def apply(
 def setting_text(value: Any) -> str:
     """Return a setting as MXNet writes it.
 
-    >>> setting_text((3, 3)), setting_text(np.float32), setting_text(True)
-    ('(3, 3)', 'float32', 'True')
+    >>> setting_text((3, 3)), setting_text(np.float32), setting_text([np.float64(0.5), True])
+    ('(3, 3)', 'float32', '(0.5, True)')
     """
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return np.dtype(value).name
-    if isinstance(value, list):
-        value = tuple(value)
+    if isinstance(value, list | tuple):  # NumPy 2 writes its numbers in a tuple as np.float64(0.5)
+        value = tuple(one.item() if isinstance(one, np.generic) else one for one in value)
     if isinstance(value, np.generic):
         value = value.item()
     return str(value)

@@ -6,14 +6,14 @@ import onnx_ir as ir
 
 from netweave.formats.singa.context import Output, SingaLayer, layer
 from netweave.graph import DOMAIN
+from netweave.graph.ops.losses import SMALLEST
 
 
 @layer("kSoftmaxLoss", "kCudnnSoftmaxLoss", sources=2)
 def softmax_loss(ctx: SingaLayer) -> Output:
     """Softmax and minus the logarithm at the labels, over the batch, times ``scale``; with the share of hits.
 
-    A class that ties with the label's counts against it; SINGA prefers the one of the larger number. cuDNN's
-    has no ``scale`` and no hits.
+    Of classes that tie, the one of the largest number comes first. cuDNN's has no ``scale`` and no hits.
     """
     settings = ctx.spec["softmaxloss_conf"]
     plain = ctx.spec["type"] == "kCudnnSoftmaxLoss"
@@ -24,7 +24,7 @@ def softmax_loss(ctx: SingaLayer) -> Output:
     loss, probabilities = ctx.add_many(
         "SoftmaxWithLoss",
         [x, labels],
-        {"axis": 1, "normalization": "BATCH_SIZE"},
+        {"axis": 1, "normalization": "BATCH_SIZE", "min_probability": SMALLEST},
         domain=DOMAIN,
         outputs=[name if scale == 1 else "", f"{name}/probability"],
     )
@@ -62,7 +62,7 @@ def accuracy(ctx: SingaLayer) -> Output:
 def _accuracy(ctx: SingaLayer, x: ir.Value, labels: ir.Value, top_k: int, name: str) -> ir.Value:
     if not 1 <= top_k <= ctx.size(1, x):
         raise ctx.read_error(f"'topk' is {top_k}, expected 1 to {ctx.size(1, x)}")
-    attributes = {"axis": 1, "top_k": top_k, "ignore_label": None}
+    attributes = {"axis": 1, "top_k": top_k, "ignore_label": None, "ties": "highest"}
     return ctx.add_many("Accuracy", [x, labels], attributes, domain=DOMAIN, outputs=[name, ""])[0]
 
 

@@ -1,4 +1,4 @@
-"""``gluon.data.vision``: MNIST from its files, and transforms of images."""
+"""``gluon.data.vision``: MNIST and CIFAR from their files, and folders of images."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from netweave.errors import UsageError
+from netweave.errors import ReadError, UsageError
 from netweave.mxnet import image
 from netweave.mxnet import ndarray as nd
+from netweave.mxnet.gluon.data import transforms as transforms
 from netweave.mxnet.gluon.data.dataset import Dataset
-from netweave.mxnet.ndarray.array import NDArray
 from netweave.training.data.sources.arrays import read_idx
 
 
@@ -51,6 +51,68 @@ class FashionMNIST(MNIST):
     """The same of clothes."""
 
     default = "fashion-mnist"
+
+
+class CIFAR10(Dataset):
+    """CIFAR-10's images (32, 32, 3) and labels, from its binary files; nothing is downloaded.
+
+    Args:
+        root: The folder of the files.
+        train: Whether the training records.
+        transform: A function of image and label.
+
+    Raises:
+        UsageError: The files are not there.
+        ReadError: A file is cut off.
+    """
+
+    default = "cifar10"
+    files = (tuple(f"data_batch_{number}.bin" for number in range(1, 6)), ("test_batch.bin",))
+    num_labels, label = 1, 0
+
+    def __init__(self, root: str | None = None, train: bool = True, transform: Any = None) -> None:
+        folder = Path(root or f"~/.mxnet/datasets/{self.default}").expanduser()
+        size = self.num_labels + 3 * 32 * 32
+        rows = [_rows(folder / name, size) for name in self.files[0 if train else 1]]
+        records = np.concatenate(rows)
+        pixels = records[:, self.num_labels :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        self._transform = transform
+        self._label = records[:, self.label].astype(np.int32)
+        self._data = nd.array(pixels, dtype="uint8")
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+    def __getitem__(self, idx: int) -> Any:
+        record = self._data[idx], self._label[idx]
+        return record if self._transform is None else self._transform(*record)
+
+
+class CIFAR100(CIFAR10):
+    """The same of CIFAR-100, with its 20 coarse classes, or its 100 fine ones."""
+
+    default = "cifar100"
+    files = (("train.bin",), ("test.bin",))
+    num_labels = 2
+
+    def __init__(
+        self, root: str | None = None, fine_label: bool = False, train: bool = True, transform: Any = None
+    ) -> None:
+        self.label = int(fine_label)
+        super().__init__(root, train, transform)
+
+
+def _rows(path: Path, size: int) -> np.ndarray:
+    if not path.exists():
+        raise UsageError(
+            f"{path} is not there, and nothing is downloaded here; put CIFAR's binary files there"
+        )
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    if not content.size or content.size % size:
+        raise ReadError(
+            f"has {content.size} bytes, expected records of {size}; is it cut off?", place=str(path)
+        )
+    return content.reshape(-1, size)
 
 
 class ImageFolderDataset(Dataset):
@@ -107,65 +169,8 @@ def _find(folder: Path, name: str) -> str:
     raise UsageError(f"{folder / name} is not there, and nothing is downloaded here; put MNIST's files there")
 
 
-class transforms:  # noqa: N801 - a namespace, as MXNet has it
-    """Functions of images."""
-
-    class Compose:
-        """Functions one after the other."""
-
-        def __init__(self, transforms: list[Any]) -> None:
-            self._all = transforms
-
-        def __call__(self, x: Any) -> Any:
-            """Apply them."""
-            for one in self._all:
-                x = one(x)
-            return x
-
-    class ToTensor:
-        """From bytes (height, width, channels) to numbers from 0 to 1 (channels, height, width)."""
-
-        def __call__(self, x: NDArray) -> NDArray:
-            """Apply it."""
-            return (x.astype("float32") / 255.0).transpose((2, 0, 1))
-
-    class Cast:
-        """Another element type."""
-
-        def __init__(self, dtype: Any = "float32") -> None:
-            self._dtype = dtype
-
-        def __call__(self, x: NDArray) -> NDArray:
-            """Apply it."""
-            return x.astype(self._dtype)
-
-    class Normalize:
-        """(image - mean) / std, by channel."""
-
-        def __init__(self, mean: Any = 0.0, std: Any = 1.0) -> None:
-            shape = (-1, 1, 1)
-            self._mean = np.asarray(mean, np.float32).reshape(shape)
-            self._std = np.asarray(std, np.float32).reshape(shape)
-
-        def __call__(self, x: NDArray) -> NDArray:
-            """Apply it."""
-            return (x - nd.array(self._mean)) / nd.array(self._std)
-
-    class Resize:
-        """Another size."""
-
-        def __init__(self, size: Any, keep_ratio: bool = False, interpolation: int = 1) -> None:
-            self._size, self._keep, self._interp = size, keep_ratio, interpolation
-
-        def __call__(self, x: NDArray) -> NDArray:
-            """Apply it."""
-            if self._keep:
-                return image.resize_short(x, self._size, self._interp)
-            width, height = (self._size,) * 2 if isinstance(self._size, int) else self._size
-            return image.imresize(x, width, height, self._interp)
-
-
 def __getattr__(name: str) -> Any:
     from netweave.mxnet.base import missing
 
-    raise missing("gluon.data.vision", name, ["MNIST", "FashionMNIST", "ImageFolderDataset", "transforms"])
+    known = ["CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolderDataset", "MNIST", "transforms"]
+    raise missing("gluon.data.vision", name, known)

@@ -118,6 +118,12 @@ class RecurrentCell(Block):
         result: tuple[Any, States] = super().__call__(inputs, states)
         return result
 
+    def _get_activation(self, F: Any, inputs: Any, activation: Any, **kwargs: Any) -> Any:
+        """Apply an activation, by its name or as a function or block; cells of scripts call it too."""
+        if isinstance(activation, str):
+            return F.Activation(inputs, act_type=activation, **kwargs)
+        return activation(inputs, **kwargs)
+
 
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
     """A cell for arrays and symbols: a subclass has ``hybrid_forward(F, inputs, states, **parameters)``."""
@@ -181,11 +187,6 @@ class GatedCell(HybridRecurrentCell):
         return of_input, of_state
 
 
-def activate(F: Any, x: Any, activation: Any) -> Any:
-    """Apply an activation, by its name or as a function or block."""
-    return F.Activation(x, act_type=activation) if isinstance(activation, str) else activation(x)
-
-
 class RNNCell(GatedCell):
     """h = f(W x + b + V h + c).
 
@@ -205,7 +206,7 @@ class RNNCell(GatedCell):
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Return output and states after one step."""
         of_input, of_state = self._products(F, x, args[0][0], kwargs)
-        output = activate(F, of_input + of_state, self._activation)
+        output = self._get_activation(F, of_input + of_state, self._activation)
         return output, [output]
 
 
@@ -239,9 +240,11 @@ class LSTMCell(GatedCell):
         hidden, cell = args[0]
         of_input, of_state = self._products(F, x, hidden, kwargs)
         parts = F.SliceChannel(of_input + of_state, num_outputs=4)
-        enter, forget, leave = (activate(F, parts[n], self._recurrent_activation) for n in (0, 1, 3))
-        cell = forget * cell + enter * activate(F, parts[2], self._activation)
-        output = leave * activate(F, cell, self._activation)
+        enter, forget, leave = (
+            self._get_activation(F, parts[n], self._recurrent_activation) for n in (0, 1, 3)
+        )
+        cell = forget * cell + enter * self._get_activation(F, parts[2], self._activation)
+        output = leave * self._get_activation(F, cell, self._activation)
         return output, [output, cell]
 
 
@@ -275,8 +278,10 @@ class GRUCell(GatedCell):
         (before,) = args[0]
         of_input, of_state = self._products(F, x, before, kwargs)
         of_input, of_state = (F.SliceChannel(one, num_outputs=3) for one in (of_input, of_state))
-        reset, update = (activate(F, of_input[n] + of_state[n], self._recurrent_activation) for n in (0, 1))
-        value = activate(F, of_input[2] + reset * of_state[2], self._activation)
+        reset, update = (
+            self._get_activation(F, of_input[n] + of_state[n], self._recurrent_activation) for n in (0, 1)
+        )
+        value = self._get_activation(F, of_input[2] + reset * of_state[2], self._activation)
         output = (1.0 - update) * value + update * before
         return output, [output]
 

@@ -112,12 +112,16 @@ def softmax_with_loss(
     axis: int = 1,
     ignore_label: int | None = None,
     normalization: str = "VALID",
+    min_probability: float | None = None,
     batch: WholeBatch,
 ) -> tuple[Tensor, ...]:
     """Return the cross entropy of the softmax, and the softmax, which sends no gradient back."""
     flat, numbers, kept = _positions(x, labels, axis, ignore_label)
     log_p = torch.log_softmax(flat, 1)
-    losses = -bounded(_at(log_p, numbers), LOG_TINY) * kept
+    picked = _at(log_p, numbers)
+    if min_probability is not None:
+        picked = bounded(picked, math.log(min_probability))
+    losses = -picked * kept
     return losses.sum() / _divisor(kept, normalization, batch, ignore_label), log_p.detach().exp().reshape(
         x.shape
     )
@@ -227,11 +231,18 @@ def accuracy(
     axis: int = 1,
     ignore_label: int | None = None,
     top_k: int = 1,
+    ties: str = "against",
     batch: WholeBatch,
 ) -> tuple[Tensor, ...]:
-    """Return the share of labels that fewer than ``top_k`` other classes reach, over all and by class."""
+    """Return the share of labels that fewer than ``top_k`` other classes beat, over all and by class."""
     flat, numbers, kept = _positions(x.detach(), labels, axis, ignore_label)
-    rivals = (flat >= _at(flat, numbers)[:, None, :]).sum(1) - 1
+    reached = _at(flat, numbers)[:, None, :]
+    if ties == "against":
+        rivals = (flat >= reached).sum(1) - 1
+    else:
+        classes = torch.arange(flat.shape[1], device=flat.device)[None, :, None]
+        wins = classes < numbers[:, None, :] if ties == "lowest" else classes > numbers[:, None, :]
+        rivals = ((flat > reached) | (flat == reached) & wins).sum(1)
     right = (rivals < top_k) & kept
     of_class = batch.total(torch.bincount(numbers[kept], minlength=flat.shape[1])).clamp(min=1)
     right_of_class = batch.total(torch.bincount(numbers[right], minlength=flat.shape[1]))

@@ -319,7 +319,7 @@ def _each_cross_entropy(x: Any, t: Any, ignore_label: int) -> Variable:
 @function()
 def accuracy(y: Any, t: Any, ignore_label: int | None = None) -> Variable:
     """The share of labels that are the best guess."""
-    attributes = {"axis": 1, "top_k": 1}
+    attributes: dict[str, Any] = {"axis": 1, "top_k": 1, "ties": "lowest"}
     if ignore_label is not None:
         attributes["ignore_label"] = int(ignore_label)
     return node("Accuracy", [y, t], attributes, domain=DOMAIN)

@@ -22,7 +22,8 @@ VARIANCES = (0.1, 0.1, 0.2, 0.2)
 def multibox_prior(ctx: MXNetOperator) -> ir.Value:
     """Anchors around the centre of each cell, relative to the image: a constant (multibox_prior.cc, 1.5).
 
-    Every size with the first ratio, then the first size with every other ratio.
+    Every size with the first ratio, then the first size with every other ratio. Computed in 32 bits and in
+    MXNet's order: anchors of equal size within a box tie, and the last bit decides which is trained.
     """
     settings = ctx.settings
     sizes = settings.numbers("sizes", (1.0,))
@@ -36,17 +37,22 @@ def multibox_prior(ctx: MXNetOperator) -> ir.Value:
             "number or more of the first two, and two of the others"
         )
     cells = ctx.sizes([2, 3])
-    pitch = [step if step > 0 else 1 / count for step, count in zip(steps, cells, strict=True)]
+    single = np.float32
+    pitch = [
+        single(step) if step > 0 else single(1) / single(n) for step, n in zip(steps, cells, strict=True)
+    ]
     y, x = (
-        (ctx.arange(count) + offset) * step for count, offset, step in zip(cells, offsets, pitch, strict=True)
+        (ctx.arange(count).astype(single) + single(offset)) * step
+        for count, offset, step in zip(cells, offsets, pitch, strict=True)
     )
     centres = np.stack(np.meshgrid(x, y), axis=-1)[:, :, None]
     pairs = [(size, ratios[0]) for size in sizes] + [(sizes[0], ratio) for ratio in ratios[1:]]
-    aspect = cells[0] / cells[1]
-    half = np.array([(size * aspect * ratio**0.5, size / ratio**0.5) for size, ratio in pairs]) / 2
+    size, root = (np.array(column, single) for column in zip(*pairs, strict=True))
+    root = np.sqrt(root)
+    half = np.stack([size * single(cells[0]) / single(cells[1]) * root, size / root], axis=-1) / single(2)
     boxes = np.concatenate([centres - half, centres + half], axis=-1).reshape(1, -1, 4)
     boxes = np.clip(boxes, 0, 1) if clip else boxes
-    return ctx.add("Identity", [ctx.array(boxes.astype(np.float32))])
+    return ctx.add("Identity", [ctx.array(boxes.astype(single))])
 
 
 def _variances(ctx: MXNetOperator) -> list[float]:

@@ -302,7 +302,7 @@ def leaky_relu(ctx: MXNetOperator) -> ir.Value:
 
 def _slopes(ctx: MXNetOperator, x: ir.Value) -> ir.Value:
     """Return one slope per channel, shaped to broadcast, or the one slope for all."""
-    stored = ctx.stored_shape("gamma")
+    stored = ctx.stored_shape("gamma") or ctx.known_sizes("gamma")
     if stored == (1,):
         return ctx.parameter("gamma", (1,), role="slope")
     channels, rank = ctx.open_size(1, x), ctx.rank(x)
@@ -358,6 +358,14 @@ def reduce(ctx: MXNetOperator) -> ir.Value:
     return _reduced(ctx, REDUCTIONS[ctx.op])
 
 
+@operator_reader("nansum", "nanprod")
+def reduce_numbers(ctx: MXNetOperator) -> ir.Value:
+    """The sum or the product of the elements that are not NaN."""
+    rest = ctx.scalar(0.0 if ctx.op == "nansum" else 1.0, ctx.x)
+    numbers = ctx.add("Where", [ctx.add("IsNaN", [ctx.x]), rest, ctx.x])
+    return _reduced(ctx, "ReduceSum" if ctx.op == "nansum" else "ReduceProd", numbers)
+
+
 @operator_reader("norm")
 def norm(ctx: MXNetOperator) -> ir.Value:
     """Sum of absolute values, or root of the sum of squares."""
@@ -368,14 +376,15 @@ def norm(ctx: MXNetOperator) -> ir.Value:
     return _reduced(ctx, NORMS[order])
 
 
-def _reduced(ctx: MXNetOperator, op_type: str) -> ir.Value:
+def _reduced(ctx: MXNetOperator, op_type: str, x: ir.Value | None = None) -> ir.Value:
     settings = ctx.settings
     rank = ctx.rank()
     axes = [ctx.axis(axis) for axis in settings.integers("axis", ())] or list(range(rank))
     if settings.flag("exclude", False):
         axes = [axis for axis in range(rank) if axis not in axes]
     keepdims = int(settings.flag("keepdims", False))
-    return _at_least_one_axis(ctx, ctx.add(op_type, [ctx.x, ctx.integers(axes)], {"keepdims": keepdims}))
+    x = ctx.x if x is None else x
+    return _at_least_one_axis(ctx, ctx.add(op_type, [x, ctx.integers(axes)], {"keepdims": keepdims}))
 
 
 @operator_reader("argmax", "argmin")
