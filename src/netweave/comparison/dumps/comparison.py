@@ -23,7 +23,7 @@ from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.tapped_values import TappedValues, ValueStore
 from netweave.comparison.explain.findings import where
 from netweave.comparison.layout.words import describe
-from netweave.comparison.metric import OUTPUT_TOLERANCE, Signals, comparable, relative_error
+from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE, Signals, comparable, relative_error
 from netweave.comparison.result.comparison import (
     Comparison,
     Coverage,
@@ -44,6 +44,9 @@ Arrays = Mapping[str, np.ndarray]
 
 CLEARLY_LIKE = 0.9
 """Least correlation of a tensor that is said to be wrong before one whose cause is known."""
+
+SMALL = 1e-5
+"""Largest error of a tensor that nothing but rounding explains, before one that is wrong."""
 
 OUTPUT = "output"
 """Name in a dump of what the whole module returned; parts of it have an index or a key behind it."""
@@ -113,9 +116,30 @@ class NetRun:
                     todo.append(name)
         return seen
 
+    def right_before(self, rest: Arrays) -> set[str]:
+        """Return the signals that are right before the first one that B computes almost alike.
+
+        A norm hides what is wrong before it: what it computes may be right again.
+        """
+        left = {
+            name: x for name, x in self.values.items() if name not in self.pairs and x.dtype == np.float32
+        }
+        order = {name: index for index, name in enumerate(self.values)}
+        close = [order[pair.a] for pair in alike(left, rest) if pair.likeness >= CLEARLY_LIKE]
+        first = min(close, default=len(order))
+        inputs = {str(value.name) for value in self.signals.graph.inputs}
+        return inputs | self._ancestors({name: () for name in self.pairs if order[name] < first})
+
     def unmatched(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """Return the tensors of B that hold no signal's values."""
-        return {name: x for name, x in arrays.items() if name not in self.taken}
+        """Return the tensors of B that hold no signal's values, or return those of one that is no output."""
+        outputs = [self.pairs.get(name) for name in dict.fromkeys(self.signals.outputs)]
+        right = {pair.b for pairs in outputs for pair in pairs or ()}
+        wrong = (
+            {name for name in arrays if _is_returned(name) and name not in right}
+            if None in outputs
+            else set()
+        )
+        return {name: x for name, x in arrays.items() if name not in self.taken or name in wrong}
 
     def wrong(self) -> dict[str, np.ndarray]:
         """Return what is computed behind the signals that B computes as well, in the order of the net."""
@@ -218,7 +242,7 @@ class _Report:
     def different(self) -> Comparison | None:
         """Return the result if a tensor of the dump is wrong; None if none is known to be."""
         rest = self.run.unmatched({name: self.index.arrays[name] for name in self.index.names})
-        cause = self._cause(rest) if rest else None
+        cause = self._cause()
         likely = alike(self.run.wrong(), rest)
         if cause is None and not likely:
             return None
@@ -255,11 +279,25 @@ class _Report:
             said = f"{self._counted()}, the last at {layer!r}; no tensor shows what follows"
         return self._comparison(Verdict.UNDECIDED, f"not decidable: {said}", self._groups())
 
-    def _cause(self, rest: Arrays) -> Cause | None:
-        index = TensorIndex(rest, self.index.tolerance)
-        form = NetRun.of(comparable(self.a), self.inputs, self.index)
-        right = form.right | {name for name in form.values if name in self.run.right}
-        return CauseFinder(form.signals, form.values, right, index).find()
+    def _cause(self) -> Cause | None:
+        """Return the cause of what differs; if there is none, that of what differs by little before it."""
+        index, run = self.index, self.run
+        for tolerance in (index.tolerance, min(index.tolerance, SMALL)):
+            is_strict = tolerance < index.tolerance
+            if is_strict:
+                index = TensorIndex(index.arrays, tolerance)
+                run = NetRun.of(to_inference(self.a), self.inputs, index)
+            form = NetRun.of(comparable(self.a), self.inputs, index)
+            rest, taken = run.unmatched(index.arrays), run.taken
+            run.right = run.right_before(rest) if is_strict else run.right
+            form.right = form.right_before(rest) if is_strict else form.right
+            right = form.right | {name for name in form.values if name in run.right}
+            others = {name: index.arrays[name] for name in taken}
+            indices = [TensorIndex(arrays, tolerance) for arrays in (rest, others)]
+            cause = CauseFinder(form.signals, form.values, right, *indices).find() if rest else None
+            if cause is not None or self.index.tolerance > LOCAL_TOLERANCE:
+                return cause
+        return None
 
     def _explained(self, cause: Cause, likely: Sequence[TensorPair]) -> Finding:
         variant, first = cause.variant, self._first(cause, likely)
@@ -286,8 +324,9 @@ class _Report:
         first = cause.pairs[0]
         place = {name: index for index, name in enumerate(self.run.values)}
         same = next((pair.a for pair in likely if pair.b == first.b), first.a)
-        before = [pair for pair in likely if pair.likeness >= CLEARLY_LIKE and same in place]
-        before = [pair for pair in before if place[pair.a] < place[same]]
+        explained = {pair.b for pair in cause.pairs}
+        before = [pair for pair in likely if pair.likeness >= CLEARLY_LIKE and pair.b not in explained]
+        before = [pair for pair in before if same in place and place[pair.a] < place[same]]
         return before[0] if before else first
 
     def _error(self, pair: TensorPair) -> float | None:
