@@ -58,6 +58,43 @@ def _bfloat16(x: np.ndarray) -> np.ndarray:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
 
 
+def _parted(
+    count: int, pattern: str, axis: Callable[[np.ndarray], int] | None
+) -> Callable[[Dump], Disguised]:
+    """Return a disguise in which tensors are in parts, of ranks or of steps; without an axis each has all."""
+
+    def disguise(dump: Dump) -> Disguised:
+        rows = []
+        for name, x in dump.items():
+            is_whole = axis is None or (axis is _features and (_is_kept(name) or x.dtype != np.float32))
+            parts = [x] * count if is_whole else np.array_split(x, count, axis(x) if axis else 0)
+            rows += [(pattern.format(i) + name, name, np.array(part)) for i, part in enumerate(parts)]
+        return _named(rows)
+
+    return disguise
+
+
+def _features(x: np.ndarray) -> int:
+    return 1 if x.ndim == 4 else x.ndim - 1
+
+
+def _time(x: np.ndarray) -> int:
+    return 2 if x.ndim == 4 else min(1, x.ndim - 1)
+
+
+def _split_residual(dump: Dump) -> Disguised:
+    """Return the output of each block in two parts, as what the next norm adds."""
+    rows: list[tuple[str, str, np.ndarray]] = []
+    for name, x in dump.items():
+        is_block = name.rpartition(".")[2].isdigit() and x.dtype == np.float32
+        inner = [y for key, y in dump.items() if key.startswith(f"{name}.") and y.shape == x.shape]
+        if is_block and inner:
+            rows += [(f"{name}.0", name, inner[-1]), (f"{name}.1", name, x - inner[-1])]
+        else:
+            rows.append((name, name, x))
+    return _named(rows)
+
+
 DISGUISES: dict[str, Callable[[Dump], Disguised]] = {
     "plain": _plain,
     "shuffled": _shuffled,
@@ -65,5 +102,13 @@ DISGUISES: dict[str, Callable[[Dump], Disguised]] = {
     "transposed": _each(_transposed),
     "packed": _each(_packed),
     "bfloat16": _each(_bfloat16),
+    "ranks": _parted(2, "rank{}/", None),
+    "sharded-2": _parted(2, "TP{}_PP0/", _features),
+    "sharded-4": _parted(4, "rank={}/", _features),
+    "decode": _parted(3, "step{}/", _time),
+    "residual": _split_residual,
 }
 """Disguises by name."""
+
+OF_SEQUENCES = ("decode", "residual")
+"""Those of nets that compute one step after another."""

@@ -30,7 +30,7 @@ from benchmarks.decoders import encoders, mistakes, originals
 from benchmarks.decoders.ports import SPELLINGS
 from benchmarks.decoders.run import write_port
 from benchmarks.dumps import resnet
-from benchmarks.dumps.disguises import DISGUISES, Dump
+from benchmarks.dumps.disguises import DISGUISES, OF_SEQUENCES, Dump
 from benchmarks.record import Namespace, Record, option
 from netweave.comparison.dumps import compare_dump
 from netweave.comparison.result.verdicts import Verdict
@@ -45,6 +45,9 @@ ENCODERS = ("vit", "whisper")
 OPTIONS = (
     option("--unseen", default=False, help="the half of the faults that is kept to the end"),
     option("--clean", default=False, help="right ports in every disguise"),
+    option(
+        "--disguise", default="plain", choices=tuple(DISGUISES), help="the form in which mistakes are dumped"
+    ),
     option("--only", default="", help="a pattern of family:spelling:mistake:disguise"),
 )
 
@@ -52,24 +55,24 @@ CHANGED = 1e-4
 """A tensor with a larger error, relative to its rms, is wrong."""
 
 
-def planted() -> Iterator[Case]:
+def planted(disguise: str) -> Iterator[Case]:
     """Yield the cases with a mistake."""
     for family in DECODERS:
         names = [name for name, row in mistakes.MISTAKES.items() if family in row.families]
         spellings = tuple(SPELLINGS)
         for number, mistake in enumerate(names):
-            yield family, spellings[number % len(spellings)], mistake, "plain"
+            yield family, spellings[number % len(spellings)], mistake, disguise
     for family in ENCODERS:
         for number, mistake in enumerate(encoders.FAMILIES[family]):
-            yield family, ("eager", "fused")[number % 2], mistake, "plain"
+            yield family, ("eager", "fused")[number % 2], mistake, disguise
     for mistake in resnet.MISTAKES:
-        yield "resnet", "original", mistake, "plain"
+        yield "resnet", "original", mistake, disguise
 
 
 def clean() -> Iterator[Case]:
     """Yield right ports in every disguise."""
     for disguise in DISGUISES:
-        for family in (*DECODERS, *ENCODERS, "resnet"):
+        for family in DECODERS if disguise in OF_SEQUENCES else (*DECODERS, *ENCODERS, "resnet"):
             spellings = SPELLINGS if family in DECODERS else ("eager", "fused")
             for spelling in spellings if family != "resnet" else ("original",):
                 yield family, spelling, "", disguise
@@ -197,14 +200,14 @@ def main(options: Namespace, record: Record) -> None:
     """Run the cases, and print the counts."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    cases = clean() if options.clean else planted()
+    cases = clean() if options.clean else planted(options.disguise)
     rows = []
     for number, case in enumerate(cases):
         is_wanted = options.clean or (number % 2 == 1) == options.unseen
         if is_wanted and re.search(options.only, ":".join(case)):
             rows.append(row_of(case))
             print(json.dumps(rows[-1]), flush=True)
-    kind = "clean" if options.clean else "unseen" if options.unseen else "seen"
+    kind = "clean" if options.clean else f"{'unseen' if options.unseen else 'seen'}, {options.disguise}"
     record.results[kind] = summarised(rows) | {"rows": rows}
     record.save()
     print(json.dumps(summarised(rows), indent=1))

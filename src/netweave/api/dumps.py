@@ -11,25 +11,21 @@ from typing import Any
 import numpy as np
 
 from netweave.api.arguments import save_arrays
+from netweave.api.dump_files import read_activations
 from netweave.api.reading import load
 from netweave.comparison import Comparison
 from netweave.comparison.dumps import choose_inputs, compare_dump, compare_dumps
 from netweave.errors import NetweaveError, SourceError, UsageError
-from netweave.files.npy import parse_npy
 from netweave.files.output_files import replacing_file
-from netweave.files.source import read_bytes, read_head
+from netweave.files.source import read_head
 from netweave.formats.pytorch import is_module
-from netweave.formats.pytorch.state import read_state
 from netweave.graph import Graph, graph_of_weights
-from netweave.graph.stored import stored_arrays
 
 PREFIX = "dump:"
 """Prefix of the name of a file of activations, whatever else it may be taken for."""
 
 MARK = "netweave.capture"
 """A tensor of this name says that the others are activations; ``capture`` adds it."""
-
-_STATES = {".pt", ".pth", ".bin"}
 
 Arrays = dict[str, np.ndarray]
 
@@ -39,7 +35,7 @@ def read_dump(name: Any) -> tuple[Graph, Arrays] | None:
 
     Args:
         name: A net as it was named: ``dump:FILE`` is a dump, and so is what ``capture`` saved. FILE is an
-            ``.npz``, a ``.safetensors``, a ``.pt`` with a dict of tensors, or a folder of ``.npy``.
+            ``.npz``, a ``.safetensors``, a ``.pt`` with a dict of tensors, or a folder of such files.
 
     Raises:
         ReadError: The file cannot be read.
@@ -48,25 +44,9 @@ def read_dump(name: Any) -> tuple[Graph, Arrays] | None:
     path = Path(text.removeprefix(PREFIX))
     if not text.startswith(PREFIX) and not _is_marked(path):
         return None
-    arrays = _read(path)
+    arrays = read_activations(path)
     arrays.pop(MARK, None)
     return graph_of_weights(arrays, format_name="arrays", file=str(path)), arrays
-
-
-def _read(path: Path) -> Arrays:
-    if path.is_dir():
-        files = sorted(path.rglob("*.npy"), key=lambda file: (file.stat().st_mtime_ns, file.name))
-        if not files:
-            raise UsageError(
-                f"{path}: holds no .npy files; a dump is a folder of them, or one file of arrays"
-            )
-        return {
-            file.relative_to(path).with_suffix("").as_posix(): parse_npy(read_bytes(file), place=str(file))
-            for file in files
-        }
-    if path.suffix in _STATES:
-        return read_state(path)
-    return dict(stored_arrays(load(path)))
 
 
 def _is_marked(path: Path) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from netweave.comparison.dumps.causes import Cause, CauseFinder
 from netweave.comparison.dumps.inputs import Inputs, choose_inputs
+from netweave.comparison.dumps.shards import groups_of, join_inputs, join_parts
 from netweave.comparison.dumps.tensors import (
     TOLERANCES,
     TensorIndex,
@@ -163,11 +164,16 @@ def compare_dump(a: Graph, b: Graph, arrays: Arrays) -> Comparison:
     """
     start = time.perf_counter()
     file = b.files[0] if b.files else b.name
+    arrays = join_inputs(arrays)
     held = comparable_arrays(arrays)
     precision = precision_of(arrays.values())
     index = TensorIndex(held, TOLERANCES[precision])
     plain = to_inference(a)
     run, inputs = _best_run(plain, choose_inputs(plain, arrays, file=file), index)
+    if groups_of(held):
+        held = join_parts(held, run.values, tolerance=index.tolerance)
+        index = TensorIndex(held, index.tolerance)
+        run = NetRun.of(plain, inputs, index)
     used = {name for name, x in held.items() if any(_is_input(x, given) for given in inputs.values())}
     index = TensorIndex({name: x for name, x in held.items() if name not in used}, index.tolerance)
     report = _Report(a, b, file, run, index, precision, inputs)
