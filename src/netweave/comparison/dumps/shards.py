@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 
@@ -24,6 +24,10 @@ Arrays = Mapping[str, np.ndarray]
 
 Parts = Mapping[tuple[int, int], tuple[str, np.ndarray]]
 """The parts of a tensor, with their names, by step and rank."""
+
+
+Way = tuple[str | int, int]
+"""How parts of ranks are joined, and the axis along which steps follow each other."""
 
 
 def groups_of(arrays: Arrays) -> dict[str, Parts]:
@@ -53,7 +57,7 @@ def join_inputs(arrays: Arrays) -> dict[str, np.ndarray]:
     """Return a dump with its integers joined: ids are the same on all ranks, and follow in steps."""
     joined = dict(arrays)
     for parts in groups_of({name: x for name, x in arrays.items() if x.dtype.kind in "iu"}).values():
-        for whole in islice(_joined(parts), 1):
+        for _, whole in islice(_joined(parts), 1):
             _put(joined, parts, whole)
     return joined
 
@@ -67,19 +71,32 @@ def join_parts(arrays: Arrays, values: Arrays, *, tolerance: float) -> dict[str,
         tolerance: Largest error that counts as rounding.
 
     Parts are the same tensor, or follow each other along an axis, or are to be added. Where none of these is
-    a tensor of the net, the one that resembles one most is taken: it may be wrong. Others stay as they are.
+    a tensor of the net, it may be wrong: they are joined as most others of as many axes are, or else as what
+    resembles a tensor of the net most. What resembles none stays as it is.
     """
     joined = dict(arrays)
     known = comparable_arrays(values)
     index = TensorIndex(known, tolerance)
-    for key, parts in groups_of(comparable_arrays(arrays)).items():
-        wholes = list(_joined(parts))
-        right = next((whole for whole in wholes if index.find(key, whole)), None)
+    groups = groups_of(comparable_arrays(arrays))
+    ways: Counter[tuple[int, Way]] = Counter()
+    left = []
+    for key, parts in groups.items():
+        right = next((whole for whole in _joined(parts) if index.find(key, whole[1])), None)
         if right is None:
-            right = max(wholes, key=lambda whole: _likeness(whole, known), default=None)
-            if right is None or not _likeness(right, known):
-                continue
-        _put(joined, parts, right)
+            left.append(parts)
+        else:
+            ways[right[1].ndim, right[0]] += 1
+            _put(joined, parts, right[1])
+    for parts in left:
+        wholes = dict(_joined(parts))
+        usual = [way for (rank, way), _ in ways.most_common() if way in wholes and wholes[way].ndim == rank]
+        whole = (
+            wholes[usual[0]]
+            if usual
+            else max(wholes.values(), key=lambda x: _likeness(x, known), default=None)
+        )
+        if whole is not None and (usual or _likeness(whole, known)):
+            _put(joined, parts, whole)
     return joined
 
 
@@ -96,7 +113,7 @@ def _put(arrays: dict[str, np.ndarray], parts: Parts, whole: np.ndarray) -> None
         arrays.pop(name, None)
 
 
-def _joined(parts: Parts) -> Iterator[np.ndarray]:
+def _joined(parts: Parts) -> Iterator[tuple[Way, np.ndarray]]:
     """Yield what parts may be parts of: those of all ranks first, then the steps one after another."""
     steps = sorted({step for step, _ in parts})
     rows = [[parts[place][1] for place in sorted(parts) if place[0] == step] for step in steps]
@@ -108,12 +125,12 @@ def _joined(parts: Parts) -> Iterator[np.ndarray]:
         if any(whole is None for whole in wholes):
             continue
         if len(wholes) == 1:
-            yield from (whole for whole in wholes if whole is not None)
+            yield from (((way, 0), whole) for whole in wholes if whole is not None)
             continue
         for axis in [*last_first[1:], *last_first[:1]] if num_axes > 2 else last_first[::-1]:
             whole = _concatenated([x for x in wholes if x is not None], axis)
             if whole is not None:
-                yield whole
+                yield (way, axis), whole
 
 
 def _joined_ranks(row: Sequence[np.ndarray], way: str | int) -> np.ndarray | None:
