@@ -10,6 +10,7 @@ import numpy as np
 from netweave.api.reading import load
 from netweave.errors import UsageError
 from netweave.files.npy import parse_npy
+from netweave.files.printed_tensors import read_printed_tensors
 from netweave.files.source import read_bytes
 from netweave.formats.pytorch.state import read_tensors
 from netweave.graph.stored import stored_arrays
@@ -17,6 +18,9 @@ from netweave.graph.stored import stored_arrays
 Arrays = dict[str, np.ndarray]
 
 PICKLED = {".pt", ".pth", ".bin"}
+
+PRINTED = {".txt", ".log"}
+"""Text that llama.cpp prints."""
 
 SUFFIXES = {".npy", ".npz", ".safetensors", ".pt", ".pth"}
 """Files of a folder that are read."""
@@ -58,6 +62,8 @@ def _order(file: Path) -> tuple[int, int, str]:
 def _of_file(file: Path) -> Arrays:
     if file.suffix == ".npy":
         return {"": parse_npy(read_bytes(file), place=str(file))}
+    if file.suffix in PRINTED:
+        return read_printed_tensors(file)
     if file.suffix in PICKLED:
         return read_tensors(file)
     return dict(stored_arrays(load(file)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from netweave.api.arguments import save_arrays
-from netweave.api.dump_files import read_activations
+from netweave.api.dump_files import PRINTED, read_activations
 from netweave.api.reading import load
 from netweave.comparison import Comparison
 from netweave.comparison.dumps import choose_inputs, compare_dump, compare_dumps
@@ -62,17 +62,18 @@ def _is_marked(path: Path) -> bool:
     return f'"{MARK}"'.encode() in read_head(path, 1 << 20)
 
 
-def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any]) -> Comparison | None:
+def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any], *, probe: Any = None) -> Comparison | None:
     """Compare a net with a dump, or two dumps; None if B is no dump.
 
     Args:
         a: The net, as for ``load``; or a dump.
         b: The dump.
         settings: Options of ``load`` for the net.
+        probe: Inputs of the run, as an ``.npz`` or arrays by name; text that llama.cpp prints lacks them.
 
     Raises:
         SourceError: A file cannot be read.
-        UsageError: The dump lacks inputs of the net, or A alone is a dump.
+        UsageError: The dump lacks inputs of the net, or has its own beside a probe, or A alone is a dump.
     """
     first, second = read_dump(a), read_dump(b)
     if second is None:
@@ -82,9 +83,19 @@ def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any]) -> Comparison
             )
         return None
     graph, arrays = second
+    is_printed = Path(graph.files[0]).suffix in PRINTED
+    if probe is not None:
+        if not is_printed:
+            raise UsageError(
+                "a dump holds one run with its own inputs; it is compared without the option probe"
+            )
+        given = probe if isinstance(probe, Mapping) else read_activations(Path(probe))
+        arrays = arrays | {f"input.{name}": x for name, x in given.items()}
+    elif is_printed and first is None:
+        raise UsageError(f"{b}: llama.cpp prints no inputs; give those of the run with --probe FILE (.npz)")
     if first is not None:
         return compare_dumps(first[0], graph, first[1], arrays)
-    return compare_dump(_net(a, graph, arrays, dict(settings)), graph, arrays)
+    return compare_dump(_net(a, graph, arrays, dict(settings)), graph, arrays, is_printed=is_printed)
 
 
 def _net(a: Any, dump: Graph, arrays: Arrays, settings: dict[str, Any]) -> Graph:

@@ -17,6 +17,8 @@ from netweave.comparison.dumps.tensors import (
     TensorPair,
     alike,
     comparable_arrays,
+    error_of,
+    is_partial,
     match_tensors,
     precision_of,
 )
@@ -24,7 +26,7 @@ from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.tapped_values import TappedValues, ValueStore
 from netweave.comparison.explain.findings import where
 from netweave.comparison.layout.words import describe
-from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE, Signals, comparable, relative_error
+from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE, Signals, comparable
 from netweave.comparison.result.comparison import (
     Comparison,
     Coverage,
@@ -51,6 +53,10 @@ SMALL = 1e-5
 
 OUTPUT = "output"
 """Name in a dump of what the whole module returned; parts of it have an index or a key behind it."""
+
+NOT_PRINTED = Unexercised(
+    "values that are not printed", "", "the dump holds a few of each tensor", is_limit=True
+)
 
 ONE_INPUT = Unexercised("other inputs", "", "a dump is of one run", is_limit=True)
 
@@ -150,13 +156,14 @@ class NetRun:
         }
 
 
-def compare_dump(a: Graph, b: Graph, arrays: Arrays) -> Comparison:
+def compare_dump(a: Graph, b: Graph, arrays: Arrays, *, is_printed: bool = False) -> Comparison:
     """Compare a net with what another implementation computed.
 
     Args:
         a: The net.
         b: The dump, as a graph of arrays alone.
         arrays: Its tensors by name, the inputs of the run among them.
+        is_printed: Whether NaN stands for what is not known, since a runtime printed a few values alone.
 
     Raises:
         UsageError: The dump lacks inputs of the net, or the net does not take their sizes.
@@ -166,6 +173,8 @@ def compare_dump(a: Graph, b: Graph, arrays: Arrays) -> Comparison:
     file = b.files[0] if b.files else b.name
     arrays = join_inputs(arrays)
     held = comparable_arrays(arrays)
+    if not is_printed:
+        held = {name: x for name, x in held.items() if not is_partial(x)}
     precision = precision_of(arrays.values())
     index = TensorIndex(held, TOLERANCES[precision])
     plain = to_inference(a)
@@ -275,7 +284,9 @@ class _Report:
     def undecided(self) -> Comparison:
         """Return the result where the dump says too little."""
         signals = self.run.signals
-        if not self.run.pairs:
+        if self._is_printed and not self.index.names:
+            said = "the dump prints too few values of each tensor to tell one from another"
+        elif not self.run.pairs:
             said = (
                 "no tensor of the dump holds anything that A computes: is it of the same inputs and weights?"
             )
@@ -338,7 +349,7 @@ class _Report:
     def _error(self, pair: TensorPair) -> float | None:
         x = self.run.values.get(pair.a)
         y = self.index.arrays[pair.b]
-        return None if x is None or x.size != y.size else relative_error(pair.change.apply(x), y)
+        return None if x is None or x.size != y.size else error_of(pair.change.apply(x), y)
 
     def _unexplained(self, pair: TensorPair) -> Finding:
         signals = self.run.signals
@@ -354,7 +365,7 @@ class _Report:
             place_b=self.file,
             layer_a=layer,
             layer_b=pair.b,
-            error=relative_error(pair.change.apply(self.run.values[pair.a]), self.index.arrays[pair.b]),
+            error=error_of(pair.change.apply(self.run.values[pair.a]), self.index.arrays[pair.b]),
         )
 
     def _sources(self, name: str) -> list[str]:
@@ -372,7 +383,7 @@ class _Report:
 
     def _propagated(self, pair: TensorPair) -> Group:
         node = self.run.signals.producer[pair.a]
-        error = relative_error(pair.change.apply(self.run.values[pair.a]), self.index.arrays[pair.b])
+        error = error_of(pair.change.apply(self.run.values[pair.a]), self.index.arrays[pair.b])
         return Group(
             nodes_a=(str(node.name),),
             nodes_b=(pair.b,),
@@ -407,15 +418,20 @@ class _Report:
 
     def _counted(self) -> str:
         names = self.index.names
-        return (
-            f"{len(self.run.taken.intersection(names))} of {len(names)} tensors of the dump hold values of A"
-        )
+        printed = ", by the few values that are printed of each" if self._is_printed else ""
+        count = len(self.run.taken.intersection(names))
+        return f"{count} of {len(names)} tensors of the dump hold values of A{printed}"
+
+    @property
+    def _is_printed(self) -> bool:
+        return any(is_partial(x) for x in self.index.arrays.values())
 
     def _comparison(
         self, verdict: Verdict, sentence: str, groups: Sequence[Group], *, error: float | None = None
     ) -> Comparison:
         probe = ", ".join(f"{name} {'x'.join(map(str, x.shape))}" for name, x in self.inputs.items())
-        coverage = Coverage(0, (ONE_INPUT,)) if verdict is Verdict.LATENT else None
+        limits = (ONE_INPUT, NOT_PRINTED) if self._is_printed else (ONE_INPUT,)
+        coverage = Coverage(0, limits) if verdict is Verdict.LATENT else None
         return Comparison(
             self.a,
             self.b,
@@ -451,7 +467,10 @@ def compare_dumps(a: Graph, b: Graph, arrays_a: Arrays, arrays_b: Arrays) -> Com
         arrays_a: The tensors of the first by name, in the order in which they were computed.
         arrays_b: The tensors of the second, in any order.
     """
-    held_a, held_b = comparable_arrays(arrays_a), comparable_arrays(arrays_b)
+    held_a, held_b = (
+        {name: x for name, x in comparable_arrays(arrays).items() if not is_partial(x)}
+        for arrays in (arrays_a, arrays_b)
+    )
     tolerance = max(TOLERANCES[precision_of(arrays.values())] for arrays in (arrays_a, arrays_b))
     index = TensorIndex(held_b, tolerance)
     pairs = match_tensors(held_a, index)
@@ -482,7 +501,7 @@ def compare_dumps(a: Graph, b: Graph, arrays_a: Arrays, arrays_b: Arrays) -> Com
 
 
 def _pair_group(pair: TensorPair, a: Arrays, b: Arrays, *, is_first: bool) -> Group:
-    error = relative_error(pair.change.apply(a[pair.a]), b[pair.b])
+    error = error_of(pair.change.apply(a[pair.a]), b[pair.b])
     cause = f"unexplained: the values of the two resemble each other (correlation {pair.likeness:.3g})"
     finding = Finding(None, cause, layer_a=pair.a, layer_b=pair.b, error=error) if is_first else None
     status = Status.DIFFERENT if is_first else Status.PROPAGATED
