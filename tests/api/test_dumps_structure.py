@@ -17,6 +17,8 @@ FAULTS = {
     "mean": ("norm-kind", "the mean subtracted, as LayerNorm does and RMSNorm does not", "layers.0.norm"),
     "no-places": ("missing-term", "a sum without its stored term, such as positions", "layers.0.norm"),
     "heads": ("head-order", "its heads joined without a transposition", "layers.0.linear"),
+    "unused-norm": ("missing-layer", "read before its norm", "layers.0.linear"),
+    "no-activation": ("activation", "no activation in the place of Relu", "layers.0.act"),
     "dropped": ("missing-layer", "without the layers between", "norm"),
 }
 """Mistakes: the mismatch, words of the cause, and the first tensor that is wrong."""
@@ -40,12 +42,15 @@ class Layer(torch.nn.Module):
     def __init__(self, fault=""):
         super().__init__()
         self.norm, self.linear, self.fault = Norm(fault), torch.nn.Linear(24, 24), fault
+        self.act = torch.nn.Identity() if fault == "no-activation" else torch.nn.ReLU()
 
     def forward(self, x, norm):
         if self.fault == "post-norm":
-            return self.norm(x + self.linear(self._joined(x)))
+            return self.norm(x + self.act(self.linear(self._joined(x))))
+        if self.fault == "unused-norm":
+            return x + self.act(self.linear(self._joined(x))) + 0 * self.norm(x)
         y = x if self.fault == "no-norm" else (norm if self.fault == "other-norm" else self.norm)(x)
-        out = self.linear(self._joined(y))
+        out = self.act(self.linear(self._joined(y)))
         return (y if self.fault == "residual-normed" else x) + out
 
     def _joined(self, y):

@@ -25,6 +25,9 @@ MAX_SUSPECTS = 48
 AT_ONCE = 12
 """Nodes that are suspected at once: the mistake is mostly in one of the first."""
 
+MAX_NORMS = 16
+"""Norms behind them that may read the output of an earlier layer than A's."""
+
 HORIZON = 24
 """Nodes behind a suspected one whose values are held against the dump."""
 
@@ -74,17 +77,28 @@ class CauseFinder:
 
     def find(self) -> Cause | None:
         """Return the change that explains the most tensors of B; None if no known mismatch does any."""
+        cause, end = None, 0
         for start in range(0, min(len(self._wrong), MAX_SUSPECTS), AT_ONCE):
             end = start + AT_ONCE
             found = self._of_nodes(self._wrong[start:end], self._wrong[: end + HORIZON])
             if found:
                 best = [cause for cause in found if len(cause.pairs) == len(found[0].pairs)]
-                return self._from_first(self._confirmed(best))
-        for place, node in enumerate(self._wrong[MAX_SUSPECTS:], MAX_SUSPECTS):
-            if node.op_type in NORMS:  # where layers are left out, the next norm is right but for its input
-                found = self._of_nodes([node], self._wrong[place : place + HORIZON])
-                if found:
-                    return self._from_first(self._confirmed(found[:1]))
+                cause = self._confirmed(best)
+                break
+        if cause is None or not cause.outputs_agree:
+            cause = self._without_layers(self._wrong[end:]) or cause
+        return self._from_first(cause) if cause is not None else None
+
+    def _without_layers(self, nodes: Sequence[ir.Node]) -> Cause | None:
+        """Return the layers that B leaves out: the next norm, and the outputs, are right but for its input."""
+        norms = [place for place, node in enumerate(nodes) if node.op_type in NORMS]
+        for place in norms[:MAX_NORMS]:
+            for cause in self._of_nodes([nodes[place]], nodes[place : place + HORIZON])[:1]:
+                if (
+                    cause.variant.mismatch == "missing-layer"
+                    and (confirmed := self._confirmed([cause])).outputs_agree
+                ):
+                    return confirmed
         return None
 
     def _of_nodes(self, suspects: Sequence[ir.Node], nodes: Sequence[ir.Node]) -> list[Cause]:

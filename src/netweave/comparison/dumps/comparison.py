@@ -309,7 +309,7 @@ class _Report:
             run.right = run.right_before(rest) if is_strict else run.right
             form.right = form.right_before(rest) if is_strict else form.right
             right = form.right | {name for name in form.values if name in run.right}
-            others = {name: index.arrays[name] for name in taken}
+            others = {name: x for name, x in index.arrays.items() if name in taken}
             indices = [TensorIndex(arrays, tolerance) for arrays in (rest, others)]
             cause = CauseFinder(form.signals, form.values, right, *indices).find() if rest else None
             if cause is not None or self.index.tolerance > LOCAL_TOLERANCE:

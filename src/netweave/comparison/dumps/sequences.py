@@ -70,7 +70,7 @@ def _other_angles(own: np.ndarray) -> Iterator[Angles]:
             own,
             start,
         )
-    yield "rotary-sign", "rotations in the other direction", "negate the sines", -own, 0
+    yield "rotary-sign", "a rotary embedding in the other direction", "negate the sines", -own, 0
     yield "rotary-missing", "no rotary embedding", "rotate queries and keys", own * 0, 0
 
 
@@ -82,7 +82,7 @@ def _other_parts(own: np.ndarray, head: int) -> Iterator[Angles]:
         pairs = features // 2
         if pairs == count or pairs < 1 or not theta:
             continue
-        cause = f"{features} features of a head of {head} rotated"
+        cause = f"a rotary embedding of {features} features of a head of {head}"
         fix = f"rotate {2 * count} features"
         yield "rotary-part", cause, fix, theta ** (-np.arange(pairs) / pairs), 0
         if pairs < count:
@@ -135,7 +135,7 @@ def _other_masks(queries: int, keys: int) -> Iterator[tuple[str, str, np.ndarray
     """Yield masks that implementations often have: key, words, and which keys each query sees."""
     steps = np.arange(keys)[None, :] - np.arange(queries)[:, None] - (keys - queries)
     yield "causal-mask", "no causal mask", steps < keys
-    yield "causal-mask", "a causal mask", steps <= 0
+    yield "causal-mask", "a causal mask without a window", steps <= 0
     yield "causal-mask", "a mask that shows one later step", steps <= 1
     yield "causal-mask", "a mask that hides the step itself", (steps < 0) | (steps == steps.min())
     for width in range(1, min(queries, MAX_WINDOW + 1)):

@@ -106,6 +106,17 @@ def _give_constants(graph: Graph, node: ir.Node, norm: ir.Node) -> None:
             replace_constant(node.name, index, array)(graph)
 
 
+class _Instead:
+    """Gives all that read a value another array."""
+
+    def __init__(self, value: str, array: np.ndarray) -> None:
+        self._value, self._array = value, array
+
+    def __call__(self, graph: Graph) -> None:
+        for use in list(graph.values()[self._value].uses()):
+            replace_constant(use.node.name, use.idx, self._array)(graph)
+
+
 RESIDUALS = frozenset({"Add", "Gather", "Mul", *NORMS})
 """What computes the tensors that blocks read."""
 
@@ -114,11 +125,21 @@ TERMS = frozenset({"Add", "MatMul", "Gemm", "Mul", *NORMS})
 
 
 def other_inputs(signals: Signals, node: ir.Node, values: Arrays, right: Sequence[str]) -> Iterator[Variant]:
-    """Yield norms of other tensors than A's: of an earlier one, where layers are left out, or of a sum."""
-    if node.op_type not in NORMS or node.inputs[0] is None:
-        return
-    own = str(node.inputs[0].name)
-    if own not in values:
+    """Yield norms of other tensors than A's: of an earlier one, where layers are left out, or of a sum.
+
+    Of what reads a norm, what that reads.
+    """
+    own = str(node.inputs[0].name) if node.inputs and node.inputs[0] is not None else ""
+    for read in signals.inputs_of(node):
+        norm = signals.producer.get(read)
+        (before,) = (signals.inputs_of(norm)[:1] if norm is not None and norm.op_type in NORMS else ()) or (
+            "",
+        )
+        if read in right and before in values and values[before].shape == values[read].shape:
+            cause = f"{maker_of(signals, before)} read before its norm"
+            given = _Instead(read, values[before])
+            yield Variant("missing-layer", node, cause, "read the output of the norm", given, is_local=False)
+    if node.op_type not in NORMS or own not in values:
         return
     alike = [n for n in right if n in values and values[n].shape == values[own].shape and n != own]
     alike = [n for n in alike if n not in signals.outputs_of(node)]

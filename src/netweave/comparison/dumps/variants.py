@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from netweave.comparison.dumps.sequences import attention, experts, heads, joined_heads, masks, rotary
 from netweave.comparison.dumps.structure import exchanges, flattenings, other_inputs, places_of_norms, sums
-from netweave.comparison.dumps.variant import NORMS, Arrays, Change, Variant, stored_array
+from netweave.comparison.dumps.variant import NORMS, Arrays, Bypass, Change, Variant, stored_array
 from netweave.comparison.explain.known_mismatches.attributes import set_attribute
 from netweave.comparison.explain.known_mismatches.constants import replace_constant
 from netweave.comparison.explain.known_mismatches.mismatch import node_named, together
@@ -138,7 +138,7 @@ def _activations(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Va
                 node,
                 f"{said} in the place of {own}",
                 f"use {own}",
-                _become(node, op, settings),
+                Bypass(node.name) if op == "Identity" and not is_swish else _become(node, op, settings),
                 is_shared=True,
             )
 
@@ -239,8 +239,10 @@ def _poolings(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Varia
     kinds = {"MaxPool": ("AveragePool", "average"), "AveragePool": ("MaxPool", "maximum")}
     kind, said = kinds[node.op_type]
     window = {key: x for key, x in settings.items() if key in {"kernel_shape", "strides", "pads"}}
-    change = _become(node, kind, window, keep=1)
-    yield Variant("operator", node, f"{said} pooling in the place of its own", f"use {node.op_type}", change)
+    for counted in {0, int(kind == "AveragePool" and any(settings.get("pads") or ()))}:
+        change = _become(node, kind, window | ({"count_include_pad": 1} if counted else {}), keep=1)
+        cause = f"{said} pooling in the place of its own"
+        yield Variant("operator", node, cause, f"use {node.op_type}", change)
     said, own, other = ("down", "up", "floor") if settings.get("ceil_mode", 0) else ("up", "down", "ceil")
     change = set_attribute(node.name, "rounding", other)
     cause = f"the size of its pooling rounded {said}"
