@@ -180,7 +180,7 @@ class capture:  # noqa: N801 (a context manager, used as a verb)
     def _keep(self, name: str, value: Any) -> None:
         count = self._calls.get(name, 0)
         self._calls[name] = count + 1
-        for key, tensor in _tensors(f"{name}#{count}" if count else name, value):
+        for key, tensor in captured_tensors(f"{name}#{count}" if count else name, value):
             self.tensors[key] = tensor
 
     def save(self, file: str | Path) -> None:
@@ -204,14 +204,14 @@ class capture:  # noqa: N801 (a context manager, used as a verb)
             raise UsageError(f"{file}: captured tensors are saved as .npz or .safetensors")
 
 
-def _tensors(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
+def captured_tensors(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the tensors in what a module was given or returned; those of half precision as float32."""
     if hasattr(value, "detach"):
         tensor = value.detach().cpu()
         yield name, np.array((tensor.float() if tensor.is_floating_point() else tensor).numpy())
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _tensors(f"{name}.{key}", item)
+            yield from captured_tensors(f"{name}.{key}", item)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from _tensors(f"{name}.{index}", item)
+            yield from captured_tensors(f"{name}.{index}", item)

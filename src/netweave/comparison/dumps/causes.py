@@ -90,7 +90,7 @@ class CauseFinder:
         return self._from_first(cause) if cause is not None else None
 
     def _without_layers(self, nodes: Sequence[ir.Node]) -> Cause | None:
-        """Return the layers that B leaves out: the next norm, and the outputs, are right but for its input."""
+        """Return the layers that B leaves out: the next norm is right but for its input, as are outputs."""
         norms = [place for place, node in enumerate(nodes) if node.op_type in NORMS]
         for place in norms[:MAX_NORMS]:
             for cause in self._of_nodes([nodes[place]], nodes[place : place + HORIZON])[:1]:
