@@ -14,6 +14,7 @@ from netweave.api.comparing import (
 )
 from netweave.api.custom_operators import operator
 from netweave.api.dumps import capture
+from netweave.api.injection import Injection, inject
 from netweave.api.inspecting import (
     CharacterModel,
     PreparedNet,
@@ -62,6 +63,7 @@ __all__ = [
     "Context",
     "FixedPort",
     "Graph",
+    "Injection",
     "Job",
     "Mended",
     "PackOptions",
@@ -96,6 +98,7 @@ __all__ = [
     "gain_of",
     "gpu",
     "image_input",
+    "inject",
     "kvstore",
     "load",
     "load_all",

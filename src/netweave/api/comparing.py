@@ -134,7 +134,8 @@ def _compared(
     on_verdict: Callable[[Comparison], None] | None,
 ) -> dict[tuple[int, int], Comparison]:
     if len(nets) == 2:
-        dumped = compare_with_dump(nets[0], nets[1], {**reading, "input_shapes": options.input_shapes})
+        given = {**reading, "input_shapes": options.input_shapes}
+        dumped = compare_with_dump(nets[0], nets[1], given, probe=options.probe)
         if dumped is not None:
             _refuse_with_dump(options)
             return {(0, 1): dumped.strictly() if options.strict else dumped}
@@ -166,7 +167,7 @@ def _refuse_with_dump(options: CompareOptions) -> None:
     Raises:
         UsageError: One is given.
     """
-    for name in ("first", "last", "probe", "image"):
+    for name in ("first", "last", "image"):
         if getattr(options, name) is not None:
             raise UsageError(
                 f"a dump holds one run with its own inputs; it is compared without the option {name}"
