@@ -13,7 +13,7 @@ import type { Document } from "./model/document.ts";
 import { LOOKS } from "./model/looks.ts";
 import type { Measure } from "./model/measures.ts";
 import { type OwnData, matches, parseOwnData } from "./model/owndata.ts";
-import { BOTH, type Model, type View } from "./model/model.ts";
+import { BOTH, type Model, type View, isNode } from "./model/model.ts";
 import { type Direction, neighbour } from "./model/neighbours.ts";
 import { buildModel } from "./model/union.ts";
 import { helpDialog } from "./panels/help.ts";
@@ -137,8 +137,8 @@ export class App {
     this.selected = id;
     const box = id === null ? undefined : this.scene.shown(id);
     if (box) {
-      const side = options.side !== undefined && box.present[options.side as 0 | 1] ? options.side : null;
-      this.side = side ?? (box.present[this.side as 0 | 1] ? this.side : box.present[0] ? 0 : 1);
+      const side = options.side !== undefined && box.present[options.side]! ? options.side : null;
+      this.side = side ?? (box.present[this.side]! ? this.side : box.present[0] ? 0 : 1);
       if (!options.stays) this.stage.reveal(box);
     }
     this.stage.highlight({ selected: id });
@@ -172,7 +172,7 @@ export class App {
   moveToSide(side: number): void {
     if (side === BOTH) return;
     const box = this.selected === null ? undefined : this.scene.shown(this.selected);
-    if (!box || box.present[side as 0 | 1]) this.side = side;
+    if (!box || box.present[side]!) this.side = side;
   }
 
   async setView(view: View): Promise<void> {
@@ -447,9 +447,9 @@ export class App {
     if (this.selected === null || this.scene.isFold(this.selected)) return [];
     return this.document.nets.map((net, side) => {
       const { model } = this.scene;
-      return model.union[this.selected!]!.members[side as 0 | 1].flatMap((index) => {
+      return model.union[this.selected!]!.members[side]!.flatMap((index) => {
         const item = model.items[side]![index]!;
-        if ("layers" in item) return (item.layers as number[]).map((number) => net.layers[number]!.key);
+        if (isNode(item)) return item.layers.map((number) => net.layers[number]!.key);
         return net.nodes.filter((node) => node.layers.includes(index)).map((node) => node.name);
       });
     });

@@ -66,7 +66,7 @@ export function paint(surface: Surface, painting: Painting): void {
 /** Whether a net has something in a frame. */
 function isHere({ scene, side }: Painting, frame: Frame): boolean {
   if (side === BOTH) return true;
-  return scene.leaves(frame.id).some((leaf) => scene.model.union[leaf]!.members[side as 0 | 1].length > 0);
+  return scene.leaves(frame.id).some((leaf) => scene.model.union[leaf]!.members[side]!.length > 0);
 }
 
 function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
@@ -114,7 +114,7 @@ const ONLY = ["only-a", "only-b"] as const;
 
 /** The net that alone has an edge that the other could have; null for both, and where the boxes say it. */
 function onlySide(painting: Painting, edge: SceneEdge): 0 | 1 | null {
-  if (painting.side !== BOTH) return edge.isOnlyHere ? (painting.side as 0 | 1) : null;
+  if (painting.side !== BOTH) return edge.isOnlyHere ? (painting.side === 0 ? 0 : 1) : null;
   return edge.sides === 1 ? 0 : edge.sides === 2 ? 1 : null;
 }
 
@@ -223,7 +223,7 @@ function paintRows(surface: Surface, painting: Painting, box: Box, heatText: str
     const more = `and ${rows.length - MAX_ROWS} more`;
     surface.text(more, left, box.y + box.height - 7, { fill: dim, size: 10.5 });
   }
-  const stubs = side === BOTH ? [...new Set(box.stubs.flat())] : box.stubs[side as 0 | 1];
+  const stubs = side === BOTH ? [...new Set(box.stubs.flat())] : box.stubs[side]!;
   stubs.slice(0, 2).forEach((name, index) => {
     const x = box.x + 8 + index * 86;
     surface.box(x, box.y - 15, 82, 13, {

@@ -64,7 +64,7 @@ export function boxHeight(members: number): number {
 
 /** Whether a pane shows a box: the overlay shows those of both nets. */
 export function isPresent(box: Box, side: number): boolean {
-  return side === BOTH || box.present[side as 0 | 1];
+  return side === BOTH || box.present[side]!;
 }
 
 /** Whether a pane shows an edge. */
@@ -174,7 +174,7 @@ export class Scene {
     let found = this.rowCache.get(key);
     if (!found) {
       if (side === BOTH) found = merged(this.rows(box, 0), this.rows(box, 1));
-      else if (!box.present[side as 0 | 1]) found = [];
+      else if (!box.present[side]!) found = [];
       else found = box.isFold ? [this.foldRow(box.id, side)] : this.itemRows(box.id, side);
       this.rowCache.set(key, found);
     }
@@ -220,7 +220,7 @@ export class Scene {
   members(id: number, side: number): Item[] {
     const items = this.model.items[side] ?? [];
     return this.leaves(id).flatMap((leaf) =>
-      this.model.union[leaf]!.members[side as 0 | 1].map((index) => items[index]!),
+      this.model.union[leaf]!.members[side]!.map((index) => items[index]!),
     );
   }
 
@@ -239,9 +239,15 @@ export class Scene {
     };
   }
 
+  /** What an item is called: on A's side, or on B's if A has nothing there. */
+  itemTitle(id: number): string {
+    const side = this.model.union[id]!.members[0].length ? 0 : 1;
+    return this.itemRows(id, side)[0]?.title ?? "";
+  }
+
   private itemRows(id: number, side: number): Row[] {
     const net = this.model.nets[side]!;
-    return this.model.union[id]!.members[side as 0 | 1].map((index) => {
+    return this.model.union[id]!.members[side]!.map((index) => {
       const item = this.model.items[side]![index]!;
       const output = item.outputs[0] ?? item.inputs[0];
       return {
@@ -265,9 +271,9 @@ export class Scene {
       height,
       status: gravest(items),
       isFold: this.isFold(id),
-      present: [0, 1].map((side) => items.some((item) => item.members[side as 0 | 1].length)) as [
-        boolean,
-        boolean,
+      present: [
+        items.some(({ members }) => members[0].length),
+        items.some(({ members }) => members[1].length),
       ],
       shares: this.isFold(id) ? shares(items) : [],
       stubs: [[], []],
@@ -331,7 +337,7 @@ export class Scene {
   private takeStubs(): void {
     for (const stub of this.model.stubs) {
       const box = this.shown(stub.target);
-      const names = box?.stubs[stub.side as 0 | 1];
+      const names = box?.stubs[stub.side];
       if (names && !names.includes(stub.value) && this.shown(stub.source) !== box) names.push(stub.value);
     }
   }

@@ -250,6 +250,7 @@ export class Stage {
     this.transform = transform;
     this.fittedTo = null;
     // what d3 remembers of the other panes, so that a gesture there goes on from here
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- d3 keeps it there, untyped
     for (const pane of this.panes) (pane.canvas as { __zoom?: ZoomTransform }).__zoom = transform;
     this.redraw();
   }
@@ -335,7 +336,7 @@ function paneElement(pane: Pane, nets: Net[]): HTMLElement {
   const { side } = pane;
   if (side === BOTH) return overlayElement(pane, nets);
   const net = nets[side]!;
-  const letter = nets.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]!) : null;
+  const letter = nets.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]) : null;
   return h(
     "section",
     { class: "nw-pane", "data-side": side, "aria-label": nets.length > 1 ? `Net ${"AB"[side]}` : "Net" },

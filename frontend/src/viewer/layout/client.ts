@@ -14,11 +14,13 @@ export interface LaidOut {
   open: Set<number>;
 }
 
+type LaidOutReply = Extract<Reply, { kind: "laid out" }>;
+
 export class LayoutClient {
   private readonly worker: Worker;
   private readonly waiting = new Map<
     number,
-    { resolve: (reply: Reply) => void; reject: (error: Error) => void }
+    { resolve: (reply: LaidOutReply) => void; reject: (error: Error) => void }
   >();
   private tickets = 0;
   private tree: FoldTree | undefined;
@@ -58,10 +60,10 @@ export class LayoutClient {
     this.worker.terminate();
   }
 
-  private ask(request: Request): Promise<Extract<Reply, { kind: "laid out" }>> {
+  private ask(request: Request): Promise<LaidOutReply> {
     const ticket = ++this.tickets;
     return new Promise((resolve, reject) => {
-      this.waiting.set(ticket, { resolve: resolve as (reply: Reply) => void, reject });
+      this.waiting.set(ticket, { resolve, reject });
       this.worker.postMessage({ ...request, ticket });
     });
   }

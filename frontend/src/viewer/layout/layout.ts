@@ -137,7 +137,7 @@ export class Layouter {
       .coord(straight)
       .nodeSize((node: { data: number }) => [BOX_WIDTH, heightOf(node.data)] as const)
       .gap([GAP_ACROSS, GAP_DOWN]);
-    const { width, height } = ids.length ? lay(dag as never) : { width: 0, height: 0 };
+    const { width, height } = ids.length ? lay(dag) : { width: 0, height: 0 };
     for (const link of dag.links()) {
       link.data.bends = link.points.slice(1, -1).flat();
     }

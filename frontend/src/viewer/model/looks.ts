@@ -52,6 +52,7 @@ export function verdictLook({ verdict, verdicts }: ComparisonDocument): VerdictL
 }
 
 /** Statuses, the gravest first. */
+// eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the keys of a record
 export const STATUSES = (Object.keys(LOOKS) as ItemStatus[]).sort(
   (a, b) => LOOKS[b].weight - LOOKS[a].weight,
 );

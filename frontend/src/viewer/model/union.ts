@@ -58,7 +58,7 @@ class Builder {
   }
 
   private own(side: number, index: number, number: number): void {
-    (this.model.owner[side] as number[])[index] = number;
+    this.model.owner[side]![index] = number;
   }
 
   private takeGroups(): void {
@@ -73,14 +73,15 @@ class Builder {
   private joinInputs(): void {
     if (this.document.kind !== "comparison") return;
     for (const mapping of this.document.inputs) {
-      const members = [mapping.a, mapping.b].map((name, side) => {
-        const net = this.model.nets[side] as Net;
+      const inputOf = (name: string, side: number): number[] => {
+        const net = this.model.nets[side]!;
         const value = net.inputs.find((number) => net.values[number]?.[0] === name);
         const index = value === undefined ? undefined : this.makers[side]?.get(value);
         return index !== undefined && this.model.owner[side]?.[index] === -1 ? [index] : [];
-      });
+      };
+      const members: [number[], number[]] = [inputOf(mapping.a, 0), inputOf(mapping.b, 1)];
       const status = mapping.text ? "MAPPED" : "EQUAL";
-      if (members[0]?.length && members[1]?.length) this.add(members as [number[], number[]], [], status);
+      if (members[0].length && members[1].length) this.add(members, [], status);
     }
   }
 
@@ -101,7 +102,7 @@ class Builder {
         const [first, ...others] = new Set(this.readsFrom(side, item));
         if (first === undefined || first < 0 || others.length) return;
         if (!leadsOnlyTo(index, first)) return;
-        const members = this.model.union[first]!.members[side as 0 | 1];
+        const members = this.model.union[first]!.members[side]!;
         members.push(index);
         members.sort((a, b) => a - b);
         this.own(side, index, first);

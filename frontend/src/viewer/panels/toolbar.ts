@@ -3,7 +3,7 @@
 import { h } from "../dom.ts";
 import type { ComparisonDocument, Document } from "../model/document.ts";
 import { verdictLook } from "../model/looks.ts";
-import { MEASURES, type Measure, knownMeasures } from "../model/measures.ts";
+import { MEASURES, type Measure, isMeasure, knownMeasures } from "../model/measures.ts";
 import { MAX_BYTES } from "../model/owndata.ts";
 import type { View } from "../model/model.ts";
 
@@ -95,7 +95,8 @@ export class Toolbar {
   }
 
   private measureChosen(): void {
-    this.actions.setHeat((this.measure.value || null) as Measure | "own" | null);
+    const { value } = this.measure;
+    this.actions.setHeat(value === "own" || isMeasure(value) ? value : null);
   }
 
   private async fileChosen(): Promise<void> {
