@@ -127,7 +127,7 @@ export class Stage {
     return this.highlights.heatOf;
   }
 
-  /** Show the whole width, or as much of it as is legible at a scale. */
+  /** Show the whole, or as much of it as is legible at a scale. */
   fit(least = 0.25): void {
     const pane = this.visible[0];
     if (!pane?.width || !this.scene) return;
@@ -293,9 +293,7 @@ export class Stage {
     canvas.style.cursor = hit ? "pointer" : "grab";
     const isBox = hit && "status" in hit;
     const rows = isBox ? this.scene!.rows(hit, side) : [];
-    const text = rows
-      .map((row) => [row.title, `${row.type} ${row.settings}`.trim(), row.shape].filter(Boolean).join("\n"))
-      .join("\n\n");
+    const text = rows.map((row) => row.words).join("\n\n");
     if (canvas.title !== text) canvas.title = text;
   }
 }

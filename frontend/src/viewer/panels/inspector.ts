@@ -62,11 +62,16 @@ export class Inspector {
       block: "A block",
       branch: "A branch",
       section: "A section",
+      scope: "A module",
     };
-    const { kind } = scene.tree.folds[id - scene.model.union.length]!;
+    const { kind, name } = scene.tree.folds[id - scene.model.union.length]!;
     return [
       h("header", { class: "nw-title" }, h("h2", {}, scene.foldTitle(id, sides[0]?.length ? 0 : 1)), button),
-      h("p", { class: "nw-quiet" }, `${words[kind]}, detected from the structure.`),
+      h(
+        "p",
+        { class: "nw-quiet" },
+        `${words[kind]}, ${name === undefined ? "detected from the structure" : "as the names tell"}.`,
+      ),
       sideTable(
         ["layers", "types"],
         sides.map((items) => [
