@@ -161,3 +161,21 @@ def test_what_does_nothing_is_drawn_when_asked_for(show, subjects):
     page.wait_for_timeout(300)
     assert shown.selected == ["/b.2/attn/drop/Identity"]
     assert shown.errors == []
+
+
+def test_a_layout_that_fails_is_told_and_the_drawing_stays(show, subjects):
+    shown = show(subjects["alone"])
+    page = shown.page
+    before = shown.num_boxes
+    page.evaluate(
+        "() => { app.clients.get('layers').layout = () => Promise.reject(new Error('out of memory')); }"
+    )
+    page.get_by_role("button", name="Expand all blocks").click()
+    page.wait_for_timeout(200)
+    assert "could not be laid out anew. out of memory" in page.locator(".nw-toast").inner_text()
+    assert shown.num_boxes == before
+    shown.press("/")
+    page.keyboard.type("head")
+    shown.press("Enter")
+    assert shown.selected == ["/head/Relu"]
+    assert shown.errors == []

@@ -373,12 +373,19 @@ export class App {
   private async relay(open: Set<number>, anchor: number): Promise<void> {
     const before = this.scene.shown(anchor);
     const screenY = before ? this.stage.onScreen(before.y) : 0;
-    await this.working(async () => {
-      const { tree, layout, folded } = await this.clients.get(this.view)!.layout(open);
-      this.scene = new Scene(this.scene.model, tree, layout);
-      this.open = open;
-      this.scenes.set(this.view, { scene: this.scene, open, folded });
-    });
+    try {
+      await this.working(async () => {
+        const { tree, layout, folded } = await this.clients.get(this.view)!.layout(open);
+        this.scene = new Scene(this.scene.model, tree, layout);
+        this.open = open;
+        this.scenes.set(this.view, { scene: this.scene, open, folded });
+      });
+    } catch (error) {
+      // what is drawn stays, and can be used
+      return this.say(
+        `The blocks could not be laid out anew. ${error instanceof Error ? error.message : ""}`,
+      );
+    }
     this.showScene();
     const after = this.scene.shown(anchor);
     if (before && after) this.stage.hold(after.y, screenY);

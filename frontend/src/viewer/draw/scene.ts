@@ -210,7 +210,8 @@ export class Scene {
     const fold = this.tree.folds[id - this.model.union.length]!;
     if (fold.name !== undefined && fold.kind === "scope" && this.isNamedBy(id, fold.name, side))
       return fold.name;
-    const names = this.members(id, side).map((item) => item.name);
+    const members = this.members(id, side);
+    const names = members.map((item) => item.name);
     const prefix = commonPrefix(names);
     if (fold.kind === "run") {
       const inner =
@@ -222,7 +223,10 @@ export class Scene {
     if (prefix) return prefix;
     const stem = commonStem(names);
     if (stem) return stem;
-    return names.length > 1 ? `${names[0]} … ${names.at(-1)}` : fold.kind;
+    const ends = [members[0], members.at(-1)].map((item) =>
+      item ? leafName(item, () => false) || item.name : "",
+    );
+    return names.length > 1 ? ends.join(" – ") : fold.kind;
   }
 
   /** A name without what the frame around the box says already. */
@@ -389,7 +393,18 @@ export class Scene {
       frame.width -= frame.x;
       frame.height -= frame.y;
     }
-    return frames;
+    return frames.filter((frame) => !this.holdsOthers(frame));
+  }
+
+  /** Whether boxes of others stand in a frame: drawn, it would say that they belong to it. */
+  private holdsOthers(frame: Frame): boolean {
+    for (const box of this.between(frame.y, frame.y + frame.height)) {
+      if (box.x >= frame.x + frame.width || box.x + box.width <= frame.x) continue;
+      let id = box.id;
+      while (id >= 0 && id !== frame.id) id = this.parents[id]!;
+      if (id < 0) return true;
+    }
+    return false;
   }
 
   /** Let a frame hold another with its label; until then width and height are the right and the lower end. */

@@ -55,6 +55,9 @@ export const LABEL_HEIGHT = 14;
 /** Rows and columns of boxes up to which folds are opened without being asked for: a screen of legible boxes. */
 const ROWS_AT_FIRST = 18;
 const COLUMNS_AT_FIRST = 5;
+/** Rows for a net of which less than so many boxes would be shown: smaller, but more than its name. */
+const MORE_ROWS_AT_FIRST = 24;
+const FEW_BOXES = 8;
 /** Visible items up to which unfolding goes on to show differences. */
 const SHOWN_FOR_DIFFERENCES = 260;
 /** Visible items up to which rows are chosen so that edges are as short as can be. */
@@ -100,11 +103,17 @@ export class Layouter {
       const folds = level.filter((id) => id >= count);
       const closed = folds.filter((id) => !open.has(id) && mayOpen(id));
       const together = new Set([...open, ...closed]);
-      if (closed.length && this.fitsScreen(together)) for (const id of closed) open.add(id);
+      const most = this.numShown(open) < FEW_BOXES ? MORE_ROWS_AT_FIRST : ROWS_AT_FIRST;
+      if (closed.length && this.fitsScreen(together, most)) for (const id of closed) open.add(id);
       else for (const id of closed) if (closed.length > 1 && this.isSmallEnough(open, id)) open.add(id);
       level = folds.filter((id) => open.has(id)).flatMap((id) => this.fold(id).children);
     }
     return open;
+  }
+
+  private numShown(open: ReadonlySet<number>): number {
+    const shownAs = this.shownAs(open);
+    return new Set(Array.from(this.net.order, (item) => shownAs[item]!)).size;
   }
 
   /** Whether a run may be opened alone: its blocks are what the net is made of. */
@@ -113,10 +122,10 @@ export class Layouter {
   }
 
   /** Whether a screen holds what is visible with folds open, by its longest way and its fullest row. */
-  private fitsScreen(open: ReadonlySet<number>): boolean {
+  private fitsScreen(open: ReadonlySet<number>, most = ROWS_AT_FIRST): boolean {
     const shownAs = this.shownAs(open);
     const visible = new Set(Array.from(this.net.order, (item) => shownAs[item]!));
-    if (visible.size > ROWS_AT_FIRST * COLUMNS_AT_FIRST) return false;
+    if (visible.size > most * COLUMNS_AT_FIRST) return false;
     const targets = new Map<number, Set<number>>();
     const waiting = new Map<number, number>();
     for (const { source, target, back } of this.edges(shownAs)) {
@@ -126,7 +135,7 @@ export class Layouter {
     }
     let row = [...visible].filter((id) => !waiting.get(id));
     for (let rows = 0; row.length; rows++) {
-      if (rows === ROWS_AT_FIRST || (rows && row.length > COLUMNS_AT_FIRST)) return false;
+      if (rows === most || (rows && row.length > COLUMNS_AT_FIRST)) return false;
       const next: number[] = [];
       for (const id of row) {
         for (const target of targets.get(id) ?? []) {
