@@ -127,10 +127,17 @@ class Builder {
           this.own(1, index, same);
           return;
         }
-        const number = this.add(side === 0 ? [[index], []] : [[], [index]], [], status);
+        const own = this.isUnread(side, item) ? "UNREAD" : status;
+        const number = this.add(side === 0 ? [[index], []] : [[], [index]], [], own);
         if (side === 0) free.set(place, [...(free.get(place) ?? []), number]);
       });
     });
+  }
+
+  /** Whether no reader knows the type of an item: of an operator, it stands without its domain. */
+  private isUnread(side: number, { type }: Item): boolean {
+    const unknown = this.model.nets[side]!.unknown ?? [];
+    return unknown.some((name) => name === type || name.split("::").at(-1) === type);
   }
 
   private readsFrom(side: number, item: Item): number[] {
