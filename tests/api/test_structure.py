@@ -54,7 +54,7 @@ def test_an_operator_of_onnx_that_nobody_knows_is_kept(custom):
     assert sizes(graph, "a") == [1, 4, 6, 6]
     assert sizes(graph, "b") is None
     assert "Oddity" in graph.notes[0]
-    assert "shown as far as it is known" in graph.notes[0]
+    assert "the net is shown as far as it is known" in graph.notes[0]
     (net,) = net_document(graph)["nets"]
     assert net["unknown"] == list(graph.unknown)
     with pytest.raises(UnsupportedError, match="Oddity"):
@@ -74,6 +74,19 @@ def test_layers_of_caffe_behind_an_unknown_one_are_kept_without_sizes(tmp_path):
     assert [node.op_type for node in graph.nodes] == ["Conv", "Oddity", "Pooling"]
     with pytest.raises(UnsupportedError, match="Oddity"):
         netweave.load(file)
+
+
+def test_sizes_that_only_the_data_has_stay_open(tmp_path):
+    """Of two branches, each with images of its own, no guess of one size is right for both."""
+    file = tmp_path / "net.prototxt"
+    file.write_text("""
+    layer { name: "pairs" type: "Data" top: "pairs" data_param { source: "db" batch_size: 10 } }
+    layer { name: "halves" type: "Slice" bottom: "pairs" top: "a" top: "b" slice_param { slice_point: 1 } }
+    layer { name: "odd" type: "Oddity" bottom: "a" bottom: "b" top: "odd" }
+    """)
+    graph = api.load_for_inspection(file)
+    assert [layer.type for layer in graph.layers.values()] == ["Data", "Slice", "Oddity"]
+    assert graph.unknown == ("Oddity",)
 
 
 def test_a_state_dict_is_shown_as_weights_alone_and_runs_no_code(tmp_path):

@@ -22,7 +22,7 @@ from netweave.formats import find_job_format, read_structure
 from netweave.formats.singa.energy import RecurrentJob
 from netweave.graph import Graph
 from netweave.graph.passes.views import LETTERS, with_open_sizes
-from netweave.graph.summary import dims_text, names_text
+from netweave.graph.summary import dims_text
 from netweave.runtime.backends import AUTO, BACKENDS, Purpose, Runner, RunSettings
 from netweave.runtime.backends import prepare as prepare_on
 from netweave.runtime.backends.inputs import check_inputs
@@ -79,7 +79,7 @@ def load_for_inspection(net: str | Path, *, inference: bool = False, **options: 
         graph = with_open_sizes(*readings)
         graph.notes += (_note(unknown.open_shapes, first),)
         return graph
-    raise unknown
+    return as_far_as_known(net, unknown)
 
 
 def as_far_as_known(net: str | Path, error: NetweaveError) -> Graph:
@@ -92,7 +92,8 @@ def as_far_as_known(net: str | Path, error: NetweaveError) -> Graph:
     name = parse_net_name(str(net))
     source = Source(Path(name.file), weights=Path(name.weights) if name.weights else None)
     is_of_weights = isinstance(error, CodeError | UsageError) and source.net.suffix in WEIGHTS_OF_CODE
-    if not isinstance(error, UnsupportedError) and not is_of_weights:
+    has_open_sizes = isinstance(error, SourceError) and bool(error.open_shapes)
+    if not isinstance(error, UnsupportedError) and not is_of_weights and not has_open_sizes:
         raise error
     try:
         graph = read_structure(source)
@@ -100,11 +101,10 @@ def as_far_as_known(net: str | Path, error: NetweaveError) -> Graph:
         raise error from None
     if graph is None:
         raise error
-    note = "holds weights only, without the operators between them"
-    if graph.nodes:
-        types = names_text(graph.unknown) or str(error)
-        note = f"has layers that Netweave does not read ({types}); the net is shown as far as it is known"
-    note += ", and nothing can be computed with it"
+    why = "holds weights only, without the operators between them"
+    if graph.nodes and isinstance(error, SourceError):
+        why = f"{error.message}; the net is shown as far as it is known"
+    note = f"{why}, and nothing can be computed with it"
     graph.notes = (note, *graph.notes)
     return graph
 

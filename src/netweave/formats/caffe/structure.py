@@ -9,9 +9,9 @@ import onnx_ir as ir
 from netweave.errors import SourceError
 from netweave.files import Source
 from netweave.formats.caffe.context import CaffeLayer
-from netweave.formats.caffe.inputs import brings_data, find_inputs
+from netweave.formats.caffe.inputs import NetInput, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
-from netweave.formats.caffe.net import Wired, entry, included, net_state, wire
+from netweave.formats.caffe.net import Wired, Wiring, entry, included, net_state, wire
 from netweave.formats.caffe.parameters import Blobs
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.reader import parse_net
@@ -28,13 +28,13 @@ def read_structure(source: Source) -> Graph:
     with such a net.
 
     Raises:
-        SourceError: The file is damaged, or sizes of inputs are missing.
+        SourceError: The file is damaged.
     """
     place = str(source.net)
     net = parse_net(source.net)
     state = net_state(net, source)
     wiring = wire(included(net, state, place=place), of=net["layer"], place=place)
-    inputs = find_inputs(wiring.layers, source, None)
+    inputs = _inputs(wiring, source)
     batch = next((declared.shape[0] for declared in inputs.values() if declared.batch), None)
     builder = GraphBuilder(net["name"] or source.net.stem, format="caffe", files=[place])
     blobs = Blobs(builder, None, net=place)
@@ -44,7 +44,7 @@ def read_structure(source: Source) -> Graph:
         layer = entry(builder, wired, place)
         bottoms = [values[name] for name in wired.bottoms]
         with builder.layer(layer):
-            if brings_data(wired.spec):
+            if brings_data(wired.spec) and inputs.keys() >= set(wired.tops):
                 tops = [
                     builder.input(name, inputs[name].shape, batch=inputs[name].batch) for name in wired.tops
                 ]
@@ -61,7 +61,7 @@ def read_structure(source: Source) -> Graph:
                     batch=batch,
                 )
                 known = _known(ctx)
-                if type_of(wired.spec) not in LAYERS:
+                if type_of(wired.spec) not in LAYERS and not brings_data(wired.spec):
                     unknown.add(str(wired.spec["type"]))
                 tops = known if known is not None else _as_it_is(builder, wired, layer, values)
         values.update(zip(wired.tops, tops, strict=False))
@@ -74,10 +74,18 @@ def read_structure(source: Source) -> Graph:
     return graph
 
 
+def _inputs(wiring: Wiring, source: Source) -> dict[str, NetInput]:
+    """Return the inputs of a net; none if sizes of some are in its data, which is elsewhere."""
+    try:
+        return find_inputs(wiring.layers, source, None)
+    except SourceError:
+        return {}
+
+
 def _known(ctx: CaffeLayer) -> list[ir.Value] | None:
     """Return what a layer makes that is read and of which all inputs have sizes; None for others."""
     reader = LAYERS.get(type_of(ctx.spec))
-    if reader is None or any(value.shape is None for value in ctx.bottoms):
+    if reader is None or brings_data(ctx.spec) or any(value.shape is None for value in ctx.bottoms):
         return None
     try:
         tops = list(reader.read(ctx))
