@@ -18,6 +18,7 @@ from netweave.formats.registry import (
     format_text,
     read,
     read_job,
+    read_structure,
     source_formats,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "format_text",
     "read",
     "read_job",
+    "read_structure",
     "source_formats",
 ]

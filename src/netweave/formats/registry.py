@@ -61,6 +61,7 @@ class Format:
         writer: The module that writes them.
         runs: What it keeps of a run of training.
         jobs: What its files are called that say how to train, for people; "" if it has none.
+        structures: The module with ``read_structure``, which shows nets with unknown layers; "" for none.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Format:
     writer: str = "writer"
     runs: RunFiles = RunFiles()
     jobs: str = ""
+    structures: str = ""
 
     def match(self, source: Source) -> bool:
         """Return whether the format's reader takes a source: cheap, and without side effects."""
@@ -94,6 +96,16 @@ class Format:
             graph: Graph = reader.read(source)
         changed = [name for name in graph.files if Path(name).is_file() and not is_as_written(Path(name))]
         graph.notes += tuple(f"{name}: {CHANGED}" for name in changed)
+        return graph
+
+    def read_structure(self, source: Source) -> Graph:
+        """Read a net to look at it, with layers as the file has them where they are not read.
+
+        Raises:
+            SourceError: A file is damaged.
+        """
+        with reading(str(source.net)):
+            graph: Graph = self._load(f".{self.structures}").read_structure(source)
         return graph
 
     def write(self, graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
@@ -149,6 +161,7 @@ FORMATS = (
             ("caffemodel", "caffemodel.h5"), (".solverstate", ".solverstate.h5"), fitting=True, ports=True
         ),
         jobs="solver.prototxt",
+        structures="structure",
     ),
     Format(
         "mxnet",
@@ -173,7 +186,7 @@ FORMATS = (
     ),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),
     Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz, .safetensors or .gguf", archives=True),
-    Format("onnx", "ONNX", "NET.onnx", written=".onnx"),
+    Format("onnx", "ONNX", "NET.onnx", written=".onnx", structures="structure"),
     Format(
         "pytorch",
         "PyTorch",
@@ -183,6 +196,7 @@ FORMATS = (
         folders=True,
         written=".py",
         writer="source",
+        structures="reader",
     ),
     Format(
         "keras",
@@ -302,6 +316,21 @@ def read(source: Source) -> Graph:
         )
     with collector_at_rest():
         return row.read(source)
+
+
+def read_structure(source: Source) -> Graph | None:
+    """Read a net to look at it, as far as it is known; None for formats that can only be read as a whole.
+
+    No code in the files runs.
+
+    Raises:
+        SourceError: The files cannot be read.
+    """
+    row = find_format(source)
+    if not row.structures:
+        return None
+    with collector_at_rest():
+        return row.read_structure(source)
 
 
 UNMARKED = "caffe"

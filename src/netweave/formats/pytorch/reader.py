@@ -17,6 +17,8 @@ from netweave.files.persistent_child import kept_children
 from netweave.files.python_code import run_reader, weights_of_written
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
+from netweave.formats.pytorch.state import read_state
+from netweave.graph import graph_of_weights
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
@@ -121,6 +123,22 @@ def _outputs(
         of_batch = [x for key, x in made.items() if key.startswith(f"{number}/")]
         computed.append(of_batch or None)
     return computed
+
+
+def read_structure(source: Source) -> Graph:
+    """Read a state dict as a net of layers with stored arrays and without operators; no code of it runs.
+
+    Raises:
+        ReadError: The file is damaged.
+        UnsupportedError: It is no state dict: code is read with its model, or not at all.
+    """
+    place = str(source.net)
+    if kind_of_source(source) is not Kind.STATE or source.weights is not None:
+        raise UnsupportedError("is no state dict", place=place)
+    arrays = read_state(source.net)
+    if not arrays:
+        raise UnsupportedError("holds a dict without tensors", place=place)
+    return graph_of_weights(arrays, format_name="pytorch", file=place)
 
 
 def _with_own_weights(source: Source) -> Source:
