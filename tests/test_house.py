@@ -72,7 +72,7 @@ SHORT = {
     "__main__.py": "the entry point of python -m",
     "api/kvstore.py": "a public module",
     "cli/*.py": "one command, or options that several commands share",
-    "comparison/names.py": "imported by modules of comparison that do not import each other",
+    "comparison/name_lists.py": "imported by modules of comparison that do not import each other",
     "comparison/stopwatch.py": "imported on three floors of comparison",
     "formats/*/dialect.py": "a plain table of words",
     "formats/*/registry.py": "a table that its modules fill when they are imported",
@@ -88,7 +88,7 @@ SHORT = {
     "mxnet/*.py": "a module whose name is MXNet's",
     "runtime/engine/malloc.py": "imported by training and comparison, without the engine",
     "training/parallel/early_failure.py": "loaded before torch is",
-    "training/parallel/waiting.py": "one clock for stores and worlds",
+    "training/parallel/time_limits.py": "one clock for stores and worlds",
     "web/*.py": "a module whose name or place Django expects, or one page",
 }
 """The files that may be shorter, by path in src/netweave, each with its reason."""

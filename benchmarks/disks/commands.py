@@ -18,7 +18,7 @@ from netweave import api, viewer
 from netweave.errors import NetweaveError
 from netweave.files.checksums import is_as_written
 from netweave.training.checkpoint_file import read_checkpoint
-from netweave.training.data.named import Named, open_named
+from netweave.training.data.source_names import Named, open_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable

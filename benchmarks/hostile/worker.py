@@ -38,8 +38,8 @@ ADDRESS_BYTES = 6 << 30
 STOP_SECONDS = 12
 """Processor time after which a case is ended; it counts as slow."""
 
-BORDER = "border.py"
-"""Where the last resort is; an error made there was foreseen by nobody (``netweave.files.border``)."""
+BORDER = "library_errors.py"
+"""Where the last resort is; an error made there was foreseen by nobody (``files.library_errors``)."""
 
 
 @dataclass(frozen=True, slots=True)

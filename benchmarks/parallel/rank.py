@@ -28,7 +28,7 @@ from netweave.training.parallel.link_speed import slice_elements_for
 from netweave.training.parallel.plan import ExchangeSettings
 from netweave.training.parallel.world import World, join
 from netweave.training.process import keep_memory
-from netweave.training.ranks import stages_for
+from netweave.training.rank_exchange import stages_for
 from netweave.training.trainer import Trainer
 from netweave.training.watchers import TrainOptions
 

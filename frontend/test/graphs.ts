@@ -1,5 +1,6 @@
 /** Graphs to lay out: drawn by a seed, and of known structure. */
 
+import { BETWEEN } from "../src/viewer/layout/scopes.ts";
 import { type LayoutGraph } from "../src/viewer/layout/layout.ts";
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
@@ -27,10 +28,14 @@ export function graphOf(count: number, edges: [number, number][], kinds?: number
     stores: new Uint8Array(count),
     heights: Float32Array.from({ length: count }, (_, index) => 40 + 36 * (index % 3)),
     matters: new Uint8Array(count),
+    scopes: new Array<string>(count).fill(""),
   };
 }
 
-/** A graph in which each item reads one or two of the eight before it, sometimes none. */
+/**
+ * A graph in which each item reads one or two of the eight before it, sometimes none; in every second, most items are
+ * in modules of modules, some of which others pass through.
+ */
 export function drawn(seed: number): LayoutGraph {
   const next = random(seed);
   const count = 2 + Math.floor(next() * 90);
@@ -43,7 +48,12 @@ export function drawn(seed: number): LayoutGraph {
     }
   }
   const kinds = Array.from({ length: count }, () => Math.floor(next() * 3));
-  return graphOf(count, [...edges.values()], kinds);
+  const scopes = kinds.map((_, id) => {
+    if (seed % 2 || next() < 0.15) return "";
+    const module = `m.${Math.floor(id / 20 + next() * 0.3)}`;
+    return next() < 0.3 ? module : [module, `n${Math.floor(id / 4 + next() * 1.5) % 3}`].join(BETWEEN);
+  });
+  return { ...graphOf(count, [...edges.values()], kinds), scopes };
 }
 
 /** A stem, then blocks of three items with a way around them, each joined by one more; then a head. */

@@ -151,7 +151,9 @@ test("each row of a stored document becomes an object", async () => {
 });
 
 test("a net of which only the layers are known has no nodes", async () => {
-  const { groups, weights, ...rest } = stored;
+  const rest: Record<string, unknown> = { ...stored };
+  delete rest["groups"];
+  delete rest["weights"];
   const empty = { count: 0, columns: {} };
   const only = { ...(net("a") as object), nodes: empty, statistics: empty };
   const shown = await withRows({ ...rest, kind: "net", nets: [only] } as unknown as StoredDocument);

@@ -211,7 +211,7 @@ def test_a_difference_below_the_tolerance_of_outputs_is_named(tmp_path):
 FAULTS = {
     "pairs": ("rotary-pairing", "rotary pairs taken as neighbours"),
     "theta": ("rotary-theta", "theta 500,000 in its rotary embedding"),
-    "part": ("rotary-part", "4 features of a head of 8 rotated"),
+    "part": ("rotary-part", "a rotary embedding of 4 features of a head of 8"),
     "mask": ("causal-mask", "no causal mask"),
     "window": ("sliding-window", "a causal window of 3 steps"),
     "scale": ("factor", "no factor 0.353553 (1)"),

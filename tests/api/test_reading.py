@@ -196,3 +196,45 @@ def test_nets_whose_inputs_have_other_numbers_of_axes_are_not_comparable(tmp_pat
 def test_what_is_no_net_is_named(wrong):
     with pytest.raises(UsageError, match=r"nets\[1\] is .* expected the name of a file, a Graph"):
         netweave.load_all(["a.onnx", wrong])
+
+
+MEETS = """import time
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+
+
+def net():
+    (HERE / "{own}").touch()
+    for _ in range({seconds}0):
+        if (HERE / "{other}").exists():
+            torch.manual_seed(0)
+            return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+        time.sleep(0.1)
+    raise RuntimeError("it waited for {other}")
+"""
+
+
+@pytest.mark.slow
+def test_the_code_of_two_nets_is_read_side_by_side(tmp_path):
+    """Each waits for the other."""
+    pytest.importorskip("onnxscript")
+    for own, other in (("here", "there"), ("there", "here")):
+        (tmp_path / f"{own}.py").write_text(MEETS.format(own=own, other=other, seconds=60))
+    nets = [f"{tmp_path / name}.py:net" for name in ("here", "there")]
+    compared = netweave.compare(*nets, trust=True)
+    assert compared.verdict is Verdict.IDENTICAL
+
+
+@pytest.mark.slow
+def test_of_two_nets_that_cannot_be_read_the_first_is_told(tmp_path):
+    pytest.importorskip("onnxscript")
+    (tmp_path / "first.py").write_text(MEETS.format(own="first", other="nothing", seconds=2))
+    (tmp_path / "second.py").write_text("import torch\n\ndef net():\n    raise ValueError('at once')\n")
+    nets = [f"{tmp_path / name}.py:net" for name in ("first", "second")]
+    with pytest.raises(SourceError, match="waited for nothing"):
+        netweave.compare(*nets, trust=True)
+    with pytest.raises(SourceError, match="at once"):
+        netweave.compare(*reversed(nets), trust=True)

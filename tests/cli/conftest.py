@@ -76,10 +76,12 @@ def loads_small_net(monkeypatch, small_net):
         return small_net
 
     import netweave.api.inspecting
+    import netweave.api.joint_reading
     import netweave.api.reading
 
     monkeypatch.setattr(sys.modules["netweave.api"], "load", load)
     monkeypatch.setattr(netweave.api.reading, "load", load)
+    monkeypatch.setattr(netweave.api.joint_reading, "load", load)
     monkeypatch.setattr(netweave.api.inspecting, "load", load)
     assert netweave.api.load is load
     return asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from netweave.training.data.named import Named, open_named
+from netweave.training.data.source_names import Named, open_named
 from tests.training.data.make import pictures
 
 cv2 = pytest.importorskip("cv2")

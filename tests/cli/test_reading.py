@@ -92,9 +92,14 @@ def test_drawn_weights_are_said_to_be_drawn(nets, netweave):
 def test_a_type_that_was_meant_is_proposed(nets, netweave, wrong, right):
     text = (nets / "data.prototxt").read_text().replace(f'"{right}"', f'"{wrong}"')
     (nets / "bad.prototxt").write_text(text)
-    found = netweave("inspect", "bad.prototxt")
+    found = netweave("run", "bad.prototxt", "--random", "1")
     assert found.status == 2
     assert f"; did you mean {right!r}?)" in found.err
+    shown = netweave("inspect", "bad.prototxt")
+    assert shown.status == 0
+    assert f"; did you mean {right!r}?); the net is shown as far as it is known" in " ".join(
+        shown.out.split()
+    )
 
 
 def test_a_type_like_no_other_gets_no_proposal(nets, netweave):
@@ -102,7 +107,7 @@ def test_a_type_like_no_other_gets_no_proposal(nets, netweave):
     (nets / "bad.prototxt").write_text(text)
     assert (
         "bad.prototxt: has one layer type that Netweave does not read: Quantum ('"
-        in netweave("inspect", "bad.prototxt").err
+        in netweave("run", "bad.prototxt", "--random", "1").err
     )
 
 

@@ -11,7 +11,7 @@ from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.layout.filters import match_filters
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.layout.tensors import match_stored, solve_layout
-from netweave.comparison.layout.words import describe
+from netweave.comparison.layout.wording import describe
 from netweave.comparison.result.comparison import TensorMapping
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)

@@ -10,7 +10,7 @@ import pytest
 import netweave
 from netweave.comparison import Status, Verdict
 from netweave.comparison.layout.tensors import match_stored
-from netweave.comparison.layout.words import describe
+from netweave.comparison.layout.wording import describe
 from netweave.comparison.stored.comparison import Pairing, stored_arrays
 from netweave.errors import UsageError
 from netweave.graph import graph_of_weights

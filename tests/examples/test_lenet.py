@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from sklearn.datasets import load_digits
 
 from examples.lenet import make_data
-from netweave.training.data.named import open_named
+from netweave.training.data.source_names import open_named
 from tests.examples import story
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from netweave.errors import CodeError
-from netweave.files.absent import Absent, importing, without
+from netweave.files.missing_modules import Absent, importing, without
 
 if TYPE_CHECKING:
     from pathlib import Path

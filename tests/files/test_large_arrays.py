@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from netweave.errors import NetweaveError, ReadError
 from netweave.files.onnx import tensors
 from netweave.files.onnx.model import is_as_sealed, parse, to_model, write_sealed
-from netweave.files.wire import BYTES, Span, field_spans, outer_fields
+from netweave.files.protobuf_fields import BYTES, Span, field_spans, outer_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

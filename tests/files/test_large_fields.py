@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from netweave.errors import ReadError
 from netweave.files import protobuf
 from netweave.files.protobuf import Schema, without_large_fields
-from netweave.files.wire import write_field
+from netweave.files.protobuf_fields import write_field
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.weights import read_weights
 

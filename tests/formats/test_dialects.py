@@ -10,7 +10,7 @@ import pytest
 import netweave
 from netweave import formats
 from netweave.comparison.explain.wording import activation_setting, operator, setting
-from netweave.formats import table
+from netweave.formats import registry
 from netweave.formats.dialect import Dialect, dialect_of
 from tests.comparison.onnx_text import read_text
 
@@ -67,7 +67,7 @@ def test_a_format_is_a_package_and_a_row(monkeypatch, tmp_path):
     for name, text in (("__init__", PACKAGE), ("reader", READER), ("dialect", DIALECT)):
         (package / f"{name}.py").write_text(text)
     monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(package.parent)])
-    monkeypatch.setattr(table, "FORMATS", (*table.FORMATS, table.Format("toy", "Toy", "NET.toy")))
+    monkeypatch.setattr(registry, "FORMATS", (*registry.FORMATS, registry.Format("toy", "Toy", "NET.toy")))
     a = read_text(
         "g (float[1,2,8,8] x) => (float[1,2,8,8] y) { y = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>(x) }",
         tmp_path,

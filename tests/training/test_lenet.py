@@ -119,7 +119,7 @@ def test_the_accuracy_after_training_is_that_of_pytorch(trained):
 @pytest.mark.slow
 def test_the_accuracy_in_mixed_precision(tmp_path, trained, monkeypatch):
     """bfloat16 has eight bits: the losses are others, the digits that are right are not."""
-    monkeypatch.setattr("netweave.training.passes.check_bfloat16", lambda device: None)
+    monkeypatch.setattr("netweave.training.net_passes.check_bfloat16", lambda device: None)
     losses, accuracy = train(tmp_path, 0, recipe.STEPS, torch.float32, precision="bf16")
     exact, right = trained(0)
     assert 1e-5 < abs(losses[0] / exact[0] - 1) < 0.01

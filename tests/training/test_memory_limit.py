@@ -81,7 +81,7 @@ def needed(message):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_with_as_little_memory_as_it_takes_every_bit_is_the_same(tmp_path, monkeypatch, precision):
-    monkeypatch.setattr("netweave.training.passes.check_bfloat16", lambda device: None)
+    monkeypatch.setattr("netweave.training.net_passes.check_bfloat16", lambda device: None)
     expected = trained(tmp_path, precision=precision)
     found = trained(tmp_path, precision=precision, memory=int(needed(least(tmp_path)) * 1.01))
     assert expected.keys() == found.keys()

@@ -16,7 +16,7 @@ import netweave  # noqa: E402 - after the check for torch
 from netweave.api.training import load_job  # noqa: E402
 from netweave.errors import RunError, UsageError  # noqa: E402
 from netweave.runtime.backends.torch import TorchNet  # noqa: E402
-from netweave.training.passes import NetPasses, objective_of  # noqa: E402
+from netweave.training.net_passes import NetPasses, objective_of  # noqa: E402
 from netweave.training.replicated import ReplicatedNet  # noqa: E402
 from tests.training.parallel import nets  # noqa: E402
 

@@ -241,7 +241,7 @@ def test_a_checkpoint_of_another_net_is_refused(tmp_path):
 @pytest.fixture
 def some_bfloat16(monkeypatch):
     """Take the processor for one with bfloat16: torch computes it anywhere, if slowly."""
-    monkeypatch.setattr("netweave.training.passes.check_bfloat16", lambda device: None)
+    monkeypatch.setattr("netweave.training.net_passes.check_bfloat16", lambda device: None)
 
 
 @pytest.mark.slow

@@ -75,6 +75,9 @@ def show(front_end, chromium, tmp_path):
         context = chromium.new_context(viewport=size, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
+        page.add_init_script(
+            "addEventListener('netweave-shown', (event) => { window.app = event.detail; }, true)"
+        )
         opened = Shown(page, f"{file.as_uri()}")
         page.on("pageerror", lambda error: opened.errors.append(str(error)))
         page.on("console", lambda m: opened.errors.append(m.text) if m.type == "error" else None)

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from examples.padding import demo, make_weights
 from netweave.comparison import Comparison, Evidence, Group, Status, Verdict
@@ -88,3 +89,23 @@ def compared(a: Graph, b: Graph, statuses: dict[str, tuple[Status, Evidence]]) -
         names = ((node_a.name,), (node_b.name,))
         groups.append(Group(*names, tuple(layers_a), tuple(layers_b), evidence, status, error=1e-7))
     return Comparison(a, b, Verdict.DIFFERENT, "different as the test says", groups=tuple(groups))
+
+
+def transformer(num_blocks: int = 6, *, name: str = "gpt") -> Graph:
+    """Return blocks in modules, named as the export of PyTorch names them, with copies that do nothing."""
+    builder = GraphBuilder(name, format="onnx", files=(f"{name}.onnx",))
+
+    def add(op_type: str, key: str, *inputs: ir.Value) -> ir.Value:
+        layer = Layer(key, key, op_type, {}, tuple(str(value.name) for value in inputs), (f"{key}_output_0",))
+        with builder.layer(layer):
+            return builder.add(op_type, list(inputs), outputs=f"{key}_output_0")
+
+    x = add("Relu", "/stem/Relu", builder.input("ids", (1, 16, 32)))
+    for index in range(num_blocks):
+        key = f"/b.{index}"
+        y = add("Identity", f"{key}/attn/drop/Identity", add("Sigmoid", f"{key}/attn/gate/Sigmoid", x))
+        y = add("Mul", f"{key}/attn/Mul", y, add("Tanh", f"{key}/attn/value/Tanh", x))
+        x = add("Add", f"{key}/Add", x, y)
+        y = add("Exp", f"{key}/mlp/act/Exp", add("Relu", f"{key}/mlp/fc/Relu", x))
+        x = add("Add", f"{key}/Add_1", x, y)
+    return builder.finish([add("Relu", "/head/Relu", x)])

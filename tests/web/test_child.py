@@ -8,7 +8,7 @@ import multiprocessing
 import pytest
 
 import netweave
-from netweave.files.no_net import refusal
+from netweave.files.unrecognised_files import refusal
 from netweave.web.samples import samples
 from netweave.web.work import child
 from tests.web.test_safety import NET, Pipe, read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.web import turns
+from netweave.web import fair_worker
 
 
 @pytest.fixture
@@ -13,16 +13,16 @@ def machine(monkeypatch, tmp_path):
 
     def machine(*, variable="", link="", text=""):
         monkeypatch.setenv("TZ", variable)
-        monkeypatch.setattr(turns, "LOCALTIME", tmp_path / "localtime")
-        monkeypatch.setattr(turns, "TIMEZONE", tmp_path / "timezone")
+        monkeypatch.setattr(fair_worker, "LOCALTIME", tmp_path / "localtime")
+        monkeypatch.setattr(fair_worker, "TIMEZONE", tmp_path / "timezone")
         if link:
             zone = tmp_path / "zoneinfo" / link
             zone.parent.mkdir(parents=True)
             zone.touch()
-            turns.LOCALTIME.symlink_to(zone)
+            fair_worker.LOCALTIME.symlink_to(zone)
         if text:
-            turns.TIMEZONE.write_text(f"{text}\n")
-        return turns.machine_time_zone()
+            fair_worker.TIMEZONE.write_text(f"{text}\n")
+        return fair_worker.machine_time_zone()
 
     return machine
 
@@ -45,4 +45,4 @@ def test_the_zone_is_what_the_machine_names(machine, given, zone):
 def test_django_takes_it():
     from django.conf import settings
 
-    assert turns.machine_time_zone() == settings.TIME_ZONE
+    assert fair_worker.machine_time_zone() == settings.TIME_ZONE

@@ -13,7 +13,7 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 
 from netweave.viewer import document_rows
-from netweave.web import choices, comparisons
+from netweave.web import chosen_options, comparisons
 from netweave.web.models import Comparison, OwnInput, State, Workspace
 from netweave.web.samples import samples
 from netweave.web.work import child, storage
@@ -275,8 +275,8 @@ def test_the_form_begins_with_what_was_chosen():
     own = OwnInput.objects.create(workspace=workspace, name="cat.png", stored="x", num_bytes=1)
     preparing = {"color": "bgr", "fit": "crop", "scale": 1.0, "mean": [104, 117, 123], "std": [1.0]}
     chosen = Comparison(settings=CHOSEN | {"preprocessing": preparing}, own_input=own)
-    values = choices.form_values(chosen)
+    values = chosen_options.form_values(chosen)
     assert values["input_shapes_a"] == "data=1x3x32x32"
     assert (values["mean"], values["scale"], values["color"]) == ("104, 117, 123", "1", "bgr")
     assert (values["stages"], values["own_name"]) == ("deploy", "cat.png")
-    assert ("own input", "cat.png") in choices.rows(chosen)
+    assert ("own input", "cat.png") in chosen_options.rows(chosen)

@@ -17,7 +17,7 @@ the domain `netweave` they take the registry's own forward.
 
 A graph is written in ONNX's opset {OPSET}. "From" is the version of the operator from which on a lowering
 holds; the newest one that is not above the graph's is taken. To add a lowering see the head of
-`src/netweave/runtime/backends/torch/table.py`, to add an operator that of
+`src/netweave/runtime/backends/torch/operator_table.py`, to add an operator that of
 `src/netweave/graph/operators.py`."""
 
 NETWEAVE = """\

@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmarks.hostile.mutations import mutate_json, mutate_text, mutate_wire, mutate_zip
 from benchmarks.hostile.mutations.archives import write_members
 from benchmarks.hostile.readers.reader import Reader, Seed
-from netweave.files.border import reading
 from netweave.files.json_text import read_json
+from netweave.files.library_errors import reading
 from netweave.files.model_imports import imports_of
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, kind_of

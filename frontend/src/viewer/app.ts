@@ -10,10 +10,11 @@ import { HeatMap, type Shown } from "./heatmap.ts";
 import { LayoutClient } from "./layout/client.ts";
 import { linkTo, readLink } from "./link.ts";
 import type { Document } from "./model/document.ts";
+import { idleItems } from "./model/idle.ts";
 import { LOOKS } from "./model/looks.ts";
 import type { Measure } from "./model/measures.ts";
 import { type OwnData, matches, parseOwnData } from "./model/owndata.ts";
-import { BOTH, type Model, type View } from "./model/model.ts";
+import { BOTH, type Model, type View, isNode } from "./model/model.ts";
 import { type Direction, neighbour } from "./model/neighbours.ts";
 import { buildModel } from "./model/union.ts";
 import { helpDialog } from "./panels/help.ts";
@@ -56,7 +57,12 @@ export class App {
   private readonly busy = h("div", { class: "nw-busy", hidden: true }, "Laying out …");
   private readonly models = new Map<View, Model>();
   private readonly clients = new Map<View, LayoutClient>();
-  private readonly scenes = new Map<View, { scene: Scene; open: Set<number> }>();
+  private readonly scenes = new Map<View, { scene: Scene; open: Set<number>; folded: Set<number> }>();
+  /** Items that do nothing at inference, by view, and whether they are drawn. */
+  private readonly idle = new Map<View, Set<number>>();
+  private showsIdle = false;
+  /** The layer that was selected last; a fold that is opened around it selects it again. */
+  private lastLayer: number | null = null;
   private scene!: Scene;
   private open = new Set<number>();
   private view: View = "layers";
@@ -94,6 +100,7 @@ export class App {
       toggleOverlay: () => this.toggleOverlay(),
       togglePanel: (panel) => this.togglePanel(panel),
       foldAll: (isOpen) => void this.foldAll(isOpen),
+      toggleIdle: () => void this.toggleIdle(),
       zoomBy: (factor) => this.stage.zoomBy(factor),
       fit: () => this.stage.fit(),
       step: (by) => void this.step(by),
@@ -133,12 +140,16 @@ export class App {
     id: number | null,
     options: { side?: number; keepsLink?: boolean; stays?: boolean } = {},
   ): Promise<void> {
-    if (id !== null && !this.scene.isFold(id) && !this.scene.byId.has(id)) await this.unfoldTo(id);
+    if (id !== null && !this.scene.isFold(id)) {
+      this.lastLayer = id;
+      if (this.leftOut.has(id)) return this.toggleIdle(id);
+      if (!this.scene.byId.has(id)) await this.unfoldTo(id);
+    }
     this.selected = id;
     const box = id === null ? undefined : this.scene.shown(id);
     if (box) {
-      const side = options.side !== undefined && box.present[options.side as 0 | 1] ? options.side : null;
-      this.side = side ?? (box.present[this.side as 0 | 1] ? this.side : box.present[0] ? 0 : 1);
+      const side = options.side !== undefined && box.present[options.side]! ? options.side : null;
+      this.side = side ?? (box.present[this.side]! ? this.side : box.present[0] ? 0 : 1);
       if (!options.stays) this.stage.reveal(box);
     }
     this.stage.highlight({ selected: id });
@@ -172,7 +183,7 @@ export class App {
   moveToSide(side: number): void {
     if (side === BOTH) return;
     const box = this.selected === null ? undefined : this.scene.shown(this.selected);
-    if (!box || box.present[side as 0 | 1]) this.side = side;
+    if (!box || box.present[side]!) this.side = side;
   }
 
   async setView(view: View): Promise<void> {
@@ -182,22 +193,39 @@ export class App {
     if (!this.scenes.has(view)) {
       await this.working(async () => {
         await pause();
-        const model = await buildModel(this.document, view);
+        const model = this.models.get(view) ?? (await buildModel(this.document, view));
         await pause();
-        const client = new LayoutClient();
+        const client = this.clients.get(view) ?? new LayoutClient();
         this.models.set(view, model);
         this.clients.set(view, client);
-        const laidOut = await client.start(model);
-        this.scenes.set(view, { scene: new Scene(model, laidOut.tree, laidOut.layout), open: laidOut.open });
+        if (!this.idle.has(view)) this.idle.set(view, idleItems(model));
+        const { layout, tree, ...rest } = await client.start(model, this.leftOut);
+        this.scenes.set(view, { scene: new Scene(model, tree, layout), ...rest });
       });
     }
     const kept = this.scenes.get(view)!;
     this.scene = kept.scene;
     this.open = kept.open;
     this.toolbar.showView(view);
-    this.sidebar.show(this.scene.model);
+    this.toolbar.showIdle(this.idle.get(view)?.size ?? 0, this.showsIdle);
+    this.sidebar.show(this.scene.model, this.leftOut);
     this.showScene();
     await this.select(this.named(names), { keepsLink: true });
+  }
+
+  /** Draw what does nothing at inference, or leave it out; then select an item. */
+  async toggleIdle(selected: number | null = this.selected): Promise<void> {
+    this.showsIdle = !this.showsIdle;
+    this.scenes.clear();
+    const chosen = selected !== null && this.scene.isFold(selected) ? null : selected;
+    this.selected = null;
+    await this.setView(this.view);
+    await this.select(chosen !== null && this.leftOut.has(chosen) ? null : chosen);
+  }
+
+  /** What is not drawn now. */
+  private get leftOut(): ReadonlySet<number> {
+    return (this.showsIdle ? undefined : this.idle.get(this.view)) ?? new Set();
   }
 
   async toggleFold(id: number | null = this.selected): Promise<void> {
@@ -208,16 +236,19 @@ export class App {
     const open = new Set(this.open);
     if (isOpen) open.delete(fold);
     else open.add(fold);
-    const [leaf] = this.scene.leaves(fold);
-    await this.relay(open, leaf!);
-    await this.select(isOpen ? fold : leaf!, { stays: true });
+    const leaf = this.chiefLayer(fold);
+    await this.relay(open, leaf);
+    await this.select(isOpen ? fold : (this.scene.shown(leaf)?.id ?? leaf), { stays: true });
   }
 
   async foldAll(isOpen: boolean): Promise<void> {
     const count = this.scene.model.union.length;
-    const open = new Set(isOpen ? this.scene.tree.folds.map((_, index) => count + index) : []);
-    await this.relay(open, this.selected === null ? 0 : this.firstOf(this.selected));
-    const shown = this.selected === null ? undefined : this.scene.shown(this.firstOf(this.selected));
+    const { folded } = this.scenes.get(this.view)!;
+    const open = isOpen ? new Set(this.scene.tree.folds.map((_, index) => count + index)) : folded;
+    const leaf = this.selected === null ? null : this.chiefLayer(this.selected);
+    await this.relay(open, leaf ?? 0);
+    if (!isOpen) this.stage.fit();
+    const shown = leaf === null ? undefined : this.scene.shown(leaf);
     await this.select(shown?.id ?? null, { keepsLink: true });
   }
 
@@ -342,12 +373,19 @@ export class App {
   private async relay(open: Set<number>, anchor: number): Promise<void> {
     const before = this.scene.shown(anchor);
     const screenY = before ? this.stage.onScreen(before.y) : 0;
-    await this.working(async () => {
-      const laidOut = await this.clients.get(this.view)!.layout(open);
-      this.scene = new Scene(this.scene.model, laidOut.tree, laidOut.layout);
-      this.open = open;
-      this.scenes.set(this.view, { scene: this.scene, open });
-    });
+    try {
+      await this.working(async () => {
+        const { tree, layout, folded } = await this.clients.get(this.view)!.layout(open);
+        this.scene = new Scene(this.scene.model, tree, layout);
+        this.open = open;
+        this.scenes.set(this.view, { scene: this.scene, open, folded });
+      });
+    } catch (error) {
+      // what is drawn stays, and can be used
+      return this.say(
+        `The blocks could not be laid out anew. ${error instanceof Error ? error.message : ""}`,
+      );
+    }
     this.showScene();
     const after = this.scene.shown(anchor);
     if (before && after) this.stage.hold(after.y, screenY);
@@ -409,6 +447,14 @@ export class App {
     if ("status" in hit && hit.isFold) await this.toggleFold(hit.id);
   }
 
+  /** The layer that stands for a fold: the one selected last, else the gravest difference in it, else the first. */
+  private chiefLayer(id: number): number {
+    const leaves = this.scene.leaves(id);
+    if (this.lastLayer !== null && leaves.includes(this.lastLayer)) return this.lastLayer;
+    const weight = (leaf: number): number => LOOKS[this.scene.model.union[leaf]!.status].weight;
+    return leaves.reduce((worst, leaf) => (weight(leaf) > weight(worst) && weight(leaf) >= 6 ? leaf : worst));
+  }
+
   private firstOf(id: number): number {
     return this.scene.leaves(id)[0]!;
   }
@@ -447,9 +493,9 @@ export class App {
     if (this.selected === null || this.scene.isFold(this.selected)) return [];
     return this.document.nets.map((net, side) => {
       const { model } = this.scene;
-      return model.union[this.selected!]!.members[side as 0 | 1].flatMap((index) => {
+      return model.union[this.selected!]!.members[side]!.flatMap((index) => {
         const item = model.items[side]![index]!;
-        if ("layers" in item) return (item.layers as number[]).map((number) => net.layers[number]!.key);
+        if (isNode(item)) return item.layers.map((number) => net.layers[number]!.key);
         return net.nodes.filter((node) => node.layers.includes(index)).map((node) => node.name);
       });
     });

@@ -31,6 +31,7 @@ export function s<K extends keyof SVGElementTagNameMap>(
 function fill(element: Element, attributes: Record<string, Value>, children: Child[]): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function")
+      // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- each caller names the event that its listener takes
       element.addEventListener(name.replace(/^on/, ""), value as EventListener);
     else if (value !== false && value !== null && value !== undefined) {
       element.setAttribute(name, value === true ? "" : String(value));

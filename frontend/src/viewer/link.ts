@@ -11,8 +11,8 @@ export interface Link {
 
 export function linkTo(model: Model, id: number, side: number): string {
   const { members } = model.union[id]!;
-  const from = members[side as 0 | 1].length ? side : 1 - side;
-  const item = model.items[from]![members[from as 0 | 1][0]!]!;
+  const from = members[side]!.length ? side : 1 - side;
+  const item = model.items[from]![members[from]![0]!]!;
   const name = (item as Partial<Layer>).key ?? item.name;
   return `#${model.view === "layers" ? "layer" : "operator"}=${"AB"[from]}:${encodeURIComponent(name)}`;
 }

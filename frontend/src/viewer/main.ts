@@ -29,8 +29,7 @@ export async function mount(
       `this viewer supports documents up to version ${VERSION}, but this one has version ${document.version}`,
     );
   }
-  const isStored = document.version === VERSION;
-  const shown = isStored ? await withRows(document as StoredDocument) : ofToday(document as Document);
+  const shown = isStored(document) ? await withRows(document) : ofToday(document);
   element.classList.toggle("nw-whole", options.wholePage ?? false);
   try {
     const app = new App(element, shown, options.address ?? { url: "", note: "" }, options.fixes ?? null);
@@ -40,6 +39,10 @@ export async function mount(
     fail(element, `The nets could not be drawn: ${error instanceof Error ? error.message : String(error)}`);
     throw error;
   }
+}
+
+function isStored(document: Document | StoredDocument): document is StoredDocument {
+  return document.version === VERSION;
 }
 
 /** Show the document that stands as JSON in another element of the page; it goes from there. */
@@ -66,6 +69,7 @@ export async function mountFrom(element: HTMLElement, source: string, options: O
 /** Parses a document in a task of its own: of a large net it takes a tenth of a second. */
 async function parsed(text: string): Promise<Document | StoredDocument> {
   await pause();
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- Python wrote it; `mount` checks the version
   const shown = JSON.parse(text) as Document | StoredDocument;
   await pause();
   return shown;
@@ -82,6 +86,7 @@ function workbenchFixes(address: string): FixActions {
         method: "POST",
         headers: { "X-CSRFToken": token, Accept: "application/json" },
       });
+      // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- what is missing is checked below
       const answer = (await response.json()) as { page?: string; detail?: unknown };
       if (!response.ok || !answer.page)
         throw new Error(typeof answer.detail === "string" ? answer.detail : `status ${response.status}`);

@@ -20,6 +20,7 @@ export function startArriving(root: Document): void {
   }
   root.querySelector("netweave-viewer")?.addEventListener("netweave-shown", (event) => {
     if (root.activeElement === heading || root.activeElement === root.body)
+      // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the viewer sends itself with it
       (event as CustomEvent<{ focusList: () => void }>).detail.focusList();
   });
 }

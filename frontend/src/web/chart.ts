@@ -46,7 +46,7 @@ export class Chart {
       "aria-label": `Iteration of ${readable(name)}`,
     });
     this.slider.addEventListener("input", () => this.point(Number(this.slider.value)));
-    this.picture.addEventListener("pointermove", (event) => this.pointAt((event as PointerEvent).clientX));
+    this.picture.addEventListener("pointermove", (event) => this.pointAt(event.clientX));
     this.picture.addEventListener("pointerleave", () => this.unpoint());
     this.slider.addEventListener("blur", () => this.unpoint());
     this.element = element("figure", { class: "chart" }, this.legend, this.values, this.slider);
@@ -102,12 +102,12 @@ export class Chart {
     const isShown = ([, value]: Point): boolean => value !== null && (!isLog || value > 0);
     const path = line<Point>(
       ([iteration]) => this.x(iteration),
-      ([, value]) => this.y(value as number),
+      ([, value]) => this.y(value ?? 0),
     ).defined(isShown);
     const stroke = { fill: "none", stroke: colour(index), "stroke-dasharray": dash(index) };
     const parts = [svg("path", { d: path(curve.points) ?? "", "stroke-width": "1.6", ...stroke })];
     const end = curve.points.at(-1);
-    if (end && isShown(end)) parts.push(dot(this.x(end[0]), this.y(end[1] as number), index));
+    if (end && isShown(end)) parts.push(dot(this.x(end[0]), this.y(end[1] ?? 0), index));
     return parts;
   }
 
@@ -191,8 +191,8 @@ function dot(x: number, y: number, index: number): SVGElement {
   return svg("circle", { cx: String(x), cy: String(y), r: "3", fill: colour(index) });
 }
 
-const colour = (index: number): string => COLOURS[index % COLOURS.length] as string;
-const dash = (index: number): string => DASHES[Math.floor(index / COLOURS.length) % DASHES.length] as string;
+const colour = (index: number): string => COLOURS[index % COLOURS.length]!;
+const dash = (index: number): string => DASHES[Math.floor(index / COLOURS.length) % DASHES.length]!;
 const readable = (name: string): string => name.replaceAll("_", " ");
 
 function summary(name: string, curves: Curve[]): string {

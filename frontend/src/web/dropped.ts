@@ -33,11 +33,13 @@ export function chosenFiles(list: FileList | null): File[] {
 async function walk(entry: FileSystemEntry, found: File[]): Promise<void> {
   if (isHidden(entry.name) || found.length >= MAX_FILES) return;
   if (entry.isFile) {
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- `isFile` says so
     const file = await new Promise<File>((done, fail) => (entry as FileSystemFileEntry).file(done, fail));
     folders.set(file, entry.fullPath ?? "");
     found.push(file);
     return;
   }
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- it is no file
   const reader = (entry as FileSystemDirectoryEntry).createReader();
   for (;;) {
     const some = await new Promise<FileSystemEntry[]>((done, fail) => reader.readEntries(done, fail));

@@ -71,7 +71,7 @@ export function follow(root: HTMLElement): void {
       show(job);
     } catch (error) {
       const text = find(".stage-text");
-      if (text) text.textContent = `${error instanceof Error ? error.message : error} Retrying …`;
+      if (text) text.textContent = `${error instanceof Error ? error.message : String(error)} Retrying …`;
     }
     return ask(step + 1);
   };

@@ -15,8 +15,8 @@ export interface Places {
 }
 
 export function startFront(root: HTMLElement, places: Places): void {
-  const list = root.querySelector<HTMLElement>(".files") as HTMLElement;
-  const read = root.querySelector<HTMLElement>(".read") as HTMLElement;
+  const list = root.querySelector<HTMLElement>(".files")!;
+  const read = root.querySelector<HTMLElement>(".read")!;
   let isBusy = false;
 
   const say = (kind: "busy" | "bad" | "good", ...texts: string[]): void => {
@@ -126,7 +126,7 @@ async function lead(nets: Net[], places: Places, say: Say): Promise<void> {
   const failed = nets.filter((net) => net.state !== "done");
   const [first, second, ...more] = places.filled(nets);
   if (failed.length === 1 && nets.length === 1) {
-    const net = failed[0] as Net;
+    const net = failed[0]!;
     // of other nets the reason says whether anything can be added
     const isOpen = Boolean(net.facts.open_inputs?.length);
     say(
@@ -140,5 +140,5 @@ async function lead(nets: Net[], places: Places, say: Say): Promise<void> {
     return location.assign(job.page);
   }
   const isOne = nets.length === 1 && !failed.length;
-  location.assign(isOne ? (nets[0] as Net).page : "/nets/");
+  location.assign(isOne ? nets[0]!.page : "/nets/");
 }

@@ -53,6 +53,7 @@ function token(): string {
 /** Returns what a refused call says, whatever form it has. */
 function reason(status: number, text: string): string {
   try {
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- checked below
     const found = JSON.parse(text) as { detail?: unknown };
     if (typeof found.detail === "string") return found.detail;
     if (Array.isArray(found.detail))
@@ -79,6 +80,7 @@ export async function call<T>(method: string, path: string, body?: unknown): Pro
   }
   const text = await response.text();
   if (!response.ok) throw new Refused(reason(response.status, text));
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the workbench answers so
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
@@ -89,6 +91,7 @@ export async function uploadInput(file: File): Promise<{ id: string; name: strin
   const response = await fetch(path, { method: "PUT", headers, body: file }).catch(() => null);
   const text = (await response?.text()) ?? "";
   if (!response?.ok) throw new Refused(reason(response?.status ?? 0, text));
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the workbench answers so
   return JSON.parse(text) as { id: string; name: string };
 }
 
@@ -103,7 +106,8 @@ export function upload(net: string, file: File, progress: (part: number) => void
     request.onerror = () => reject(new Refused(reason(0, "")));
     request.onload = () =>
       request.status < 300
-        ? resolve(JSON.parse(request.responseText) as Net)
+        ? // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the workbench answers so
+          resolve(JSON.parse(request.responseText) as Net)
         : reject(new Refused(reason(request.status, request.responseText)));
     request.send(file);
   });

@@ -6,8 +6,8 @@ import { readSettings, startSettings } from "./settings.ts";
 import { Side } from "./side.ts";
 
 export function startPair(form: HTMLFormElement): void {
-  const button = form.querySelector<HTMLButtonElement>("#compare") as HTMLButtonElement;
-  const why = form.querySelector<HTMLElement>("#why") as HTMLElement;
+  const button = form.querySelector<HTMLButtonElement>("#compare")!;
+  const why = form.querySelector<HTMLElement>("#why")!;
   let refusal = "";
   let isSent = false;
 

@@ -42,7 +42,7 @@ export function byName(runs: Pick<Run, "title" | "curves">[]): Map<string, Curve
 }
 
 export function followRuns(root: HTMLElement): void {
-  const find = (selector: string): HTMLElement => root.querySelector<HTMLElement>(selector) as HTMLElement;
+  const find = (selector: string): HTMLElement => root.querySelector<HTMLElement>(selector)!;
   const status = find(".read");
   const runs = [...root.querySelectorAll<HTMLElement>("[data-curves]")].map((item): Run => {
     const { curves: address = "", title = "" } = item.dataset;
@@ -50,6 +50,7 @@ export function followRuns(root: HTMLElement): void {
   });
   const charts = new Map<string, Chart>();
   const axis = (): Axis =>
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the values of the radio buttons
     (root.querySelector<HTMLInputElement>("[name=axis]:checked")?.value ?? "automatic") as Axis;
 
   const draw = (): void => {

@@ -71,8 +71,9 @@ function preprocessingOf(field: (name: string) => string): Settings {
 /** Fields that fill in others: a preset of the preprocessing, and the own input that is not wanted any more. */
 export function startSettings(root: HTMLElement): void {
   const field = (name: string): HTMLInputElement => root.querySelector<HTMLInputElement>(`[name=${name}]`)!;
-  root.querySelector<HTMLSelectElement>("[name=preset]")?.addEventListener("change", (event) => {
-    const values = (event.target as HTMLSelectElement).value.split(" ");
+  const preset = root.querySelector<HTMLSelectElement>("[name=preset]");
+  preset?.addEventListener("change", () => {
+    const values = preset.value.split(" ");
     if (values.length < 5) return;
     ["color", "fit", "scale", "mean", "std"].forEach((name, place) => (field(name).value = values[place]!));
   });

@@ -25,7 +25,7 @@ export class Side {
     private readonly root: HTMLElement,
     private readonly changed: () => void,
   ) {
-    const find = <T extends HTMLElement>(selector: string): T => root.querySelector<T>(selector) as T;
+    const find = <T extends HTMLElement>(selector: string): T => root.querySelector<T>(selector)!;
     this.files = find(".files");
     this.read = find(".read");
     this.clear = find(".clear");
@@ -307,7 +307,7 @@ export function parseSizes(text: string, names: string[]): Record<string, number
       const example = names.map((known) => `${known}=${match[2]}`).join(", ");
       return `Say which input has the sizes ${match[2]}: ${example || `data=${match[2]}`}.`;
     }
-    found[name] = (match[2] as string).split(/[x×,]/).map(Number);
+    found[name] = match[2]!.split(/[x×,]/).map(Number);
   }
   return found;
 }

@@ -14,6 +14,7 @@ from netweave.api.comparing import (
 )
 from netweave.api.custom_operators import operator
 from netweave.api.dumps import capture
+from netweave.api.injection import Injection, inject
 from netweave.api.inspecting import (
     CharacterModel,
     PreparedNet,
@@ -23,9 +24,10 @@ from netweave.api.inspecting import (
     save_page,
     stream_sample,
 )
+from netweave.api.joint_reading import load_all
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
-from netweave.api.reading import convert_and_verify, load, load_all, run, save, to_inference
+from netweave.api.reading import convert_and_verify, load, run, save, to_inference
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
 from netweave.api.timing import gain_of, load_for_timing, time_inference, time_layers
 from netweave.api.training import PackOptions, load_job, pack, train
@@ -61,6 +63,7 @@ __all__ = [
     "Context",
     "FixedPort",
     "Graph",
+    "Injection",
     "Job",
     "Mended",
     "PackOptions",
@@ -95,6 +98,7 @@ __all__ = [
     "gain_of",
     "gpu",
     "image_input",
+    "inject",
     "kvstore",
     "load",
     "load_all",

@@ -23,7 +23,8 @@ from netweave.api.arguments import (
 )
 from netweave.api.boxes import ImagePair
 from netweave.api.dumps import compare_with_dump
-from netweave.api.reading import ReadOptions, load_all
+from netweave.api.joint_reading import load_all
+from netweave.api.reading import ReadOptions
 from netweave.comparison import (
     LOCAL_TOLERANCE,
     READING,
@@ -36,8 +37,8 @@ from netweave.comparison import (
 )
 from netweave.comparison.fixes import Mended
 from netweave.errors import NetweaveError, UsageError
-from netweave.files.lasting import children_stay
 from netweave.files.output_files import write_file
+from netweave.files.persistent_child import keep_children
 from netweave.graph import Graph
 from netweave.runtime.memory_plan import parse_bytes
 
@@ -120,7 +121,7 @@ def _compare_pairs(
         raise UsageError("an image with its preprocessing is for two nets; of more, compare two at a time")
     image = ImagePair.of(options.image, options.preprocess_a, options.preprocess_b, options.probe)
     reading.setdefault("partial", options.last is not None)
-    with children_stay():
+    with keep_children():
         return _compared(nets, options, reading, image, progress, on_verdict)
 
 
@@ -133,7 +134,8 @@ def _compared(
     on_verdict: Callable[[Comparison], None] | None,
 ) -> dict[tuple[int, int], Comparison]:
     if len(nets) == 2:
-        dumped = compare_with_dump(nets[0], nets[1], {**reading, "input_shapes": options.input_shapes})
+        given = {**reading, "input_shapes": options.input_shapes}
+        dumped = compare_with_dump(nets[0], nets[1], given, probe=options.probe)
         if dumped is not None:
             _refuse_with_dump(options)
             return {(0, 1): dumped.strictly() if options.strict else dumped}
@@ -165,7 +167,7 @@ def _refuse_with_dump(options: CompareOptions) -> None:
     Raises:
         UsageError: One is given.
     """
-    for name in ("first", "last", "probe", "image"):
+    for name in ("first", "last", "image"):
         if getattr(options, name) is not None:
             raise UsageError(
                 f"a dump holds one run with its own inputs; it is compared without the option {name}"

@@ -11,25 +11,21 @@ from typing import Any
 import numpy as np
 
 from netweave.api.arguments import save_arrays
+from netweave.api.dump_files import PRINTED, read_activations
 from netweave.api.reading import load
 from netweave.comparison import Comparison
 from netweave.comparison.dumps import choose_inputs, compare_dump, compare_dumps
 from netweave.errors import NetweaveError, SourceError, UsageError
-from netweave.files.npy import parse_npy
 from netweave.files.output_files import replacing_file
-from netweave.files.source import read_bytes, read_head
+from netweave.files.source import read_head
 from netweave.formats.pytorch import is_module
-from netweave.formats.pytorch.state import read_state
 from netweave.graph import Graph, graph_of_weights
-from netweave.graph.stored import stored_arrays
 
 PREFIX = "dump:"
 """Prefix of the name of a file of activations, whatever else it may be taken for."""
 
 MARK = "netweave.capture"
 """A tensor of this name says that the others are activations; ``capture`` adds it."""
-
-_STATES = {".pt", ".pth", ".bin"}
 
 Arrays = dict[str, np.ndarray]
 
@@ -39,7 +35,7 @@ def read_dump(name: Any) -> tuple[Graph, Arrays] | None:
 
     Args:
         name: A net as it was named: ``dump:FILE`` is a dump, and so is what ``capture`` saved. FILE is an
-            ``.npz``, a ``.safetensors``, a ``.pt`` with a dict of tensors, or a folder of ``.npy``.
+            ``.npz``, a ``.safetensors``, a ``.pt`` with a dict of tensors, or a folder of such files.
 
     Raises:
         ReadError: The file cannot be read.
@@ -48,25 +44,9 @@ def read_dump(name: Any) -> tuple[Graph, Arrays] | None:
     path = Path(text.removeprefix(PREFIX))
     if not text.startswith(PREFIX) and not _is_marked(path):
         return None
-    arrays = _read(path)
+    arrays = read_activations(path)
     arrays.pop(MARK, None)
     return graph_of_weights(arrays, format_name="arrays", file=str(path)), arrays
-
-
-def _read(path: Path) -> Arrays:
-    if path.is_dir():
-        files = sorted(path.rglob("*.npy"), key=lambda file: (file.stat().st_mtime_ns, file.name))
-        if not files:
-            raise UsageError(
-                f"{path}: holds no .npy files; a dump is a folder of them, or one file of arrays"
-            )
-        return {
-            file.relative_to(path).with_suffix("").as_posix(): parse_npy(read_bytes(file), place=str(file))
-            for file in files
-        }
-    if path.suffix in _STATES:
-        return read_state(path)
-    return dict(stored_arrays(load(path)))
 
 
 def _is_marked(path: Path) -> bool:
@@ -82,17 +62,18 @@ def _is_marked(path: Path) -> bool:
     return f'"{MARK}"'.encode() in read_head(path, 1 << 20)
 
 
-def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any]) -> Comparison | None:
+def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any], *, probe: Any = None) -> Comparison | None:
     """Compare a net with a dump, or two dumps; None if B is no dump.
 
     Args:
         a: The net, as for ``load``; or a dump.
         b: The dump.
         settings: Options of ``load`` for the net.
+        probe: Inputs of the run, as an ``.npz`` or arrays by name; text that llama.cpp prints lacks them.
 
     Raises:
         SourceError: A file cannot be read.
-        UsageError: The dump lacks inputs of the net, or A alone is a dump.
+        UsageError: The dump lacks inputs of the net, or has its own beside a probe, or A alone is a dump.
     """
     first, second = read_dump(a), read_dump(b)
     if second is None:
@@ -102,9 +83,19 @@ def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any]) -> Comparison
             )
         return None
     graph, arrays = second
+    is_printed = Path(graph.files[0]).suffix in PRINTED
+    if probe is not None:
+        if not is_printed:
+            raise UsageError(
+                "a dump holds one run with its own inputs; it is compared without the option probe"
+            )
+        given = probe if isinstance(probe, Mapping) else read_activations(Path(probe))
+        arrays = arrays | {f"input.{name}": x for name, x in given.items()}
+    elif is_printed and first is None:
+        raise UsageError(f"{b}: llama.cpp prints no inputs; give those of the run with --probe FILE (.npz)")
     if first is not None:
         return compare_dumps(first[0], graph, first[1], arrays)
-    return compare_dump(_net(a, graph, arrays, dict(settings)), graph, arrays)
+    return compare_dump(_net(a, graph, arrays, dict(settings)), graph, arrays, is_printed=is_printed)
 
 
 def _net(a: Any, dump: Graph, arrays: Arrays, settings: dict[str, Any]) -> Graph:
@@ -189,7 +180,7 @@ class capture:  # noqa: N801 (a context manager, used as a verb)
     def _keep(self, name: str, value: Any) -> None:
         count = self._calls.get(name, 0)
         self._calls[name] = count + 1
-        for key, tensor in _tensors(f"{name}#{count}" if count else name, value):
+        for key, tensor in captured_tensors(f"{name}#{count}" if count else name, value):
             self.tensors[key] = tensor
 
     def save(self, file: str | Path) -> None:
@@ -213,14 +204,14 @@ class capture:  # noqa: N801 (a context manager, used as a verb)
             raise UsageError(f"{file}: captured tensors are saved as .npz or .safetensors")
 
 
-def _tensors(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
+def captured_tensors(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the tensors in what a module was given or returned; those of half precision as float32."""
     if hasattr(value, "detach"):
         tensor = value.detach().cpu()
         yield name, np.array((tensor.float() if tensor.is_floating_point() else tensor).numpy())
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _tensors(f"{name}.{key}", item)
+            yield from captured_tensors(f"{name}.{key}", item)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from _tensors(f"{name}.{index}", item)
+            yield from captured_tensors(f"{name}.{index}", item)

@@ -14,9 +14,11 @@ import numpy as np
 from netweave.api.arguments import check_arrays, check_file, draw_inputs
 from netweave.api.reading import load, load_for_inputs, run_settings, to_inference
 from netweave.comparison import Comparison
-from netweave.errors import RunError, SourceError, UsageError
+from netweave.errors import CodeError, NetweaveError, RunError, SourceError, UnsupportedError, UsageError
+from netweave.files import Source
 from netweave.files.output_files import write_file
-from netweave.formats import find_job_format
+from netweave.files.python_code import parse_net_name
+from netweave.formats import find_job_format, read_structure
 from netweave.formats.singa.energy import RecurrentJob
 from netweave.graph import Graph
 from netweave.graph.passes.views import LETTERS, with_open_sizes
@@ -41,10 +43,16 @@ AXES_OF_UNKNOWN = (4, 2)
 """Numbers of axes of an input of which the file says none: images, or rows of numbers."""
 
 
+WEIGHTS_OF_CODE = frozenset({".pt", ".pth", ".bin", ".ckpt"})
+"""Ends of the names of files that may hold the weights of a model whose code is elsewhere."""
+
+
 def load_for_inspection(net: str | Path, *, inference: bool = False, **options: Any) -> Graph:
     """Read a net to look at it: with letters for the sizes of its inputs that depend on data elsewhere.
 
     A Caffe net that is trained learns the channels of its images, often also their size, from its database.
+    Of nets with operators that are not read, and of PyTorch's files of weights alone, what is known is
+    returned, with a note.
 
     Args:
         net: ``FILE`` or ``FILE,WEIGHTS``, as for ``load``.
@@ -58,9 +66,9 @@ def load_for_inspection(net: str | Path, *, inference: bool = False, **options: 
     form = to_inference if inference else _unchanged
     try:
         return form(load(net, **options))
-    except SourceError as error:
-        if not error.open_shapes:
-            raise
+    except (SourceError, UsageError) as error:
+        if not isinstance(error, SourceError) or not error.open_shapes:
+            return as_far_as_known(net, error)
         unknown = error
     given = dict(options.pop("input_shapes", None) or {})
     for first, second in _guesses(unknown.open_shapes):
@@ -71,7 +79,34 @@ def load_for_inspection(net: str | Path, *, inference: bool = False, **options: 
         graph = with_open_sizes(*readings)
         graph.notes += (_note(unknown.open_shapes, first),)
         return graph
-    raise unknown
+    return as_far_as_known(net, unknown)
+
+
+def as_far_as_known(net: str | Path, error: NetweaveError) -> Graph:
+    """Return what is known of a net that cannot be read as a whole, with a note that says so.
+
+    Args:
+        net: ``FILE`` or ``FILE,WEIGHTS``, as for ``load``.
+        error: Why it cannot be read; raised if nothing else is known of it, or if something else is wrong.
+    """
+    name = parse_net_name(str(net))
+    source = Source(Path(name.file), weights=Path(name.weights) if name.weights else None)
+    is_of_weights = isinstance(error, CodeError | UsageError) and source.net.suffix in WEIGHTS_OF_CODE
+    has_open_sizes = isinstance(error, SourceError) and bool(error.open_shapes)
+    if not isinstance(error, UnsupportedError) and not is_of_weights and not has_open_sizes:
+        raise error
+    try:
+        graph = read_structure(source)
+    except SourceError:
+        raise error from None
+    if graph is None:
+        raise error
+    why = "holds weights only, without the operators between them"
+    if graph.nodes and isinstance(error, SourceError):
+        why = f"{error.message}; the net is shown as far as it is known"
+    note = f"{why}, and nothing can be computed with it"
+    graph.notes = (note, *graph.notes)
+    return graph
 
 
 def _unchanged(graph: Graph) -> Graph:

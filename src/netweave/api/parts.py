@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from netweave.api.inspecting import as_far_as_known
 from netweave.api.reading import load
 from netweave.errors import CodeError, NetweaveError, ReadError, SourceError, UsageError
 from netweave.files.checksums import SUFFIX as CHECKSUM_SUFFIX
@@ -103,6 +104,8 @@ def sort_parts(
 ) -> SortedParts:
     """Sort files into nets: each file of layers with the weights that fit it.
 
+    Of a single file that is no net as a whole, what is known is returned (see ``load_for_inspection``).
+
     Args:
         files: The files of one net or more, all in one folder.
         input_shapes: Input sizes by name for the first net, as for ``load_parts``.
@@ -113,7 +116,12 @@ def sort_parts(
         SourceError: No net can be read; this is the error of the most promising files.
         UsageError: There are no files, or sizes are given for an unknown input.
     """
-    first = load_parts(files, input_shapes=input_shapes, code=code, entry=entry)
+    try:
+        first = load_parts(files, input_shapes=input_shapes, code=code, entry=entry)
+    except NetweaveError as error:
+        if len(files) > 1:
+            raise
+        first = as_far_as_known(files[0], error)
     nets = [(first, _files_of(first, files))]
     while rest := [file for file in files if not any(file in own for _, own in nets)]:
         try:

@@ -22,8 +22,8 @@ from netweave.installation import install_command
 from netweave.job import JobOptions, checked_phases, checked_probe
 from netweave.runtime.backends.runner import TORCH
 from netweave.runtime.engine import ThreadedEngine, Trace
-from netweave.training.data.named import kind_of
 from netweave.training.data.probe import probe, probe_if_there
+from netweave.training.data.source_names import kind_of
 from netweave.training.monitor import Monitor, ValueWatch, Watched
 from netweave.training.parallel.environment import PREEMPTED
 
@@ -146,7 +146,7 @@ def _scalar(value: Any) -> float | None:
 def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
     """Train in this process, alone or as one of several ranks; see ``train``."""
     from netweave.training.process import keep_memory
-    from netweave.training.ranks import stages_for
+    from netweave.training.rank_exchange import stages_for
     from netweave.training.trainer import Trainer
     from netweave.training.watchers import Audience
 

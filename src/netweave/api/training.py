@@ -18,9 +18,9 @@ from netweave.job import Job, JobOptions
 from netweave.options import Options
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.data import Source
-from netweave.training.data.named import Named, kind_of, open_named
 from netweave.training.data.pack import pack as pack_source
 from netweave.training.data.probe import probe
+from netweave.training.data.source_names import Named, kind_of, open_named
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.transforms.geometry import Resize
 from netweave.training.events import Watch

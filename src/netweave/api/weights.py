@@ -17,7 +17,7 @@ from netweave.files import Source
 from netweave.files.output_files import replacing_files, write_file
 from netweave.formats import find_format
 from netweave.formats.darknet.pruning import prune_channels
-from netweave.formats.table import FORMATS, Format
+from netweave.formats.registry import FORMATS, Format
 from netweave.graph import Graph, total_cost
 from netweave.job import Job, Phase, Policy, Schedule, Solver
 from netweave.training.parallel.devices import Context, as_contexts
@@ -239,8 +239,8 @@ def replicate(
     from netweave.formats.mxnet.symbol.training import mxnet_solver
     from netweave.runtime.backends.torch.device import find_device
     from netweave.training.loading import make_nets
-    from netweave.training.passes import choose_seed
-    from netweave.training.ranks import STAGES
+    from netweave.training.net_passes import choose_seed
+    from netweave.training.rank_exchange import STAGES
     from netweave.training.replicated import ReplicatedNet
 
     contexts = as_contexts(devices)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from netweave.comparison.align.alignment import Alignment
 from netweave.comparison.explain.agreement import Agreement, review
 from netweave.comparison.explain.coverage import measure_coverage
+from netweave.comparison.explain.explainer import Judge
 from netweave.comparison.explain.isolated import with_values
-from netweave.comparison.explain.judging import Judge
 from netweave.comparison.explain.latent import all_folded
 from netweave.comparison.input_choice import extend
 from netweave.comparison.missing_weights import by_structure

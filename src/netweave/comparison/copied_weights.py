@@ -26,7 +26,7 @@ from netweave.comparison.missing_weights import (
     copied_in_words,
     nodes_with,
 )
-from netweave.comparison.names import list_names
+from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Evidence
 from netweave.errors import RunError
 from netweave.graph import Graph, drawn_arrays, parameter_layout, with_arrays

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from netweave.comparison.align.chains import FILTERS
 from netweave.comparison.align.structure import Extension
 from netweave.comparison.align.value_matching import match_values
-from netweave.comparison.explain.judging import Judge
+from netweave.comparison.explain.explainer import Judge
 from netweave.comparison.metric import family_of
 from netweave.comparison.result.comparison import Evidence
 from netweave.errors import RunError

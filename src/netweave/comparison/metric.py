@@ -25,13 +25,13 @@ from netweave.graph.passes import (
     to_inference,
 )
 from netweave.graph.passes.branches import two_term_sums
+from netweave.graph.passes.decomposition import Branchings, find_branchings, spread_groups
 from netweave.graph.passes.heads import join_repeats
-from netweave.graph.passes.idle import drop_idle_nodes
 from netweave.graph.passes.mask_forms import settle_masks
 from netweave.graph.passes.masks import store_masks
+from netweave.graph.passes.no_effect import drop_idle_nodes
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
-from netweave.graph.passes.spread import Branchings, find_branchings, spread_groups
 from netweave.graph.passes.sums import join_stored_terms
 
 LOCAL_TOLERANCE = 1e-4

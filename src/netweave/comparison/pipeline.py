@@ -14,7 +14,7 @@ import numpy as np
 from netweave.comparison.execution.layer_range import cut_layer_range
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.tapped_values import ValueStore
-from netweave.comparison.longer import on_longer_sequences
+from netweave.comparison.longer_sequences import on_longer_sequences
 from netweave.comparison.metric import OUTPUT_TOLERANCE, ComparableForm, branched, comparable
 from netweave.comparison.other_integers import on_other_integers
 from netweave.comparison.precision import compare_precisions

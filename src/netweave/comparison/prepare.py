@@ -20,6 +20,7 @@ from netweave.comparison.missing_weights import Completion, Weights, find_weight
 from netweave.graph import Graph
 from netweave.graph.passes.attention import attention_forms, fuse_heads
 from netweave.graph.passes.branches import cut_splits, num_splits
+from netweave.graph.passes.decomposition import num_before_concats, num_behind_concats, spread_activations
 from netweave.graph.passes.experts import compute_all_experts, num_looked_up
 from netweave.graph.passes.heads import (
     num_neighbours,
@@ -28,7 +29,7 @@ from netweave.graph.passes.heads import (
     parted_columns,
     stored_before_rotations,
 )
-from netweave.graph.passes.idle import drop_before_choices, functions_before_choices
+from netweave.graph.passes.no_effect import drop_before_choices, functions_before_choices
 from netweave.graph.passes.rewriting import Pass, chain
 from netweave.graph.passes.rounding import (
     drop_idle_roundings,
@@ -36,7 +37,6 @@ from netweave.graph.passes.rounding import (
     num_signed_roundings,
     unsigned_roundings,
 )
-from netweave.graph.passes.spread import num_before_concats, num_behind_concats, spread_activations
 from netweave.graph.passes.steps_first import examples_first, num_steps_first
 from netweave.graph.passes.sums import order_sums, sum_orders
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images

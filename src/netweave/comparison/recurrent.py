@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import onnx_ir as ir
 
-from netweave.comparison.packed import BIASES, MAX_ELEMENTS, in_first_half, numbered
+from netweave.comparison.assembled_weights import BIASES, MAX_ELEMENTS, in_first_half, numbered
 from netweave.errors import NetweaveError
 from netweave.graph import Graph, attributes_of, with_arrays
 from netweave.graph.passes.extraction import extract

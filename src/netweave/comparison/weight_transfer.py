@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from netweave.comparison.align.weights import copy_unique_arrays
+from netweave.comparison.assembled_weights import unpacked
 from netweave.comparison.copied_weights import copy_weights
 from netweave.comparison.execution.inputs import pair_inputs
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.tapped_values import ValueStore
 from netweave.comparison.metric import comparable, joined
-from netweave.comparison.names import list_names
-from netweave.comparison.packed import unpacked
+from netweave.comparison.name_lists import list_names
 from netweave.comparison.pipeline import compare
 from netweave.comparison.prepare import Side
 from netweave.comparison.recurrent import copy_recurrent, recurrent_layers

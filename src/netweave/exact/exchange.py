@@ -18,7 +18,7 @@ from netweave.errors import UnsupportedError, UsageError
 from netweave.exact.overlap import ShardGradients
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.parallel.shards import tree_sum
-from netweave.training.ranks import asked, told_by
+from netweave.training.rank_exchange import asked, told_by
 from netweave.training.shard_ranks import SHARDS, THREADS, kernels, shards_of
 from netweave.training.watchers import TrainOptions
 

@@ -21,7 +21,7 @@ from typing import Any, Union
 import numpy as np
 
 from netweave.errors import ReadError, UsageError
-from netweave.files.expansion import allowed_bytes
+from netweave.files.decompression_limit import allowed_bytes
 from netweave.installation import install_command
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"

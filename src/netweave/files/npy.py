@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.files.border import reason_of
-from netweave.files.expansion import check_expansion
+from netweave.files.decompression_limit import check_expansion
+from netweave.files.library_errors import reason_of
 from netweave.files.zipped import read_member, zip_errors
 
 MAGIC = b"\x93NUMPY"

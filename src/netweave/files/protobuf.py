@@ -18,8 +18,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from netweave.errors import ReadError
+from netweave.files.protobuf_fields import BYTES, Span, field_spans, write_field
 from netweave.files.source import check_file, read_bytes, unreadable
-from netweave.files.wire import BYTES, Span, field_spans, write_field
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message as WireMessage

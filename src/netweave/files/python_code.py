@@ -18,13 +18,13 @@ import numpy as np
 
 from netweave.errors import UsageError
 from netweave.files import reading_cache
-from netweave.files.lasting import LARGEST_WEIGHTS, LastingChild
+from netweave.files.persistent_child import LARGEST_WEIGHTS, PersistentChild
 from netweave.files.sandbox import run_guarded, scratch_folder
 from netweave.files.seccomp import failure
 from netweave.files.source import is_file, is_folder, read_bytes
 
 if TYPE_CHECKING:
-    from netweave.files.lasting import Children
+    from netweave.files.persistent_child import Children
     from netweave.files.source import Source
 
 
@@ -338,11 +338,11 @@ def run_reader(
         if key is not None and (known := reading_cache.found(key, names)) is not None:
             yield known
             return
-        lasting = _lasting(source, child, files, staying)
-        given = arrays if arrays is None or lasting is None else lasting.give(arrays)
+        alive = _persistent_child(source, child, files, staying)
+        given = arrays if arrays is None or alive is None else alive.give(arrays)
         asked = request | ({"batches": str(given)} if given is not None else {})
-        if lasting is not None:
-            outcome = stack.enter_context(lasting.ask(asked, [*names, reading_cache.IMPORTED]))
+        if alive is not None:
+            outcome = stack.enter_context(alive.ask(asked, [*names, reading_cache.IMPORTED]))
         else:
             seen = files if given is None else [*files, given]
             words = [json.dumps(asked)]
@@ -357,15 +357,15 @@ def run_reader(
         yield paths
 
 
-def _lasting(
+def _persistent_child(
     source: Source, child: Path, files: Sequence[Path], staying: Children | None
-) -> LastingChild | None:
+) -> PersistentChild | None:
     """Return the child that stays for the code of a source; None if none may."""
     if staying is None or (source.weights is not None and source.weights.stat().st_size > LARGEST_WEIGHTS):
         return None
     code = child, tuple(files), source.entry, source.arguments, source.trust
     place = str(source.net)
-    start = partial(LastingChild.start, program=child, readable=files, place=place, trust=source.trust)
+    start = partial(PersistentChild.start, program=child, readable=files, place=place, trust=source.trust)
     return staying.child(code, start)
 
 

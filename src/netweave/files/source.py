@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from netweave.errors import ReadError
-from netweave.files.border import reason_of
+from netweave.files.library_errors import reason_of
 from netweave.files.output_files import finish_moves
 
 MISSING = "there is no such file; check the name and the folder"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from netweave.errors import ReadError
-from netweave.files.border import reason_of
+from netweave.files.library_errors import reason_of
 
 MAX_MEMBERS = 64
 CHUNK_BYTES = 1 << 20

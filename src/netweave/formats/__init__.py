@@ -8,7 +8,7 @@ do. Files that say how to train are named in the row too (``jobs``), and read by
 when first needed, and imports no other.
 """
 
-from netweave.formats.table import (
+from netweave.formats.registry import (
     CODE_NOT_ALLOWED,
     FORMATS,
     Format,
@@ -18,6 +18,7 @@ from netweave.formats.table import (
     format_text,
     read,
     read_job,
+    read_structure,
     source_formats,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "format_text",
     "read",
     "read_job",
+    "read_structure",
     "source_formats",
 ]

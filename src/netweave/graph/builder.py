@@ -221,6 +221,19 @@ class GraphBuilder:
         self._graph.append(node)
         return tuple(node.outputs)
 
+    def add_opaque(
+        self, op_type: str, inputs: Sequence[ir.Value], *, domain: str, outputs: Sequence[str]
+    ) -> tuple[ir.Value, ...]:
+        """Add a node of which only the name is known, and return its outputs, whose sizes are not."""
+        name = self._free(f"{self._layer.key}/{op_type}" if self._layer else op_type)
+        node = ir.Node(domain, op_type, list(inputs), num_outputs=len(outputs), name=name)
+        for value, name in zip(node.outputs, outputs, strict=True):
+            value.name = self._free(name)
+        if self._layer:
+            set_layer_keys(node, [self._layer.key])
+        self._graph.append(node)
+        return tuple(node.outputs)
+
     def rename(self, value: ir.Value, name: str) -> None:
         """Give a value a name; it must be free."""
         if value.name != name:

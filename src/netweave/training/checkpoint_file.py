@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, WeightError
-from netweave.files.expansion import check_expansion
+from netweave.files.decompression_limit import check_expansion
 from netweave.files.json_text import checked, parse_json
 from netweave.files.npy import parse_npy
 from netweave.files.output_files import finish_all_moves, write_file, writing

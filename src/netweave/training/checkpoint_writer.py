@@ -20,7 +20,7 @@ import torch
 from netweave.errors import UsageError, WriteError
 from netweave.files import checksums
 from netweave.files.output_files import Replacement
-from netweave.formats.table import find_run_writer, find_state_reader
+from netweave.formats.registry import find_run_writer, find_state_reader
 from netweave.job import Checkpoints, FoundState, Job, RunState
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.node_memory import memories, to_array

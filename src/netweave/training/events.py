@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from netweave.runtime.engine import LaneStatistics
     from netweave.training.goodput import Goodput
-    from netweave.training.work import RankWork
+    from netweave.training.throughput import RankWork
 
 
 @dataclass(frozen=True, slots=True)

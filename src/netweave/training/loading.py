@@ -12,7 +12,7 @@ import torch
 
 from netweave.errors import ShapeError, UsageError
 from netweave.files.checksums import require_as_written
-from netweave.formats.table import find_weights_reader
+from netweave.formats.registry import find_weights_reader
 from netweave.graph import Graph, known_shape, unread_arrays
 from netweave.graph.summary import names_text
 from netweave.job import DataSource, Phase

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.backends.torch.stages import Stage
     from netweave.training.optim import Updater
-    from netweave.training.ranks import RankExchange
+    from netweave.training.rank_exchange import RankExchange
 
 # A step allocates and frees the same large buffers over and over. glibc asks the system for each of them
 # anew and gives it back, and the system clears every page: to fill a fresh buffer takes four times as long

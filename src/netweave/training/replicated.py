@@ -32,13 +32,13 @@ from netweave.runtime.backends.torch.parameters import Stored, Views
 from netweave.runtime.backends.torch.stages import StagePass, cut
 from netweave.runtime.engine import Completion, Engine, ThreadedEngine, Trace
 from netweave.training.loading import layer_numbers, trained
+from netweave.training.net_passes import COMPUTE, NetPasses, Part, Where, objective_of
 from netweave.training.optim import Trained, Updater
 from netweave.training.optim.rule import ALIGNED_ELEMENTS, flat_layout
 from netweave.training.parallel.devices import Context, current_context
 from netweave.training.parallel.exchange import copy_slice
 from netweave.training.parallel.kvstore import LANE, KVStore
 from netweave.training.parallel.plan import owners_by_layer
-from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
 
 
 class ReplicatedNet:

@@ -20,7 +20,7 @@ from netweave.runtime.backends.torch.node_memory import memories
 from netweave.training.data.order import Shards
 from netweave.training.loading import moving_states
 from netweave.training.parallel.shards import ShardBatch, ShardExchange, tree_sum
-from netweave.training.ranks import RankExchange, check_parts, is_mean, told_by
+from netweave.training.rank_exchange import RankExchange, check_parts, is_mean, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch.stages import Stage
     from netweave.runtime.engine import Completion, Engine, Variable
     from netweave.training.checkpoint_file import Checkpoint
+    from netweave.training.net_passes import Part
     from netweave.training.optim import Updater
     from netweave.training.parallel.world import World
-    from netweave.training.passes import Part
     from netweave.training.watchers import TrainOptions
 
 THREADS = 1

@@ -19,12 +19,12 @@ from netweave.training.data import Turns
 from netweave.training.events import Evaluated
 from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets
 from netweave.training.metrics import PhaseMetric, averaged, make_metric, measured
-from netweave.training.passes import COMPUTE, VIEWS, Where, cut_at_labels, objective_of, tail_net, viewed
+from netweave.training.net_passes import COMPUTE, VIEWS, Where, cut_at_labels, objective_of, tail_net, viewed
 
 if TYPE_CHECKING:
     from netweave.training.parallel.world import World
-    from netweave.training.program import StepProgram
-    from netweave.training.ranks import RankExchange
+    from netweave.training.rank_exchange import RankExchange
+    from netweave.training.step_program import StepProgram
 
     Outputs = Mapping[str, torch.Tensor]
     Told = Callable[[int, int], None]

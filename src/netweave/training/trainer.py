@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.errors import RunError
-from netweave.files.border import reading
+from netweave.files.library_errors import reading
 from netweave.job import Job, Phase
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.device import find_device, parameter_not_finite, release_threads
@@ -31,10 +31,7 @@ from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_net
 from netweave.training.loop import Loop
 from netweave.training.metrics import MeanOutputs, OutputElements, elements, norms_of
 from netweave.training.monitor import Look
-from netweave.training.optim import Updater
-from netweave.training.optim.rule import SLICE_ELEMENTS
-from netweave.training.parallel.environment import INTERRUPTED
-from netweave.training.passes import (
+from netweave.training.net_passes import (
     COMPUTE,
     DTYPES,
     NetPasses,
@@ -45,13 +42,16 @@ from netweave.training.passes import (
     choose_seed,
     saved_slice_elements,
 )
+from netweave.training.optim import Updater
+from netweave.training.optim.rule import SLICE_ELEMENTS
+from netweave.training.parallel.environment import INTERRUPTED
 from netweave.training.process import let_others_interrupt, limit_memory
-from netweave.training.program import StepProgram, StepResult
-from netweave.training.ranks import RankExchange
+from netweave.training.rank_exchange import RankExchange
 from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
+from netweave.training.step_program import StepProgram, StepResult
 from netweave.training.testing import Evaluator, turns_of
+from netweave.training.throughput import RankWork, RecordSpeed
 from netweave.training.watchers import TrainOptions
-from netweave.training.work import RankWork, RecordSpeed
 
 if TYPE_CHECKING:
     from netweave.training.parallel.world import World

@@ -139,6 +139,7 @@ def net_json(source: Graph, shown: Graph, *, seconds: Mapping[str, float] | None
         ),
         "statistics": statistics_table(source, parameters),
         "totals": _cost_json(of_nodes.total()) | {"parameters": source.num_parameters},
+        **({"unknown": list(source.unknown)} if source.unknown else {}),
     }
 
 

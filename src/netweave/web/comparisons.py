@@ -11,7 +11,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import transaction
 
-from netweave.web import choices, nets, own_inputs
+from netweave.web import chosen_options, nets, own_inputs
 from netweave.web.models import UNFINISHED, Comparison, Net, OwnInput, State
 from netweave.web.nets import RefusedError
 from netweave.web.safety import count
@@ -36,7 +36,7 @@ def start(
         a: The first net.
         b: The second net, of the same workspace.
         name: What to call the comparison.
-        chosen: Settings, as far as chosen (``web.choices``).
+        chosen: Settings, as far as chosen (``web.chosen_options``).
         own_input: A file of inputs of A to run on.
 
     Raises:
@@ -62,7 +62,7 @@ def start(
             net_b=b,
             name_a=a.name,
             name_b=b.name,
-            settings=choices.kept(chosen or {}),
+            settings=chosen_options.kept(chosen or {}),
             own_input=own_input,
         )
         leases.queue(made, compare_nets)
@@ -125,7 +125,7 @@ def swap(comparison: Comparison) -> Comparison:
     a, b = comparison.net_a, comparison.net_b
     if a is None or b is None:
         raise RefusedError("a net of this comparison was deleted; upload it again")
-    return start(b, a, chosen=choices.swapped(comparison.settings), own_input=comparison.own_input)
+    return start(b, a, chosen=chosen_options.swapped(comparison.settings), own_input=comparison.own_input)
 
 
 def rename(comparison: Comparison, name: str) -> None:
@@ -227,7 +227,7 @@ def run_difference(old: Comparison, new: Comparison, old_result: Json, new_resul
     causes = [_causes(result) for result in (old_result, new_result)]
     layers = _changes(_layers(old_result), _layers(new_result))
     return RunDifference(
-        settings=_changes(dict(choices.rows(old)), dict(choices.rows(new))),
+        settings=_changes(dict(chosen_options.rows(old)), dict(chosen_options.rows(new))),
         results=_changes(_result(old_result), _result(new_result)),
         gone=tuple(cause for cause in causes[0] if cause not in causes[1]),
         new=tuple(cause for cause in causes[1] if cause not in causes[0]),
@@ -267,7 +267,7 @@ class _Judged:
 def _shown(value: Any) -> str:
     if isinstance(value, _Judged):
         return value.status if value.error is None else f"{value.status}, error {value.error:.1g}"
-    return "" if value is None else choices.text(value)
+    return "" if value is None else chosen_options.text(value)
 
 
 def _result(result: Json) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from netweave.web.parts import say_ready
+from netweave.web.supervised_processes import say_ready
 from netweave.web.work.worker import end_with_parent
 
 wsgi_app = "netweave.web.wsgi"
-worker_class = "netweave.web.turns.Worker"
+worker_class = "netweave.web.fair_worker.Worker"
 workers = 2
 threads = 32
 timeout = 120

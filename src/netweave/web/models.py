@@ -179,7 +179,7 @@ class Comparison(Job):
     """Two nets and what was found about them; it outlives the nets.
 
     Attributes:
-        settings: What the user chose besides (``web.choices``).
+        settings: What the user chose besides (``web.chosen_options``).
         own_input: The file of inputs that the nets were run on; None for drawn ones.
         net_a: The first net.
         net_b: The second net.

@@ -16,9 +16,9 @@ from django.db import transaction
 from netweave.web import owners
 from netweave.web.models import File, Net, State, Upload, Workspace
 from netweave.web.options import FILE, Options
+from netweave.web.prepared_statements import insert, select
 from netweave.web.safety import counted
 from netweave.web.safety.names import last_part, safe_name
-from netweave.web.statements import insert, select
 from netweave.web.work import leases, storage
 from netweave.web.work.storage import Arrival, RefusedError
 from netweave.web.work.tasks import read_net

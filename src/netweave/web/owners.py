@@ -9,8 +9,8 @@ from django.conf import settings
 from django.db import transaction
 
 from netweave.web.models import Comparison, Net, Upload, Workspace, token_hash
+from netweave.web.prepared_statements import select_one
 from netweave.web.safety import client, count
-from netweave.web.statements import select_one
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.web.options import DATA, FILE, LOOPBACK, RUNS, Options, make_data_folder, read_options
-from netweave.web.parts import Part
+from netweave.web.supervised_processes import Part
 
 if TYPE_CHECKING:
     from types import FrameType

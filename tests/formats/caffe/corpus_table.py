@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import NetweaveError
 from netweave.files import Source
-from netweave.formats.table import read
+from netweave.formats.registry import read
 
 if TYPE_CHECKING:
     from netweave.graph import Graph

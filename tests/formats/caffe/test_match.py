@@ -10,7 +10,7 @@ import pytest
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
 from netweave.formats.caffe import match
-from netweave.formats.table import find_format, read
+from netweave.formats.registry import find_format, read
 
 CAFFE = "caffe/head-1.0/models__bvlc_alexnet__deploy.prototxt"
 

@@ -11,7 +11,7 @@ import pytest
 import netweave
 from netweave.errors import CodeError, UnsupportedError, UsageError
 from netweave.files import sandbox
-from netweave.files.absent import Absent
+from netweave.files.missing_modules import Absent
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 import netweave
 from netweave.graph import GraphBuilder
 from netweave.graph.passes.branches import cut_splits, num_splits, two_term_sums
-from netweave.graph.passes.spread import num_behind_concats, spread_activations
+from netweave.graph.passes.decomposition import num_behind_concats, spread_activations
 
 X = np.random.default_rng(1).standard_normal((2, 6, 4, 5)).astype(np.float32)
 

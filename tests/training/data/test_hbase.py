@@ -16,8 +16,8 @@ import pytest
 from netweave.errors import ReadError, UsageError
 from netweave.job import DataSource
 from netweave.training.data import open_source
-from netweave.training.data.named import open_named
 from netweave.training.data.pack import pack
+from netweave.training.data.source_names import open_named
 from netweave.training.data.sources import hbase
 from tests.training.data.make import pictures
 from tests.training.data.thrift_gateway import gateway

@@ -11,8 +11,8 @@ from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.formats.singa.job import read_job
 from netweave.job import DataSource
 from netweave.training.data import Pipeline, open_source
-from netweave.training.data.named import Named, open_named
 from netweave.training.data.pack import pack
+from netweave.training.data.source_names import Named, open_named
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.transforms.arithmetic import read_means
 from tests.training.data.make import data_base, field, kvfile, pictures, singa_record

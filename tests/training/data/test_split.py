@@ -9,8 +9,8 @@ from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.job import DataSource
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.data import Loader, Order, open_source
-from netweave.training.data.named import open_named
 from netweave.training.data.pack import pack
+from netweave.training.data.source_names import open_named
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.sources.composed import Parts
 from tests.training.data.make import pictures

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from netweave.runtime.engine import ThreadedEngine
+from netweave.training.net_passes import DTYPES
 from netweave.training.parallel.launcher import Launcher
 from netweave.training.parallel.world import World, join
-from netweave.training.passes import DTYPES
 from tests.training.parallel import nets
 from tests.training.trainers import make_trainer
 

@@ -18,12 +18,12 @@ from netweave.runtime.engine import Trace
 from netweave.training.checkpoint_file import Checkpoint
 from netweave.training.data import BatchShards, Order, Shards
 from netweave.training.loading import PhaseLoader
+from netweave.training.net_passes import NetPasses
 from netweave.training.parallel.shards import ShardBatch, ShardSum, blocks_of
-from netweave.training.passes import NetPasses
-from netweave.training.ranks import told_by
+from netweave.training.rank_exchange import told_by
 from netweave.training.shard_ranks import ShardRanks, check_promise, kernels
 from tests.training import staged
-from tests.training.test_program import boxes_of
+from tests.training.test_step_program import boxes_of
 
 
 def rows_of(size):

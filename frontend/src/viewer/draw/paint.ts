@@ -13,12 +13,14 @@ import {
   isDrawn,
   isPresent,
 } from "./scene.ts";
-import type { Surface } from "./surface.ts";
+import type { Surface, TextStyle } from "./surface.ts";
 import type { Theme } from "./theme.ts";
 
 /** Pixels on the screen for one of the layout from which on everything is written, names are, boxes have borders. */
-const LEGIBLE = 0.55;
+const LEGIBLE = 0.7;
 const NAMED = 0.3;
+/** Size in pixels of the screen below which text is not written. */
+const READABLE = 10;
 const BORDERED = 0.16;
 
 /** Heat of a box, 0 to 1, and the words for it; a colour of its own where the user's data give one. */
@@ -66,7 +68,7 @@ export function paint(surface: Surface, painting: Painting): void {
 /** Whether a net has something in a frame. */
 function isHere({ scene, side }: Painting, frame: Frame): boolean {
   if (side === BOTH) return true;
-  return scene.leaves(frame.id).some((leaf) => scene.model.union[leaf]!.members[side as 0 | 1].length > 0);
+  return scene.leaves(frame.id).some((leaf) => scene.model.union[leaf]!.members[side]!.length > 0);
 }
 
 function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
@@ -86,7 +88,7 @@ function paintLabel(surface: Surface, painting: Painting, frame: Frame): void {
   const { scene, side, theme, scale } = painting;
   if (scale < NAMED) return;
   // written at one size on the screen, however far away
-  const unit = scale < LEGIBLE ? Math.min(0.9 / scale, 2) : 1;
+  const unit = Math.max(1, Math.min(1 / scale, 2));
   const { title, left, width: room } = scene.label(frame, side, unit);
   if (!room) return;
   const size = 10 * unit;
@@ -114,7 +116,7 @@ const ONLY = ["only-a", "only-b"] as const;
 
 /** The net that alone has an edge that the other could have; null for both, and where the boxes say it. */
 function onlySide(painting: Painting, edge: SceneEdge): 0 | 1 | null {
-  if (painting.side !== BOTH) return edge.isOnlyHere ? (painting.side as 0 | 1) : null;
+  if (painting.side !== BOTH) return edge.isOnlyHere ? (painting.side === 0 ? 0 : 1) : null;
   return edge.sides === 1 ? 0 : edge.sides === 2 ? 1 : null;
 }
 
@@ -183,27 +185,48 @@ function ring(surface: Surface, painting: Painting, box: Box): void {
   surface.box(box.x - 3, box.y - 3, box.width + 6, box.height + 6, { stroke, width, radius: 9 });
 }
 
-/** From afar only names, larger. */
+/** From afar one line, as large on the screen as it can be read. */
 function paintNames(surface: Surface, painting: Painting, box: Box): void {
   const { theme, scene, side, scale } = painting;
   const { mark, colour } = LOOKS[box.status];
-  const size = Math.min(9 / scale, 22);
+  const size = Math.min(READABLE / scale, box.height > ROW + 10 ? ROW - 8 : 30);
   const middle = (box.height - (box.isFold ? 4 : 0)) / 2;
   const rows = scene.rows(box, side).slice(0, MAX_ROWS);
   const left = box.x + (mark ? 12 + size * 0.95 : 12);
   const room = box.x + box.width - 6 - left;
   rows.forEach((row, index) => {
     const y = box.y + (rows.length > 1 ? 5 + (index + 0.5) * ROW : middle) + size * 0.35;
-    const title = scene.shortTitle(box, side, row.title);
-    surface.text(title, left, y, { fill: theme.colour("text"), size, weight: 600, room });
+    const title = { fill: theme.colour(titleColour(painting, row)), size, weight: 600, room };
+    const end = surface.text(fittingTitle(surface, row.title, title), left, y, title) + size * 0.4;
+    if (!box.isFold)
+      whole(surface, [row.name], left + end, y, { fill: theme.colour("dim"), size, room: room - end });
     if (index || !mark) return;
     const style = { fill: theme.colour(colour), size, weight: 700, align: "center" as const };
     surface.text(mark, box.x + 8 + size * 0.45, y, style);
   });
 }
 
+/** A title, with the usual short forms of long words where there is no room for it. */
+function fittingTitle(
+  surface: Surface,
+  title: string,
+  { room, ...style }: TextStyle & { room: number },
+): string {
+  if (surface.measure(title, style) <= room) return title;
+  return title
+    .replace("Normalization", "Norm")
+    .replace("GlobalAverage", "GlobalAvg")
+    .replace("Transpose", "Transp")
+    .replace("Convolution", "Conv");
+}
+
+/** The colour of an operator; over heat, where colours would be too faint, that of text. */
+function titleColour({ heatOf }: Painting, { category }: Row): string {
+  return heatOf || category === "other" ? "text" : `op-${category}`;
+}
+
 function paintRows(surface: Surface, painting: Painting, box: Box, heatText: string | null): void {
-  const { theme, scene, side } = painting;
+  const { theme, scene, side, scale } = painting;
   const look = LOOKS[box.status];
   const rows = scene.rows(box, side);
   const dim = theme.colour("dim");
@@ -216,28 +239,89 @@ function paintRows(surface: Surface, painting: Painting, box: Box, heatText: str
   rows.slice(0, MAX_ROWS).forEach((row, index) => {
     const y = box.y + 5 + index * ROW;
     const amount = heatText !== null && index === 0 ? heatText : null;
-    surface.text(row.title, left, y + 14, { fill: theme.colour("text"), size: 12.5, weight: 600, room });
-    paintDetail(surface, painting, row, left, y + 29, room, amount);
+    paintTitle(surface, painting, row, left, y + 14, room);
+    paintDetail(surface, painting, row, left, y + 29.5, room, amount);
   });
   if (rows.length > MAX_ROWS) {
     const more = `and ${rows.length - MAX_ROWS} more`;
-    surface.text(more, left, box.y + box.height - 7, { fill: dim, size: 10.5 });
+    surface.text(more, left, box.y + box.height - 7, { fill: dim, size: readable(10.5, scale) });
   }
-  const stubs = side === BOTH ? [...new Set(box.stubs.flat())] : box.stubs[side as 0 | 1];
-  stubs.slice(0, 2).forEach((name, index) => {
-    const x = box.x + 8 + index * 86;
-    surface.box(x, box.y - 15, 82, 13, {
-      fill: theme.colour("panel"),
-      stroke: theme.colour("line"),
-      radius: 6,
-    });
-    surface.text(`◂ ${name}`, x + 5, box.y - 5, { fill: dim, size: 9.5, room: 74 });
-  });
+  const stubs = side === BOTH ? [...new Set(box.stubs.flat())] : box.stubs[side]!;
+  const style = { fill: dim, size: readable(9.5, scale) };
+  let x = box.x + 8;
+  for (const name of stubs.slice(0, 2)) {
+    const words = `◂ ${valueName(name)}`;
+    const width = Math.min(surface.measure(words, style), box.x + box.width - x - 10) + 10;
+    if (width < 40) break;
+    const look = { fill: theme.colour("panel"), stroke: theme.colour("line"), radius: 6 };
+    surface.box(x, box.y - 15, width, style.size + 3.5, look);
+    surface.text(words, x + 5, box.y - 14.5 + style.size, { ...style, room: width - 8 });
+    x += width + 4;
+  }
+}
+
+/** What a value is called in short: pool0 of `/features/pool0/MaxPool_output_0`. */
+function valueName(name: string): string {
+  const parts = name
+    .replace(/_output_\d+$/, "")
+    .split("/")
+    .filter(Boolean);
+  return parts.at(-2) ?? parts.at(-1) ?? name;
+}
+
+/** A size of text that is no less than readable on the screen. */
+function readable(size: number, scale: number): number {
+  return Math.max(size, Math.min(READABLE / scale, 14));
+}
+
+/** Write words one after the other, each whole; end before the first that has no room. */
+function whole(
+  surface: Surface,
+  words: string[],
+  left: number,
+  y: number,
+  style: TextStyle & { room: number },
+): number {
+  const { room, ...plain } = style;
+  let x = 0;
+  for (const word of words) {
+    const width = surface.measure(word, plain);
+    if (x + width > room) break;
+    surface.text(word, left + x, y, plain);
+    x += width + style.size * 0.5;
+  }
+  return x;
+}
+
+/** The first line: the operator, on the right the sizes of its weights, and between them the settings. */
+function paintTitle(
+  surface: Surface,
+  painting: Painting,
+  row: Row,
+  left: number,
+  y: number,
+  room: number,
+): void {
+  const { theme, scale } = painting;
+  const title = {
+    fill: theme.colour(titleColour(painting, row)),
+    size: readable(12.5, scale),
+    weight: 600,
+    room,
+  };
+  const used = surface.text(fittingTitle(surface, row.title, title), left, y, title) + 7;
+  const dim = theme.colour(painting.heatOf ? "text" : "dim");
+  const end = { fill: dim, size: readable(10, scale), mono: true, align: "right" as const };
+  const width = surface.measure(row.weights, end);
+  const isShown = row.weights !== "" && used + width <= room;
+  if (isShown) surface.text(row.weights, left + room, y, end);
+  const rest = room - used - (isShown ? width + 7 : 0);
+  whole(surface, row.settings, left + used, y, { fill: dim, size: readable(10.5, scale), room: rest });
 }
 
 /**
- * The second line: the type, then the settings, and the sizes or the heat on the right. Where there is no room
- * for all, the sizes give way, which the details have too; the heat stays, and then the settings are cut.
+ * The second line: the name, and on the right the sizes of the output or the heat. Where there is no room for both,
+ * the sizes give way, which the details have too; the heat stays.
  */
 function paintDetail(
   surface: Surface,
@@ -248,19 +332,19 @@ function paintDetail(
   room: number,
   amount: string | null,
 ): void {
+  const { theme, scale } = painting;
   // on heat, dim text would be too faint
-  const fill = painting.theme.colour(amount === null ? "dim" : "text");
-  const style = { fill, size: 10.5, cut: "end" as const };
+  const fill = theme.colour(amount === null ? "dim" : "text");
+  const style = { fill, size: readable(10.5, scale) };
   const weight = amount === null ? 400 : 600;
-  const end = { fill, weight, size: 10, mono: true, align: "right" as const };
-  const needed =
-    surface.measure(row.type, style) + (row.settings ? surface.measure(row.settings, style) + 6 : 0);
+  const end = { fill, weight, size: readable(10, scale), mono: true, align: "right" as const };
   const sizes = amount ?? row.shape;
-  const isShown = sizes !== "" && (amount !== null || needed + 7 + surface.measure(sizes, end) <= room);
+  const name = surface.measure(row.name, style);
+  const isShown = sizes !== "" && (amount !== null || name + 7 + surface.measure(sizes, end) <= room);
   const rest = isShown ? room - surface.text(sizes, left + room, y, end) - 7 : room;
-  const type = surface.text(row.type, left, y, { ...style, room: rest });
-  if (row.settings && rest - type > 14)
-    surface.text(row.settings, left + type + 6, y, { ...style, room: rest - type - 6 });
+  const used = surface.text(row.name, left, y, { ...style, room: rest });
+  const types = row.types.map((type) => `· ${type}`);
+  whole(surface, types, left + used + 5, y, { ...style, room: rest - used - 5 });
 }
 
 /** A thin bar with a piece for each status in a fold. */

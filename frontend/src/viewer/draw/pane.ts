@@ -8,6 +8,11 @@ import type { Scene } from "./scene.ts";
 import { CanvasSurface, type Fitter } from "./surface.ts";
 import type { Theme } from "./theme.ts";
 
+/** Above and below a net that is shown whole. */
+const MARGIN = 20;
+/** The scale down to which a net is shown whole: names are ten pixels high there. */
+const WHOLE = 0.33;
+
 export class Pane {
   readonly canvas: HTMLCanvasElement;
   width = 0;
@@ -61,15 +66,12 @@ export class Pane {
     paint(surface, { scene, side: this.side, theme, scale: k, left, top, right, bottom, ...state });
   }
 
-  /** The scale at which a scene's width fits, no less than a given one. */
-  fitting(scene: Scene, least: number): number {
-    return Math.max(Math.min(1, (this.width - 32) / Math.max(scene.layout.width, 1)), least);
-  }
-
-  /** The transform that shows the width of a scene, from its top, at no less than a given scale. */
+  /** The transform that shows a whole scene, or from its top as much as there is room for at a given scale. */
   fitted(scene: Scene, least: number): ZoomTransform {
-    const { width } = scene.layout;
-    const scale = this.fitting(scene, least);
-    return zoomIdentity.translate((this.width - width * scale) / 2, 24).scale(scale);
+    const { width, height } = scene.layout;
+    const across = (this.width - 32) / Math.max(width, 1);
+    const whole = Math.min(1, across, (this.height - 2 * MARGIN) / Math.max(height, 1));
+    const scale = whole >= Math.min(least, WHOLE) ? whole : Math.max(Math.min(1, across), least);
+    return zoomIdentity.translate((this.width - width * scale) / 2, MARGIN).scale(scale);
   }
 }

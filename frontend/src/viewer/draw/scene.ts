@@ -1,8 +1,10 @@
 /** What is to be drawn: boxes of items and closed folds, frames of open folds, edges; and finding them by place. */
 
 import type { FoldKind, FoldTree } from "../layout/folds.ts";
-import { BOX_WIDTH, type LaidEdge, type Layout, parentsOf } from "../layout/layout.ts";
+import { BOX_WIDTH, LABEL_HEIGHT, type LaidEdge, type Layout, parentsOf } from "../layout/layout.ts";
 import type { Item } from "../model/document.ts";
+import { type Category, categoryOf } from "../model/categories.ts";
+import { leafName, modulesOf } from "../model/scopes.ts";
 import { LOOKS, type ItemStatus } from "../model/looks.ts";
 import { BOTH, type Model, type UnionItem } from "../model/model.ts";
 import { counted, shortSettings, sizesText, typesText } from "../model/wording.ts";
@@ -10,16 +12,27 @@ import { counted, shortSettings, sizesText, typesText } from "../model/wording.t
 export const ROW = 36;
 export const MAX_ROWS = 4;
 const PADDING = 5;
+/** From a box to the frame around it, and from a frame to the one around it. */
+const MARGIN = 7;
+const NESTED = 3;
 /** Width of a letter of a frame's label, about. */
 const LETTER = 5.8;
 
 /** One layer or node in a box. */
 export interface Row {
+  /** The operator, or what a fold is called. */
   title: string;
-  /** What gives way where there is little room: the type. */
-  type: string;
-  settings: string;
+  category: Category;
+  /** What it is called inside the frame around it; how many layers a fold has. */
+  name: string;
+  /** Behind the title and behind the name; each is written whole or, where there is no room, not at all. */
+  settings: string[];
+  types: string[];
+  /** Sizes of the largest stored array, and of the output. */
+  weights: string;
   shape: string;
+  /** All of it, for whoever points at it. */
+  words: string;
 }
 
 export interface Box {
@@ -64,7 +77,7 @@ export function boxHeight(members: number): number {
 
 /** Whether a pane shows a box: the overlay shows those of both nets. */
 export function isPresent(box: Box, side: number): boolean {
-  return side === BOTH || box.present[side as 0 | 1];
+  return side === BOTH || box.present[side]!;
 }
 
 /** Whether a pane shows an edge. */
@@ -174,7 +187,7 @@ export class Scene {
     let found = this.rowCache.get(key);
     if (!found) {
       if (side === BOTH) found = merged(this.rows(box, 0), this.rows(box, 1));
-      else if (!box.present[side as 0 | 1]) found = [];
+      else if (!box.present[side]!) found = [];
       else found = box.isFold ? [this.foldRow(box.id, side)] : this.itemRows(box.id, side);
       this.rowCache.set(key, found);
     }
@@ -195,32 +208,52 @@ export class Scene {
 
   private madeTitle(id: number, side: number): string {
     const fold = this.tree.folds[id - this.model.union.length]!;
-    const names = this.members(id, side).map((item) => item.name);
+    if (fold.name !== undefined && fold.kind === "scope" && this.isNamedBy(id, fold.name, side))
+      return fold.name;
+    const members = this.members(id, side);
+    const names = members.map((item) => item.name);
     const prefix = commonPrefix(names);
     if (fold.kind === "run") {
       const inner =
-        prefix || (this.isFold(fold.children[0]!) ? "block" : this.types(fold.children[0]!, side));
+        fold.name ||
+        prefix ||
+        (this.isFold(fold.children[0]!) ? "block" : this.types(fold.children[0]!, side));
       return `${fold.children.length} × ${inner}`;
     }
     if (prefix) return prefix;
     const stem = commonStem(names);
     if (stem) return stem;
-    return names.length > 1 ? `${names[0]} … ${names.at(-1)}` : fold.kind;
+    const ends = [members[0], members.at(-1)].map((item) =>
+      item ? leafName(item, () => false) || item.name : "",
+    );
+    return names.length > 1 ? ends.join(" – ") : fold.kind;
   }
 
   /** A name without what the frame around the box says already. */
-  shortTitle(box: Box, side: number, title: string): string {
-    const parent = this.parents[box.id]!;
-    if (parent < 0) return title;
+  private shortName(id: number, side: number, name: string): string {
+    const parent = this.parents[id]!;
+    if (parent < 0) return name;
     const frame = this.foldTitle(parent, side);
-    const rest = title.startsWith(frame) ? title.slice(frame.length).replace(/^[/_.:\-]+/, "") : "";
-    return rest || title;
+    const rest = name.startsWith(frame) ? name.slice(frame.length).replace(/^[/_.:\-]+/, "") : "";
+    return /[A-Za-z]/.test(rest) ? rest : name;
+  }
+
+  /** Whether an item is in a fold of a name. */
+  private isInside(id: number, module: string): boolean {
+    for (let at = this.parents[id]!; at >= 0; at = this.parents[at]!)
+      if (this.tree.folds[at - this.model.union.length]!.name === module) return true;
+    return false;
+  }
+
+  /** Whether the names of a side tell a module: the two nets may call it differently. */
+  private isNamedBy(id: number, module: string, side: number): boolean {
+    return this.members(id, side).some((item) => modulesOf(item.name).includes(module));
   }
 
   members(id: number, side: number): Item[] {
     const items = this.model.items[side] ?? [];
     return this.leaves(id).flatMap((leaf) =>
-      this.model.union[leaf]!.members[side as 0 | 1].map((index) => items[index]!),
+      this.model.union[leaf]!.members[side]!.map((index) => items[index]!),
     );
   }
 
@@ -231,24 +264,52 @@ export class Scene {
   private foldRow(id: number, side: number): Row {
     const members = this.members(id, side);
     const noun = this.model.view === "layers" ? "layer" : "operator";
+    const title = this.foldTitle(id, side);
+    const types = typesText(members.map((item) => item.type));
+    const { kind, name, children } = this.tree.folds[id - this.model.union.length]!;
+    const isNamedRun = kind === "run" && name !== undefined;
+    const layers = counted(members.length, noun);
     return {
-      title: this.foldTitle(id, side),
-      type: `${counted(members.length, noun)}: ${typesText(members.map((item) => item.type))}`,
-      settings: "",
+      title: this.shortName(id, side, title),
+      category: "other",
+      name: layers,
+      settings: [],
+      types: isNamedRun
+        ? [`${this.foldTitle(children[0]!, side)} to ${this.foldTitle(children.at(-1)!, side)}`]
+        : types.split(" · ").filter((type) => type !== "…"),
+      weights: "",
       shape: "",
+      words: `${title}\n${layers}: ${types}`,
     };
+  }
+
+  /** What an item is called: on A's side, or on B's if A has nothing there. */
+  itemTitle(id: number): string {
+    const side = this.model.union[id]!.members[0].length ? 0 : 1;
+    const [first] = this.model.union[id]!.members[side];
+    const item = first === undefined ? undefined : this.model.items[side]![first];
+    return item?.name || item?.type || "";
   }
 
   private itemRows(id: number, side: number): Row[] {
     const net = this.model.nets[side]!;
-    return this.model.union[id]!.members[side as 0 | 1].map((index) => {
+    return this.model.union[id]!.members[side]!.map((index) => {
       const item = this.model.items[side]![index]!;
       const output = item.outputs[0] ?? item.inputs[0];
+      const settings = shortSettings(item.settings);
+      const shape = output === undefined ? "" : sizesText(net.values[output]?.[1]).replace(/^N×(?=.)/, "");
+      const weights = largest(item.parameters.map((number) => net.parameters[number]?.shape ?? []));
       return {
-        title: item.name || item.type,
-        type: item.type,
-        settings: shortSettings(item.settings),
-        shape: output === undefined ? "" : sizesText(net.values[output]?.[1]).replace(/^N×(?=.)/, ""),
+        title: item.type || item.name,
+        category: categoryOf(item.type),
+        name: leafName(item, (module) => this.isInside(id, module)),
+        settings: settings.split(" ").filter(Boolean),
+        types: [],
+        weights,
+        shape,
+        words: [item.name, `${item.type} ${settings}`.trim(), weights && `weights ${weights}`, shape]
+          .filter(Boolean)
+          .join("\n"),
       };
     });
   }
@@ -265,9 +326,9 @@ export class Scene {
       height,
       status: gravest(items),
       isFold: this.isFold(id),
-      present: [0, 1].map((side) => items.some((item) => item.members[side as 0 | 1].length)) as [
-        boolean,
-        boolean,
+      present: [
+        items.some(({ members }) => members[0].length),
+        items.some(({ members }) => members[1].length),
       ],
       shares: this.isFold(id) ? shares(items) : [],
       stubs: [[], []],
@@ -321,17 +382,44 @@ export class Scene {
     const frames = [...found.values()].filter((frame) => frame.kind !== "branch");
     for (const frame of frames) {
       for (let id = this.parents[frame.id]!; id >= 0; id = this.parents[id]!) frame.depth += 1;
-      const margin = 10 - 3 * Math.min(frame.depth, 2);
-      frame.width += margin - (frame.x -= margin);
-      frame.height += margin - (frame.y -= margin);
+      frame.x -= MARGIN;
+      frame.y -= MARGIN;
+      frame.width += MARGIN;
+      frame.height += MARGIN;
     }
-    return frames.sort((a, b) => a.depth - b.depth);
+    frames.sort((a, b) => a.depth - b.depth);
+    for (const frame of [...frames].reverse()) {
+      this.widen(found.get(this.parents[frame.id]!), frame);
+      frame.width -= frame.x;
+      frame.height -= frame.y;
+    }
+    return frames.filter((frame) => !this.holdsOthers(frame));
+  }
+
+  /** Whether boxes of others stand in a frame: drawn, it would say that they belong to it. */
+  private holdsOthers(frame: Frame): boolean {
+    for (const box of this.between(frame.y, frame.y + frame.height)) {
+      if (box.x >= frame.x + frame.width || box.x + box.width <= frame.x) continue;
+      let id = box.id;
+      while (id >= 0 && id !== frame.id) id = this.parents[id]!;
+      if (id < 0) return true;
+    }
+    return false;
+  }
+
+  /** Let a frame hold another with its label; until then width and height are the right and the lower end. */
+  private widen(around: Frame | undefined, frame: Frame): void {
+    if (!around) return;
+    around.x = Math.min(around.x, frame.x - NESTED);
+    around.y = Math.min(around.y, frame.y - LABEL_HEIGHT);
+    around.width = Math.max(around.width, frame.width + NESTED);
+    around.height = Math.max(around.height, frame.height + NESTED);
   }
 
   private takeStubs(): void {
     for (const stub of this.model.stubs) {
       const box = this.shown(stub.target);
-      const names = box?.stubs[stub.side as 0 | 1];
+      const names = box?.stubs[stub.side];
       if (names && !names.includes(stub.value) && this.shown(stub.source) !== box) names.push(stub.value);
     }
   }
@@ -344,11 +432,28 @@ function merged(a: Row[], b: Row[]): Row[] {
     if (!x || !y) return (x ?? y)!;
     return {
       title: either(x.title, y.title, " · "),
-      type: either(x.type, y.type, " · "),
-      settings: either(x.settings, y.settings, " ≠ "),
+      category: x.category,
+      name: either(x.name, y.name, " · "),
+      settings: bothOf(x.settings, y.settings),
+      types: bothOf(x.types, y.types),
+      weights: either(x.weights, y.weights, " ≠ "),
       shape: either(x.shape, y.shape, " ≠ "),
+      words: either(x.words, y.words, "\n\n"),
     };
   });
+}
+
+/** The words of both sides, where they differ in one. */
+function bothOf(a: string[], b: string[]): string[] {
+  const [first, second] = [a.join(" "), b.join(" ")];
+  return first === second ? a : [either(first, second, " ≠ ")].filter(Boolean);
+}
+
+/** Sizes of the array with the most elements; of those without sizes, nothing. */
+function largest(shapes: number[][]): string {
+  const size = (shape: number[]): number => shape.reduce((product, length) => product * length, 1);
+  const found = shapes.filter((shape) => shape.length).sort((a, b) => size(b) - size(a))[0];
+  return found?.join("×") ?? "";
 }
 
 function either(a: string, b: string, between: string): string {

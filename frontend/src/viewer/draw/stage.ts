@@ -127,7 +127,7 @@ export class Stage {
     return this.highlights.heatOf;
   }
 
-  /** Show the whole width, or as much of it as is legible at a scale. */
+  /** Show the whole, or as much of it as is legible at a scale. */
   fit(least = 0.25): void {
     const pane = this.visible[0];
     if (!pane?.width || !this.scene) return;
@@ -250,6 +250,7 @@ export class Stage {
     this.transform = transform;
     this.fittedTo = null;
     // what d3 remembers of the other panes, so that a gesture there goes on from here
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- d3 keeps it there, untyped
     for (const pane of this.panes) (pane.canvas as { __zoom?: ZoomTransform }).__zoom = transform;
     this.redraw();
   }
@@ -292,9 +293,7 @@ export class Stage {
     canvas.style.cursor = hit ? "pointer" : "grab";
     const isBox = hit && "status" in hit;
     const rows = isBox ? this.scene!.rows(hit, side) : [];
-    const text = rows
-      .map((row) => [row.title, `${row.type} ${row.settings}`.trim(), row.shape].filter(Boolean).join("\n"))
-      .join("\n\n");
+    const text = rows.map((row) => row.words).join("\n\n");
     if (canvas.title !== text) canvas.title = text;
   }
 }
@@ -335,7 +334,7 @@ function paneElement(pane: Pane, nets: Net[]): HTMLElement {
   const { side } = pane;
   if (side === BOTH) return overlayElement(pane, nets);
   const net = nets[side]!;
-  const letter = nets.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]!) : null;
+  const letter = nets.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]) : null;
   return h(
     "section",
     { class: "nw-pane", "data-side": side, "aria-label": nets.length > 1 ? `Net ${"AB"[side]}` : "Net" },

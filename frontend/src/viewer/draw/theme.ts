@@ -23,6 +23,7 @@ const NAMES = [
     "only-a",
     "only-b",
   ],
+  ...["op-weights", "op-activation", "op-norm", "op-pool", "op-merge", "op-shape"],
   ...["propagated-soft", "guess-soft", "latent-soft", "different-soft", "only-a-soft", "only-b-soft"],
 ] as const;
 

@@ -3,6 +3,8 @@
 import { LOOKS } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
 import { boxHeight } from "../draw/scene.ts";
+import { bypassed } from "../model/idle.ts";
+import { scopesOfUnion } from "../model/scopes.ts";
 import type { Layout, LayoutGraph } from "./layout.ts";
 import type { FoldTree } from "./folds.ts";
 import type { Reply, Request } from "./worker.ts";
@@ -12,16 +14,21 @@ export interface LaidOut {
   layout: Layout;
   tree: FoldTree;
   open: Set<number>;
+  /** The folds that stay open when everything is folded. */
+  folded: Set<number>;
 }
+
+type LaidOutReply = Extract<Reply, { kind: "laid out" }>;
 
 export class LayoutClient {
   private readonly worker: Worker;
   private readonly waiting = new Map<
     number,
-    { resolve: (reply: Reply) => void; reject: (error: Error) => void }
+    { resolve: (reply: LaidOutReply) => void; reject: (error: Error) => void }
   >();
   private tickets = 0;
   private tree: FoldTree | undefined;
+  private folded = new Set<number>();
 
   constructor() {
     const url = URL.createObjectURL(new Blob([workerText], { type: "text/javascript" }));
@@ -41,33 +48,34 @@ export class LayoutClient {
     };
   }
 
-  /** Lay out a model as it is shown at first. */
-  async start(model: Model): Promise<LaidOut> {
-    const reply = await this.ask({ kind: "graph", ticket: 0, graph: graphOf(model) });
+  /** Lay out a model as it is shown at first, without the items that are left out. */
+  async start(model: Model, leftOut: ReadonlySet<number>): Promise<LaidOut> {
+    const reply = await this.ask({ kind: "graph", ticket: 0, graph: graphOf(model, leftOut) });
     this.tree = reply.tree!;
-    return { layout: reply.layout, tree: this.tree, open: new Set(reply.open) };
+    this.folded = new Set(reply.folded);
+    return { layout: reply.layout, tree: this.tree, open: new Set(reply.open), folded: this.folded };
   }
 
   /** Lay out the same model with other folds open. */
   async layout(open: Set<number>): Promise<LaidOut> {
     const reply = await this.ask({ kind: "open", ticket: 0, open: [...open] });
-    return { layout: reply.layout, tree: this.tree!, open };
+    return { layout: reply.layout, tree: this.tree!, open, folded: this.folded };
   }
 
   close(): void {
     this.worker.terminate();
   }
 
-  private ask(request: Request): Promise<Extract<Reply, { kind: "laid out" }>> {
+  private ask(request: Request): Promise<LaidOutReply> {
     const ticket = ++this.tickets;
     return new Promise((resolve, reject) => {
-      this.waiting.set(ticket, { resolve: resolve as (reply: Reply) => void, reject });
+      this.waiting.set(ticket, { resolve, reject });
       this.worker.postMessage({ ...request, ticket });
     });
   }
 }
 
-function graphOf(model: Model): LayoutGraph {
+function graphOf(model: Model, leftOut: ReadonlySet<number>): LayoutGraph {
   const kinds = new Map<string, number>();
   const kindOf = (text: string): number => {
     if (!kinds.has(text)) kinds.set(text, kinds.size);
@@ -75,12 +83,14 @@ function graphOf(model: Model): LayoutGraph {
   };
   const types = (side: number, members: number[]): string =>
     members.map((index) => model.items[side]![index]!.type).join("+");
-  const forward = model.edges.filter((edge) => !edge.back);
-  const back = model.edges.filter((edge) => edge.back);
+  const edges = bypassed(model.edges, leftOut);
+  const forward = edges.filter((edge) => !edge.back);
+  const back = edges.filter((edge) => edge.back);
   const { union } = model;
   return {
     count: union.length,
-    order: Int32Array.from(model.order),
+    order: Int32Array.from(model.order.filter((id) => !leftOut.has(id))),
+    scopes: scopesOfUnion(model),
     sources: Int32Array.from(forward, (edge) => edge.source),
     targets: Int32Array.from(forward, (edge) => edge.target),
     sides: Uint8Array.from(forward, (edge) => edge.sides),

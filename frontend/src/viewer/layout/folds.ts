@@ -1,11 +1,14 @@
 /**
- * What folds: branches, blocks, and runs of equal blocks, found in the structure alone.
+ * What folds: the modules that names tell, and where they tell none branches, blocks, and runs of equal blocks, found
+ * in the structure alone.
  *
  * In an order of the union graph, an item is a *waist* if every path passes through it. Between two waists lies
  * a *region*, whose connected parts are branches. Waists and regions in turn are a sequence, in which tandem
  * repeats are runs of equal blocks. Everything that folds is an interval of the order, or a part of a region
  * that nothing else of the region touches, so that folding never makes a cycle.
  */
+
+import { type Content, type Scope, scopesOf } from "./scopes.ts";
 
 /** The union graph as numbers, fit to be sent to a worker. */
 export interface Shape {
@@ -19,15 +22,21 @@ export interface Shape {
   kinds: Int32Array;
   /** 1 where an item has stored arrays. */
   stores: Uint8Array;
+  /** The modules that each item is in, the outermost first, as scopes.ts joins them. */
+  scopes: string[];
+  /** 1 where an item must not be hidden at first. */
+  matters: Uint8Array;
 }
 
-export type FoldKind = "run" | "block" | "branch" | "section";
+export type FoldKind = "run" | "block" | "branch" | "section" | "scope";
 
 /** A fold; its number is `count` plus its place in the list, and children below `count` are items. */
 export interface Fold {
   kind: FoldKind;
   children: number[];
   parent: number;
+  /** What names call it: a module, or what the modules of a run have in common. */
+  name?: string;
 }
 
 /** Folds with their children, and what is at the top. */
@@ -43,6 +52,10 @@ const MIN_RUN = 6;
 const MIN_INNER_RUN = 30;
 const MAX_PERIOD = 160;
 const MAX_ROOTS = 150;
+/** Equal modules in a row from which on they are a run. */
+const MIN_REPEATS = 3;
+/** Items of a module without modules in it from which on its structure is looked at. */
+const MAX_FLAT = 24;
 
 interface Element {
   children: number[];
@@ -72,7 +85,11 @@ class Folder {
   }
 
   fold(): FoldTree {
-    const roots = this.sections(this.sequence([...this.shape.order], MIN_RUN));
+    const contents = scopesOf(this.shape, this.outgoing);
+    const isNamed = contents.some((content) => typeof content === "object");
+    const roots = this.sections(
+      isNamed ? this.contents(contents) : this.sequence([...this.shape.order], MIN_RUN),
+    );
     this.folds.forEach((fold, index) => {
       for (const child of fold.children) {
         if (child >= this.shape.count)
@@ -82,9 +99,68 @@ class Folder {
     return { folds: this.folds, roots };
   }
 
-  private add(kind: FoldKind, children: number[]): number {
-    this.folds.push({ kind, children, parent: -1 });
+  private add(kind: FoldKind, children: number[], name?: string): number {
+    this.folds.push(
+      name === undefined ? { kind, children, parent: -1 } : { kind, children, parent: -1, name },
+    );
     return this.shape.count + this.folds.length - 1;
+  }
+
+  /** Fold what is directly in a module, or in the whole: its modules, and long stretches of items by structure. */
+  private contents(contents: Content[]): number[] {
+    const found: number[] = [];
+    let items: number[] = [];
+    let alike: Scope[] = [];
+    const endItems = (): void => {
+      found.push(...(items.length > MAX_FLAT ? this.sequence(items, MIN_RUN) : items));
+      items = [];
+    };
+    const endAlike = (): void => {
+      found.push(...this.repeated(alike));
+      alike = [];
+    };
+    let last = "";
+    for (const content of contents) {
+      if (typeof content === "number") {
+        endAlike();
+        items.push(content);
+        continue;
+      }
+      endItems();
+      const likeness = this.likeness(content);
+      if (likeness !== last) endAlike();
+      last = likeness;
+      alike.push(content);
+    }
+    endItems();
+    endAlike();
+    return found;
+  }
+
+  /** Fold equal modules in a row. */
+  private repeated(scopes: Scope[]): number[] {
+    const folds = scopes.map((scope) => {
+      const children = this.contents(scope.children);
+      const [only] = children;
+      // a module that holds nothing but a run of others is that run
+      return children.length === 1 && only! >= this.shape.count
+        ? only!
+        : this.add("scope", children, scope.name);
+    });
+    if (folds.length < MIN_REPEATS) return folds;
+    return [this.add("run", folds, stemOf(scopes[0]!.name))];
+  }
+
+  /** Equal texts for modules of one structure and one name up to its number, all or none of which matter. */
+  private likeness({ name, members }: Scope): string {
+    const stamp = this.mark(members);
+    const parts = members.map((member) => {
+      // what reads it behind the module is no part of the module
+      const targets = this.outgoing[member]!.filter((target) => this.stamp[target] === stamp);
+      return `${this.shape.kinds[member]}>${targets.map((target) => this.local[target]).join()}`;
+    });
+    const matters = members.some((member) => this.shape.matters[member]);
+    return `${stemOf(name)} ${matters} ${this.signature(parts.join(";"))}`;
   }
 
   /** Fold a list of items, in order; return what is at its top. */
@@ -323,4 +399,9 @@ function aligned(elements: Element[], start: number, period: number, length: num
     if (shift >= 0 && times >= 2) return { start: start + shift, period, times };
   }
   return { start, period, times: Math.floor(length / period) };
+}
+
+/** A name without the number that it ends in: b of b.17, encoder_layer of encoder_layer_3. */
+function stemOf(name: string): string {
+  return name.replace(/[._\-]?\d+$/, "") || name;
 }

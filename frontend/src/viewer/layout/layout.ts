@@ -22,8 +22,6 @@ export interface LayoutGraph extends Shape {
   backTargets: Int32Array;
   backSides: Uint8Array;
   heights: Float32Array;
-  /** 1 where an item must not be hidden at first. */
-  matters: Uint8Array;
 }
 
 /** Where the visible items and folds stand: centres and sizes. */
@@ -50,10 +48,16 @@ export interface LaidEdge {
 export const BOX_WIDTH = 184;
 export const FOLD_HEIGHT = 46;
 const GAP_ACROSS = 20;
-const GAP_DOWN = 24;
+const GAP_DOWN = 20;
+/** Room above a box for the label of a frame that begins with it. */
+export const LABEL_HEIGHT = 14;
 
-/** Items that are shown at once without being asked for. */
-const SHOWN_AT_FIRST = 160;
+/** Rows and columns of boxes up to which folds are opened without being asked for: a screen of legible boxes. */
+const ROWS_AT_FIRST = 18;
+const COLUMNS_AT_FIRST = 5;
+/** Rows for a net of which less than so many boxes would be shown: smaller, but more than its name. */
+const MORE_ROWS_AT_FIRST = 24;
+const FEW_BOXES = 8;
 /** Visible items up to which unfolding goes on to show differences. */
 const SHOWN_FOR_DIFFERENCES = 260;
 /** Visible items up to which rows are chosen so that edges are as short as can be. */
@@ -66,10 +70,10 @@ export class Layouter {
     this.tree = foldTree(net);
   }
 
-  /** The folds that are open at first: those with differences in them, then as many as there is room for. */
+  /** The folds that are open at first: those with differences in them, then as many as one screen has room for. */
   openAtFirst(): Set<number> {
     const { count } = this.net;
-    const open = new Set<number>();
+    const open = this.openWhenFolded();
     let shown = this.tree.roots.length;
     const unfold = (id: number): void => {
       open.add(id);
@@ -83,20 +87,66 @@ export class Layouter {
       unfold(id);
       queue.push(...this.fold(id).children);
     }
-    const levels = [this.tree.roots];
-    for (let index = 0; index < levels.length; index++) {
-      const folds = levels[index]!.filter((id) => id >= count);
-      const growth = folds.reduce(
-        (sum, id) => sum + (open.has(id) ? 0 : this.fold(id).children.length - 1),
-        0,
-      );
-      const fits = shown + growth <= SHOWN_AT_FIRST;
-      for (const id of folds) {
-        if (fits && !open.has(id)) unfold(id);
-        if (open.has(id)) levels.push(this.fold(id).children);
-      }
+    return this.openWhileRoom(open, () => true);
+  }
+
+  /** What stays open when everything is folded: what only joins the net's modules, while one screen holds them. */
+  openWhenFolded(): Set<number> {
+    return this.openWhileRoom(new Set(), (id) => this.fold(id).kind === "run");
+  }
+
+  /** Open folds of one level after the other, those of a level together, while the whole fits on a screen. */
+  private openWhileRoom(open: Set<number>, mayOpen: (id: number) => boolean): Set<number> {
+    const { count } = this.net;
+    let level = this.tree.roots;
+    while (level.length) {
+      const folds = level.filter((id) => id >= count);
+      const closed = folds.filter((id) => !open.has(id) && mayOpen(id));
+      const together = new Set([...open, ...closed]);
+      const most = this.numShown(open) < FEW_BOXES ? MORE_ROWS_AT_FIRST : ROWS_AT_FIRST;
+      if (closed.length && this.fitsScreen(together, most)) for (const id of closed) open.add(id);
+      else for (const id of closed) if (closed.length > 1 && this.isSmallEnough(open, id)) open.add(id);
+      level = folds.filter((id) => open.has(id)).flatMap((id) => this.fold(id).children);
     }
     return open;
+  }
+
+  private numShown(open: ReadonlySet<number>): number {
+    const shownAs = this.shownAs(open);
+    return new Set(Array.from(this.net.order, (item) => shownAs[item]!)).size;
+  }
+
+  /** Whether a run may be opened alone: its blocks are what the net is made of. */
+  private isSmallEnough(open: ReadonlySet<number>, id: number): boolean {
+    return this.fold(id).kind === "run" && this.fitsScreen(new Set([...open, id]));
+  }
+
+  /** Whether a screen holds what is visible with folds open, by its longest way and its fullest row. */
+  private fitsScreen(open: ReadonlySet<number>, most = ROWS_AT_FIRST): boolean {
+    const shownAs = this.shownAs(open);
+    const visible = new Set(Array.from(this.net.order, (item) => shownAs[item]!));
+    if (visible.size > most * COLUMNS_AT_FIRST) return false;
+    const targets = new Map<number, Set<number>>();
+    const waiting = new Map<number, number>();
+    for (const { source, target, back } of this.edges(shownAs)) {
+      if (back) continue;
+      targets.set(source, (targets.get(source) ?? new Set()).add(target));
+      waiting.set(target, (waiting.get(target) ?? 0) + 1);
+    }
+    let row = [...visible].filter((id) => !waiting.get(id));
+    for (let rows = 0; row.length; rows++) {
+      if (rows === most || (rows && row.length > COLUMNS_AT_FIRST)) return false;
+      const next: number[] = [];
+      for (const id of row) {
+        for (const target of targets.get(id) ?? []) {
+          const left = waiting.get(target)! - 1;
+          waiting.set(target, left);
+          if (!left) next.push(target);
+        }
+      }
+      row = next;
+    }
+    return true;
   }
 
   /** Folds with something in them that matters. */
@@ -122,6 +172,8 @@ export class Layouter {
     const edges = this.edges(shownAs);
     const place = new Map(ids.map((id, index) => [id, index]));
     const heightOf = (id: number): number => (id < count ? heights[id]! : FOLD_HEIGHT);
+    const above = this.labelsAbove(open, shownAs);
+    const labelled = (id: number): number => LABEL_HEIGHT * (above.get(id) ?? 0);
     const dag = graph<number, LaidEdge>();
     const nodes = ids.map((id) => dag.node(id));
     for (const edge of edges) {
@@ -135,9 +187,9 @@ export class Layouter {
           .order(twolayerGreedy().base(twolayerAgg())),
       )
       .coord(straight)
-      .nodeSize((node: { data: number }) => [BOX_WIDTH, heightOf(node.data)] as const)
+      .nodeSize((node: { data: number }) => [BOX_WIDTH, heightOf(node.data) + labelled(node.data)] as const)
       .gap([GAP_ACROSS, GAP_DOWN]);
-    const { width, height } = ids.length ? lay(dag as never) : { width: 0, height: 0 };
+    const { width, height } = ids.length ? lay(dag) : { width: 0, height: 0 };
     for (const link of dag.links()) {
       link.data.bends = link.points.slice(1, -1).flat();
     }
@@ -146,10 +198,25 @@ export class Layouter {
       height,
       ids: Int32Array.from(ids),
       x: Float32Array.from(nodes, (node) => node.x),
-      y: Float32Array.from(nodes, (node) => node.y),
+      y: Float32Array.from(nodes, (node) => node.y + labelled(node.data) / 2),
       heights: Float32Array.from(ids, heightOf),
       edges,
     };
+  }
+
+  /** How many open folds begin with a box: their labels stand above it. */
+  private labelsAbove(open: ReadonlySet<number>, shownAs: Int32Array): Map<number, number> {
+    const found = new Map<number, number>();
+    const firstLeaf = (id: number): number =>
+      id < this.net.count ? id : firstLeaf(this.fold(id).children[0]!);
+    const isSeen = (id: number): boolean => id < 0 || (open.has(id) && isSeen(this.fold(id).parent));
+    for (const [index, { kind }] of this.tree.folds.entries()) {
+      const id = this.net.count + index;
+      if (kind === "branch" || !isSeen(id)) continue;
+      const box = shownAs[firstLeaf(id)]!;
+      found.set(box, (found.get(box) ?? 0) + 1);
+    }
+    return found;
   }
 
   /** For each item, itself or the outermost closed fold that it is in. */

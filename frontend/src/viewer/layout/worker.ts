@@ -7,7 +7,7 @@ export type Request =
   { kind: "graph"; ticket: number; graph: LayoutGraph } | { kind: "open"; ticket: number; open: number[] };
 
 export type Reply =
-  | { kind: "laid out"; ticket: number; layout: Layout; tree?: FoldTree; open?: number[] }
+  | { kind: "laid out"; ticket: number; layout: Layout; tree?: FoldTree; open?: number[]; folded?: number[] }
   | { kind: "failed"; ticket: number; message: string };
 
 let layouter: Layouter | undefined;
@@ -24,6 +24,7 @@ function answer(request: Request): Reply {
         layout: layouter.layout(open),
         tree: layouter.tree,
         open: [...open],
+        folded: [...layouter.openWhenFolded()],
       };
     }
     if (!layouter) throw new Error("a layout was asked for before there was a graph");

@@ -77,6 +77,8 @@ export interface Net {
   values: [string, Size[] | null][];
   parameters: Parameter[];
   totals: Cost | null;
+  /** Types of layers that no reader knows, of a net that can only be looked at. */
+  unknown?: string[];
 }
 
 export type Status =

@@ -77,7 +77,7 @@ function addStubs(model: Model, edge: Edge): void {
   model.nets.forEach((net, side) => {
     if (!((edge.sides >> side) & 1)) return;
     const members = (number: number): Item[] =>
-      model.union[number]!.members[side as 0 | 1].map((index) => model.items[side]![index]!);
+      model.union[number]!.members[side]!.map((index) => model.items[side]![index]!);
     const made = new Set(members(edge.source).flatMap((item) => item.outputs));
     const value = members(edge.target)
       .flatMap((item) => item.inputs)

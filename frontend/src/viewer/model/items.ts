@@ -37,11 +37,11 @@ export function joined(groups: Group[], key: "layers" | "nodes"): Group[][] {
   const parent = groups.map((_, index) => index);
   const find = (index: number): number => {
     let root = index;
-    while (parent[root] !== root) root = parent[root] as number;
+    while (parent[root] !== root) root = parent[root]!;
     parent[index] = root;
     return root;
   };
-  const first: Map<number, number>[] = [new Map(), new Map()];
+  const first: Map<number, number>[] = [new Map<number, number>(), new Map<number, number>()];
   groups.forEach((group, index) => {
     group[key].forEach((list, side) => {
       for (const member of list) {

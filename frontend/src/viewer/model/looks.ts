@@ -9,6 +9,8 @@ export type ItemStatus =
   | "GUESS"
   /** Computes nothing when the net predicts, and so is in no group. */
   | "IDLE"
+  /** Of a type that no reader knows, in a net that can only be looked at. */
+  | "UNREAD"
   /** Nothing was compared: a net alone. */
   | "PLAIN";
 
@@ -38,6 +40,7 @@ export const LOOKS: Record<ItemStatus, Look> = {
   STRUCTURE: look("≟", "same structure, weights not compared", "structure", 3.5),
   PROPAGATED: look("~", "propagates an earlier difference", "propagated", 4),
   GUESS: look("?", "paired by a guess", "guess", 5, [5, 4]),
+  UNREAD: look("?", "not read", "guess", 5.5, [2, 3]),
   UNKNOWN: look("?", "not compared", "guess", 6, [2, 3]),
   LATENT: look("≈", "different, without effect here", "latent", 7),
   ONLY_A: look("−", "only in A", "only-a", 8, [7, 3]),
@@ -52,6 +55,7 @@ export function verdictLook({ verdict, verdicts }: ComparisonDocument): VerdictL
 }
 
 /** Statuses, the gravest first. */
+// eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the keys of a record
 export const STATUSES = (Object.keys(LOOKS) as ItemStatus[]).sort(
   (a, b) => LOOKS[b].weight - LOOKS[a].weight,
 );

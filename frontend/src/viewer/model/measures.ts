@@ -1,6 +1,6 @@
 /** What the heat map shows: figures of the document, each with the scale that it is read on. */
 
-import type { Cost, Item, Size } from "./document.ts";
+import type { Item, Size } from "./document.ts";
 import type { Model, UnionItem } from "./model.ts";
 import { amountText, bytesText, ratioText, realText } from "./wording.ts";
 
@@ -63,9 +63,14 @@ export const MEASURES: Record<Measure, MeasureLook> = {
   },
 };
 
+export function isMeasure(text: string): text is Measure {
+  return text in MEASURES;
+}
+
 /** The measures that a document has figures for. */
 export function knownMeasures(model: Pick<Model, "document" | "nets">): Measure[] {
   const items = model.nets.flatMap((net) => [...net.layers, ...net.nodes]);
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the keys of a record
   return (Object.keys(MEASURES) as Measure[]).filter((measure) => {
     if (measure === "error") return model.document.kind === "comparison";
     if (measure === "seconds") return items.some((item) => typeof item.seconds === "number");
@@ -76,20 +81,18 @@ export function knownMeasures(model: Pick<Model, "document" | "nets">): Measure[
 /** The measure of several items of one side as a whole; null where nothing is known. */
 export function measured(model: Model, items: UnionItem[], side: number, measure: Measure): number | null {
   if (measure === "error") return worstError(items, side);
-  const members = items.flatMap((item) =>
-    item.members[side as 0 | 1].map((index) => model.items[side]?.[index] as Item),
-  );
+  const members = items.flatMap((item) => item.members[side]!.map((index) => model.items[side]![index]!));
   if (measure === "seconds") return sum(members.map((member) => member.seconds ?? null));
   if (measure === "bytes") return sum(members.map((member) => bytesMoved(model, member, side)));
   const cost = (key: "parameters" | "multiply_adds" | "activation_bytes"): number | null =>
-    sum(members.map((member) => (member.cost as Cost | null)?.[key] ?? null));
+    sum(members.map((member) => member.cost?.[key] ?? null));
   if (measure !== "intensity") return cost(measure);
   const [work, bytes] = [cost("multiply_adds"), measured(model, items, side, "bytes")];
   return work === null || !bytes ? null : work / bytes;
 }
 
 function worstError(items: UnionItem[], side: number): number | null {
-  const groups = items.filter((item) => item.members[side as 0 | 1].length).flatMap((item) => item.groups);
+  const groups = items.filter((item) => item.members[side]!.length).flatMap((item) => item.groups);
   const errors = groups.map(({ error }) => error).filter((error) => error !== null);
   if (!errors.length) return null;
   return Math.max(...errors.map((error) => (typeof error === "number" ? error : Number.MAX_VALUE)));

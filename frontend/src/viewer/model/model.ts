@@ -57,15 +57,23 @@ export interface Model {
 
 /** The layer or node with its place in a file, whichever it is. */
 export function placeOf(item: Item): string {
-  const layer = item as Layer;
-  return layer.file ? (layer.line ? `${layer.file}:${layer.line}` : layer.file) : "";
+  if (!isLayer(item) || !item.file) return "";
+  return item.line ? `${item.file}:${item.line}` : item.file;
+}
+
+export function isLayer(item: Item): item is Layer {
+  return "key" in item;
+}
+
+export function isNode(item: Item): item is Node {
+  return "layers" in item;
 }
 
 /** The nodes behind a layer, or the layers behind a node. */
 export function counterparts(model: Model, side: number, index: number): Item[] {
-  const net = model.nets[side] as Net;
+  const net = model.nets[side]!;
   if (model.view === "operators") {
-    return ((net.nodes[index] as Node | undefined)?.layers ?? []).map((number) => net.layers[number] as Item);
+    return (net.nodes[index]?.layers ?? []).map((number) => net.layers[number]!);
   }
   return nodesOfLayers(net)[index] ?? [];
 }

@@ -62,7 +62,7 @@ export function matches(model: Model, data: OwnData): number {
 /** The values for what stands in a box on one side: of the items themselves, else of their nodes or layers. */
 export function ownValues(model: Model, items: UnionItem[], side: number, data: OwnData): OwnValue[] {
   return items.flatMap((item) =>
-    item.members[side as 0 | 1].flatMap((index) => {
+    item.members[side]!.flatMap((index) => {
       const own = named(model.items[side]![index]!, data);
       return own ? [own] : behind(model, side, index, data);
     }),
@@ -102,16 +102,18 @@ function jsonRows(text: string): Rows {
   try {
     content = JSON.parse(text);
   } catch (error) {
-    throw new Error(`It is not valid JSON: ${error instanceof Error ? error.message : error}. ${EXPECTED}`);
+    throw new Error(
+      `It is not valid JSON: ${error instanceof Error ? error.message : String(error)}. ${EXPECTED}`,
+    );
   }
   if (!isRecord(content)) throw new Error(`It is not an object. ${EXPECTED}`);
   const graphs = isRecord(content["results"]) ? [content] : Object.values(content).filter(hasResults);
   if (!graphs.length) return { rows: rowsOf(content), ...NO_COLOURS };
-  const [first] = graphs as [Record<string, unknown>];
+  const [first] = graphs;
   return {
-    rows: graphs.flatMap((graph) => rowsOf(graph["results"] as Record<string, unknown>)),
-    thresholds: stopsOf(first["thresholds"], "value").sort((a, b) => a[0] - b[0]),
-    gradient: stopsOf(first["gradient"], "stop").sort((a, b) => a[0] - b[0]),
+    rows: graphs.flatMap((graph) => (isRecord(graph["results"]) ? rowsOf(graph["results"]) : [])),
+    thresholds: stopsOf(first?.["thresholds"], "value").sort((a, b) => a[0] - b[0]),
+    gradient: stopsOf(first?.["gradient"], "stop").sort((a, b) => a[0] - b[0]),
   };
 }
 

@@ -74,8 +74,10 @@ type Entries<Row> = { [Name in keyof Row]: Row[Name][] };
 
 /** The columns of a table by name, each with an entry for each row; not those that are tables. */
 function columnsOf<Row>(table: Table<Row>): Entries<Row> {
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- each column has a type of its own
   const columns = Object.entries(table.columns as Record<string, Column<unknown>>);
   const plain = columns.filter(([, column]) => !("columns" in column));
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- the names are those of the columns
   return Object.fromEntries(
     plain.map(([name, column]) => [name, entriesOf(column, table.count)]),
   ) as Entries<Row>;
@@ -96,8 +98,10 @@ export async function withRows(stored: StoredDocument): Promise<Document> {
     nets.push(netOf(net));
   }
   await pause();
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- what else is in it stays as it is stored
   if (stored.kind === "net") return { ...stored, nets } as unknown as Document;
   const { weights, groups, ...rest } = stored;
+  // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- what else is in it stays as it is stored
   return { ...rest, nets, groups: groupsOf(groups!, weights!, nets) } as unknown as ComparisonDocument;
 }
 

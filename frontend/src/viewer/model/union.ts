@@ -58,7 +58,7 @@ class Builder {
   }
 
   private own(side: number, index: number, number: number): void {
-    (this.model.owner[side] as number[])[index] = number;
+    this.model.owner[side]![index] = number;
   }
 
   private takeGroups(): void {
@@ -73,14 +73,15 @@ class Builder {
   private joinInputs(): void {
     if (this.document.kind !== "comparison") return;
     for (const mapping of this.document.inputs) {
-      const members = [mapping.a, mapping.b].map((name, side) => {
-        const net = this.model.nets[side] as Net;
+      const inputOf = (name: string, side: number): number[] => {
+        const net = this.model.nets[side]!;
         const value = net.inputs.find((number) => net.values[number]?.[0] === name);
         const index = value === undefined ? undefined : this.makers[side]?.get(value);
         return index !== undefined && this.model.owner[side]?.[index] === -1 ? [index] : [];
-      });
+      };
+      const members: [number[], number[]] = [inputOf(mapping.a, 0), inputOf(mapping.b, 1)];
       const status = mapping.text ? "MAPPED" : "EQUAL";
-      if (members[0]?.length && members[1]?.length) this.add(members as [number[], number[]], [], status);
+      if (members[0].length && members[1].length) this.add(members, [], status);
     }
   }
 
@@ -101,7 +102,7 @@ class Builder {
         const [first, ...others] = new Set(this.readsFrom(side, item));
         if (first === undefined || first < 0 || others.length) return;
         if (!leadsOnlyTo(index, first)) return;
-        const members = this.model.union[first]!.members[side as 0 | 1];
+        const members = this.model.union[first]!.members[side]!;
         members.push(index);
         members.sort((a, b) => a - b);
         this.own(side, index, first);
@@ -126,10 +127,17 @@ class Builder {
           this.own(1, index, same);
           return;
         }
-        const number = this.add(side === 0 ? [[index], []] : [[], [index]], [], status);
+        const own = this.isUnread(side, item) ? "UNREAD" : status;
+        const number = this.add(side === 0 ? [[index], []] : [[], [index]], [], own);
         if (side === 0) free.set(place, [...(free.get(place) ?? []), number]);
       });
     });
+  }
+
+  /** Whether no reader knows the type of an item: of an operator, it stands without its domain. */
+  private isUnread(side: number, { type }: Item): boolean {
+    const unknown = this.model.nets[side]!.unknown ?? [];
+    return unknown.some((name) => name === type || name.split("::").at(-1) === type);
   }
 
   private readsFrom(side: number, item: Item): number[] {

@@ -1,7 +1,6 @@
 /** Documents of earlier releases in the names of today: the workbench keeps what it compared before. */
 
 import {
-  type ComparisonDocument,
   type Document,
   type Finding,
   type Group,
@@ -44,7 +43,7 @@ export function ofToday(shown: Document): Document {
 
 function withVerdicts(shown: Document): Document {
   if (shown.kind === "net" || shown.verdicts) return shown;
-  const verdict = EARLIER[(shown as ComparisonDocument).verdict]?.words ?? shown.verdict;
+  const verdict = EARLIER[shown.verdict]?.words ?? shown.verdict;
   return { ...shown, verdict, verdicts: Object.values(EARLIER) };
 }
 
@@ -52,7 +51,9 @@ function ofVersion2(shown: Document): Document {
   if (shown.kind === "net") return shown;
   return {
     ...shown,
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- documents of version 1 hold these
     groups: (shown.groups as unknown as OldGroup[]).map(groupOfToday),
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-type-assertion -- documents of version 1 hold these
     findings: (shown.findings as unknown as OldFinding[]).map(findingOfToday),
   };
 }

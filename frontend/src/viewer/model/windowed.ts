@@ -18,12 +18,12 @@ export function windowedRows(model: Model): WindowedRow[] {
   const rows = model.order.flatMap((id): WindowedRow[] => {
     const item = model.union[id]!;
     const windows = model.nets.map((net, side) => {
-      const found = nodesOf(model, item, side as 0 | 1).map((node) => windowsOf(net, node));
+      const found = nodesOf(model, item, side).map((node) => windowsOf(net, node));
       return found.find((one) => one !== null && one.axes.some((axis) => axis.kernel > 1)) ?? null;
     });
     if (!windows.some(Boolean)) return [];
     const names = model.nets.map((_, side) =>
-      item.members[side as 0 | 1].map((index) => model.items[side]![index]!.name).join(", "),
+      item.members[side]!.map((index) => model.items[side]![index]!.name).join(", "),
     );
     return [{ id, status: item.status, names, windows, differs: windowsDiffer(windows) }];
   });
@@ -35,12 +35,12 @@ export function windowedRows(model: Model): WindowedRow[] {
 }
 
 /** Nodes of one side of an item, in the order of the net. */
-export function nodesOf(model: Model, item: UnionItem, side: 0 | 1): Item[] {
+export function nodesOf(model: Model, item: UnionItem, side: number): Item[] {
   if (!model.nets[side]) return [];
-  if (model.view === "operators") return item.members[side].map((index) => model.items[side]![index]!);
-  const grouped = [...new Set(item.groups.flatMap((group) => group.nodes[side]))];
+  if (model.view === "operators") return item.members[side]!.map((index) => model.items[side]![index]!);
+  const grouped = [...new Set(item.groups.flatMap((group) => group.nodes[side]!))];
   if (grouped.length) return grouped.sort((a, b) => a - b).map((index) => model.nets[side]!.nodes[index]!);
-  return item.members[side].flatMap((index) => counterparts(model, side, index));
+  return item.members[side]!.flatMap((index) => counterparts(model, side, index));
 }
 
 /** An axis in one line: `k3 s2, pads 1 and 0, 32 → 16`. */
@@ -60,7 +60,7 @@ export function windowsText(windows: Windows | null): string {
 function windowsDiffer([a, b]: (Windows | null)[]): boolean {
   if (!a || !b) return false;
   // one net may see the image turned: then the axes have changed places
-  const texts = [a, b].map((windows) => windows.axes.map(axisText));
-  const [first, second] = texts as [string[], string[]];
+  const first = a.axes.map(axisText);
+  const second = b.axes.map(axisText);
   return first.join() !== second.join() && first.join() !== [...second].reverse().join();
 }

@@ -2,9 +2,9 @@
 
 import { h } from "../dom.ts";
 import type { Scene } from "../draw/scene.ts";
-import type { ComparisonDocument, Finding, Group, Item, Layer } from "../model/document.ts";
+import type { Finding, Group, Item, Layer } from "../model/document.ts";
 import { evidenceText, LOOKS, type ItemStatus } from "../model/looks.ts";
-import { type Model, type UnionItem, placeOf } from "../model/model.ts";
+import { type Model, type UnionItem, isLayer, placeOf } from "../model/model.ts";
 import { amountText, costText, counted, ratioText, sizesText, typesText } from "../model/wording.ts";
 import { nodesOf } from "../model/windowed.ts";
 import { windowsOf } from "../model/windows.ts";
@@ -54,25 +54,24 @@ export class Inspector {
     );
     const leaves = scene.leaves(id).filter((leaf) => LOOKS[scene.model.union[leaf]!.status].weight >= 6);
     const links = leaves.slice(0, 30).map((leaf) => {
-      const item = scene.model.union[leaf]!;
-      const text =
-        scene.rows({ id: leaf, isFold: false } as never, item.members[0].length ? 0 : 1)[0]?.title ?? "";
-      return h(
-        "li",
-        {},
-        h("button", { type: "button", class: "nw-link", onclick: () => actions.select(leaf) }, text),
-      );
+      const select = { type: "button", class: "nw-link", onclick: () => actions.select(leaf) };
+      return h("li", {}, h("button", select, scene.itemTitle(leaf)));
     });
     const words = {
       run: "Equal blocks, one after the other",
       block: "A block",
       branch: "A branch",
       section: "A section",
+      scope: "A module",
     };
-    const { kind } = scene.tree.folds[id - scene.model.union.length]!;
+    const { kind, name } = scene.tree.folds[id - scene.model.union.length]!;
     return [
       h("header", { class: "nw-title" }, h("h2", {}, scene.foldTitle(id, sides[0]?.length ? 0 : 1)), button),
-      h("p", { class: "nw-quiet" }, `${words[kind]}, detected from the structure.`),
+      h(
+        "p",
+        { class: "nw-quiet" },
+        `${words[kind]}, ${name === undefined ? "detected from the structure" : "as the names tell"}.`,
+      ),
       sideTable(
         ["layers", "types"],
         sides.map((items) => [
@@ -91,18 +90,14 @@ export class Inspector {
 
   private itemParts(item: UnionItem, id: number): HTMLElement[] {
     const { model } = this.scene;
+    const findings = model.document.kind === "comparison" ? model.document.findings : [];
     const sides = item.members
       .slice(0, model.nets.length)
       .map((members, side) => membersOf(model, side, members));
     return [
       this.head(item, sides),
       ...item.findings.map((number) =>
-        findingPart(
-          (model.document as ComparisonDocument).findings[number]!,
-          item.status,
-          number,
-          this.actions.fixes,
-        ),
+        findingPart(findings[number]!, item.status, number, this.actions.fixes),
       ),
       ...valuesPart(item),
       ...weightsPart(item),
@@ -122,7 +117,7 @@ export class Inspector {
       h(
         "div",
         { class: "nw-side" },
-        sides.length > 1 ? h("span", { class: "nw-letter", "aria-hidden": "true" }, "AB"[side]!) : null,
+        sides.length > 1 ? h("span", { class: "nw-letter", "aria-hidden": "true" }, "AB"[side]) : null,
         items.length ? null : h("p", { class: "nw-quiet" }, `not in ${"AB"[side]}`),
         ...items.slice(0, MAX_NAMES).map(nameOf),
         items.length > MAX_NAMES ? moreNames(items.slice(MAX_NAMES)) : null,
@@ -247,7 +242,7 @@ function valuesTable(group: Group): HTMLElement {
 
 function padding(model: Model, item: UnionItem, openLab: () => void): HTMLElement[] {
   const pictures = model.nets.map((net, side) => {
-    const found = nodesOf(model, item, side as 0 | 1).map((node) => windowsOf(net, node));
+    const found = nodesOf(model, item, side).map((node) => windowsOf(net, node));
     return found.find((windows) => windows !== null && windows.axes.some((axis) => axis.kernel > 1));
   });
   if (!pictures.some(Boolean)) return [];
@@ -289,8 +284,8 @@ function written(sides: Item[][]): HTMLElement[] {
   const tables = Array.from({ length: Math.min(count, 8) }, (_, index) =>
     writtenTable(sides[0]?.[index], sides[1]?.[index], sides.length),
   ).filter((part) => part !== null);
-  const isLayer = sides.some((items) => items.some((item) => "key" in (item as Layer)));
-  return isLayer && tables.length ? [section("As written", ...tables)] : [];
+  const areLayers = sides.some((items) => items.some((item) => isLayer(item)));
+  return areLayers && tables.length ? [section("As written", ...tables)] : [];
 }
 
 /** The lines of both files, one below the other: code has long lines. */
@@ -299,7 +294,7 @@ function texts(sides: Item[][]): HTMLElement[] {
     items.slice(0, MAX_NAMES).flatMap((item) => {
       const { text, line } = item as Partial<Layer>;
       if (!text || !line) return [];
-      const letter = sides.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]!) : null;
+      const letter = sides.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]) : null;
       const caption = h("figcaption", {}, letter, h("span", { class: "nw-place" }, placeOf(item)));
       const numbers = text.split("\n").map((_, index) => String(line + index));
       const gutter = h("span", { class: "nw-gutter", "aria-hidden": "true" }, numbers.join("\n"));

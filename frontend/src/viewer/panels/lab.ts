@@ -117,7 +117,7 @@ export class Lab {
       const start = windows?.axes[Math.min(axis, windows.axes.length - 1)];
       const letter = model.nets.length > 1 ? "AB"[side]! : "";
       const { format } = model.nets[side]!;
-      const rule = start && isWhole(start) ? rulesOf(start, format, windows!.isPooling)[0] : undefined;
+      const rule = start && isWhole(start) ? rulesOf(start, format, windows.isPooling)[0] : undefined;
       return new Bench(letter, row.names[side] ?? "", rule ?? "floor", start ?? null);
     });
     const axes = Math.max(...row.windows.map((windows) => windows?.axes.length ?? 0));

@@ -39,9 +39,8 @@ function part(pair: (Parameter | undefined)[]): HTMLElement {
     ["zeros", statistics((found) => (found.zeros ? found.zeros.toLocaleString("en") : ""))],
     ["nan, inf", statistics((found) => (found.non_finite ? found.non_finite.toLocaleString("en") : ""))],
   ];
-  const isCompared = new Set(["mean", "std", "min", "max"]);
   const shown = rows.filter(([, values]) => values.some(Boolean));
-  const body = shown.map(([name, values]) => row(name, values, isCompared.has(name) && differ(pair, name)));
+  const body = shown.map(([name, values]) => row(name, values, isCompared(name) && differ(pair, name)));
   const histograms = pair.map((parameter) => h("td", {}, parameter ? histogram(parameter, pair) : ""));
   const bars = pair.some((parameter) => parameter?.statistics?.histogram)
     ? h("tr", { class: "nw-bars" }, h("th", { scope: "row" }, "values"), ...histograms)
@@ -54,11 +53,17 @@ function part(pair: (Parameter | undefined)[]): HTMLElement {
   );
 }
 
+const COMPARED = ["mean", "std", "min", "max"] as const;
+type Compared = (typeof COMPARED)[number];
+
+function isCompared(name: string): name is Compared {
+  return COMPARED.some((key) => key === name);
+}
+
 /** Statistics that differ by more than a part in a thousand of the spread. */
-function differ(pair: (Parameter | undefined)[], name: string): boolean {
+function differ(pair: (Parameter | undefined)[], key: Compared): boolean {
   const [a, b] = pair.map((parameter) => parameter?.statistics);
   if (!a || !b) return false;
-  const key = name as "mean" | "std" | "min" | "max";
   const spread = Math.max(a.std ?? 0, b.std ?? 0) || Math.abs(a.mean ?? 0) || 1;
   return Math.abs((a[key] ?? 0) - (b[key] ?? 0)) > 1e-3 * spread;
 }

@@ -19,6 +19,7 @@ export class Sidebar {
   private readonly legend: HTMLElement;
   private readonly count: HTMLElement;
   private model!: Model;
+  private drawn: number[] = [];
   private index!: SearchIndex;
   private filter: Filter = "all";
   private buttons: { filter: Filter; element: HTMLElement }[] = [];
@@ -56,8 +57,10 @@ export class Sidebar {
     );
   }
 
-  show(model: Model): void {
+  /** Show the items of a model, without those that are not drawn unless they are searched. */
+  show(model: Model, leftOut: ReadonlySet<number>): void {
     this.model = model;
+    this.drawn = model.order.filter((id) => !leftOut.has(id));
     this.index = new SearchIndex(model);
     this.differences = model.order.filter((id) => {
       const item = model.union[id]!;
@@ -105,7 +108,7 @@ export class Sidebar {
   private found(): number[] {
     const query = this.search.value.trim();
     if (query) return this.index.find(query);
-    if (this.filter === "all") return this.model.order;
+    if (this.filter === "all") return this.drawn;
     if (this.filter === "differences") return this.differences;
     return this.model.order.filter((id) => this.model.union[id]!.status === this.filter);
   }
@@ -126,7 +129,7 @@ export class Sidebar {
     const noun = this.model.view === "layers" ? "layers" : "operators";
     const tabs = [
       ["differences", "Differences", this.differences.length],
-      ["all", noun[0]!.toUpperCase() + noun.slice(1), this.model.union.length],
+      ["all", noun[0]!.toUpperCase() + noun.slice(1), this.drawn.length],
     ] as const;
     const shown = this.model.document.kind === "comparison" ? tabs : tabs.slice(1);
     this.tabs.replaceChildren(

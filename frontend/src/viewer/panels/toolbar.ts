@@ -3,7 +3,7 @@
 import { h } from "../dom.ts";
 import type { ComparisonDocument, Document } from "../model/document.ts";
 import { verdictLook } from "../model/looks.ts";
-import { MEASURES, type Measure, knownMeasures } from "../model/measures.ts";
+import { MEASURES, type Measure, isMeasure, knownMeasures } from "../model/measures.ts";
 import { MAX_BYTES } from "../model/owndata.ts";
 import type { View } from "../model/model.ts";
 
@@ -16,6 +16,7 @@ export interface ToolbarActions {
   toggleOverlay: () => void;
   togglePanel: (panel: "list" | "details") => void;
   foldAll: (isOpen: boolean) => void;
+  toggleIdle: () => void;
   zoomBy: (factor: number) => void;
   fit: () => void;
   step: (by: number) => void;
@@ -31,6 +32,8 @@ export class Toolbar {
   private readonly measure: HTMLSelectElement;
   private readonly file: HTMLInputElement;
   private readonly overlay: HTMLButtonElement;
+  private readonly idle: HTMLButtonElement;
+  private readonly blocks: HTMLElement;
   private readonly panels: Record<"list" | "details", HTMLButtonElement>;
 
   constructor(
@@ -55,6 +58,12 @@ export class Toolbar {
     });
     const { toggleOverlay, togglePanel } = this.actions;
     this.overlay = button("Overlay", "Overlay: both nets as one graph (v)", toggleOverlay, "v");
+    this.idle = button("", "", () => this.actions.toggleIdle());
+    this.blocks = group(
+      "Blocks",
+      button("⊟", "Collapse all blocks", () => this.actions.foldAll(false)),
+      button("⊞", "Expand all blocks", () => this.actions.foldAll(true)),
+    );
     this.panels = {
       list: button("◧", "List (left bracket)", () => togglePanel("list"), "["),
       details: button("◨", "Details (right bracket)", () => togglePanel("details"), "]"),
@@ -65,6 +74,17 @@ export class Toolbar {
 
   showView(view: View): void {
     for (const [name, button] of this.views) button.setAttribute("aria-pressed", String(name === view));
+  }
+
+  /** Say how many items do nothing at inference, and whether they are drawn. */
+  showIdle(count: number, isShown: boolean): void {
+    if (count) this.blocks.append(this.idle);
+    else this.idle.remove();
+    const words = `${count.toLocaleString("en")} idle`;
+    this.idle.textContent = words;
+    this.idle.title = `${isShown ? "Hide" : "Show"} what does nothing at inference`;
+    this.idle.setAttribute("aria-label", `${words}: what does nothing at inference`);
+    this.idle.setAttribute("aria-pressed", String(isShown));
   }
 
   showPosition(text: string): void {
@@ -95,7 +115,8 @@ export class Toolbar {
   }
 
   private measureChosen(): void {
-    this.actions.setHeat((this.measure.value || null) as Measure | "own" | null);
+    const { value } = this.measure;
+    this.actions.setHeat(value === "own" || isMeasure(value) ? value : null);
   }
 
   private async fileChosen(): Promise<void> {
@@ -133,13 +154,7 @@ export class Toolbar {
       drawing(isPair ? this.overlay : null),
       this.heatGroup(),
       this.file,
-      drawing(
-        group(
-          "Blocks",
-          button("⊟", "Collapse all blocks", () => actions.foldAll(false)),
-          button("⊞", "Expand all blocks", () => actions.foldAll(true)),
-        ),
-      ),
+      drawing(this.blocks),
       drawing(
         group(
           "Zoom",

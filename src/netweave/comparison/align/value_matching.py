@@ -12,7 +12,7 @@ from netweave.comparison.align.alignment import SignalPair, release_parts
 from netweave.comparison.align.chains import find_segments, only_reader
 from netweave.comparison.align.sketches import SketchIndex, sketch
 from netweave.comparison.layout.tensors import solve_layout
-from netweave.comparison.metric import ELEMENTWISE, LOCAL_TOLERANCE, family_of, num_signals
+from netweave.comparison.metric import ELEMENTWISE, LOCAL_TOLERANCE, family_of, num_signals, relative_error
 from netweave.comparison.result.comparison import Evidence
 
 if TYPE_CHECKING:
@@ -54,8 +54,11 @@ def match_values(alignment: Alignment, look: Callable[[str], object] | None = No
     """Pair all signals that hold the same values, in B's order, and the nodes that make them.
 
     Where several signals of A hold the same values, one made by the same kind of node and not yet taken goes
-    first. A net that cannot be held at once is looked at once, side by side with B: what is alike lies at
-    much the same place in both nets, and what was looked at long before would have to be computed again.
+    first. A node that one net lacks, such as a product by 1, takes no signal that a later node of the other
+    kind makes as well: which node is the spare one must not depend on the order of the nets.
+
+    A net that cannot be held at once is looked at once, side by side with B: what is alike lies at much the
+    same place in both nets, and what was looked at long before would have to be computed again.
 
     Args:
         alignment: The alignment that takes the pairs.
@@ -64,6 +67,7 @@ def match_values(alignment: Alignment, look: Callable[[str], object] | None = No
     known = _Known(alignment, look)
     if alignment.a.tensors.is_held:
         known.sketch_all()
+        _match_same_kind(alignment, known.index)
     left: list[tuple[str, int, np.ndarray]] = []
     b = alignment.b
     for name in b.signals.names:
@@ -81,11 +85,30 @@ def match_values(alignment: Alignment, look: Callable[[str], object] | None = No
         _pair_whole(alignment, pair)
 
 
+def _match_same_kind(alignment: Alignment, index: SketchIndex) -> None:
+    """Pair the signals that hold the same values and are made by the same kind of node."""
+    b = alignment.b
+    for name in b.signals.names:
+        if name in b.pairs or name not in b.tensors:
+            continue
+        x = b.tensors[name]
+        wanted = sketch(x)
+        if wanted is not None:
+            alike = index.like(x.size, wanted)
+            _pair_one(alignment, name, (a for a in alike if _are_of_one_kind(alignment, a, name)))
+
+
+def _are_of_one_kind(alignment: Alignment, name_a: str, name_b: str) -> bool:
+    maker_a = alignment.a.signals.producer.get(name_a)
+    maker_b = alignment.b.signals.producer.get(name_b)
+    return maker_a is not None and maker_b is not None and family_of(maker_a) == family_of(maker_b)
+
+
 def _pair_whole(alignment: Alignment, pair: SignalPair) -> None:
     """Pair an activation with the end of what the other net writes it as, not with a part of the same values.
 
-    A hard sigmoid is written as a product, a sum and a clip, which may clip nothing, and a Celu as the sum
-    of its two halves, one of which may be zeros.
+    A hard sigmoid is written as a product, a sum and a clip, which may clip nothing, a Celu as the sum of its
+    two halves, one of which may be zeros, and a HardSwish as a product with its input, which may be ones.
     """
     a, b = (
         side.signals.producer.get(name) for side, name in zip(alignment.sides, (pair.a, pair.b), strict=True)
@@ -106,20 +129,21 @@ def _pair_whole(alignment: Alignment, pair: SignalPair) -> None:
 
 
 def _idle_end(side: Side, name: str, maker: ir.Node) -> str:
-    """Return the last signal that bounds and sums make of one where they change nothing."""
+    """Return the last signal that bounds, sums and products make of one where they change nothing."""
     end, reader = name, only_reader(side.signals, maker)
     while reader is not None and _may_be_idle(reader) and not side.is_paired(reader):
         made = side.signals.outputs_of(reader)
         if len(made) != 1 or made[0] in side.pairs:
             break
-        if not np.array_equal(side.tensors[name], side.tensors[made[0]]):
+        error = relative_error(side.tensors[name], side.tensors[made[0]])
+        if error > (0 if reader.op_type in BOUNDING else LOCAL_TOLERANCE):
             break
         end, reader = made[0], only_reader(side.signals, reader)
     return end
 
 
 def _may_be_idle(node: ir.Node) -> bool:
-    return node.op_type in BOUNDING or (node.op_type == "Add" and num_signals(node) > 1)
+    return node.op_type in BOUNDING or (node.op_type in {"Add", "Mul"} and num_signals(node) > 1)
 
 
 @dataclass(slots=True)

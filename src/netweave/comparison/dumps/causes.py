@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.dumps.tensors import TensorIndex, TensorPair
-from netweave.comparison.dumps.variants import Change, Variant, variants_of
+from netweave.comparison.dumps.variant import NORMS, Arrays, Bypass, Change, Variant
+from netweave.comparison.dumps.variants import variants_of
 from netweave.comparison.explain.known_mismatches.mismatch import together
+from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.metric import Signals, relative_error
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
@@ -23,10 +25,11 @@ MAX_SUSPECTS = 48
 AT_ONCE = 12
 """Nodes that are suspected at once: the mistake is mostly in one of the first."""
 
+MAX_NORMS = 16
+"""Norms behind them that may read the output of an earlier layer than A's."""
+
 HORIZON = 24
 """Nodes behind a suspected one whose values are held against the dump."""
-
-Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,51 +62,104 @@ class CauseFinder:
         values: What it computes on the inputs of the dump, by signal.
         right: Signals that B computes as well.
         index: The tensors of B that hold nothing that A computes.
+        others: The other tensors of B.
     """
 
-    def __init__(self, signals: Signals, values: Arrays, right: set[str], index: TensorIndex) -> None:
+    def __init__(
+        self, signals: Signals, values: Arrays, right: set[str], index: TensorIndex, others: TensorIndex
+    ) -> None:
         self._signals = signals
         self._values = values
         self._index = index
+        self._others = others
+        self._right = [name for name in values if name in right]
         self._wrong = [node for node in signals.nodes if not right.issuperset(signals.outputs_of(node))]
 
     def find(self) -> Cause | None:
         """Return the change that explains the most tensors of B; None if no known mismatch does any."""
+        cause, end = None, 0
         for start in range(0, min(len(self._wrong), MAX_SUSPECTS), AT_ONCE):
             end = start + AT_ONCE
             found = self._of_nodes(self._wrong[start:end], self._wrong[: end + HORIZON])
             if found:
                 best = [cause for cause in found if len(cause.pairs) == len(found[0].pairs)]
-                return self._confirmed(best)
+                cause = self._confirmed(best)
+                break
+        if cause is None or not cause.outputs_agree:
+            cause = self._without_layers(self._wrong[end:]) or cause
+        return self._from_first(cause) if cause is not None else None
+
+    def _without_layers(self, nodes: Sequence[ir.Node]) -> Cause | None:
+        """Return the layers that B leaves out: the next norm is right but for its input, as are outputs."""
+        norms = [place for place, node in enumerate(nodes) if node.op_type in NORMS]
+        for place in norms[:MAX_NORMS]:
+            for cause in self._of_nodes([nodes[place]], nodes[place : place + HORIZON])[:1]:
+                if (
+                    cause.variant.mismatch == "missing-layer"
+                    and (confirmed := self._confirmed([cause])).outputs_agree
+                ):
+                    return confirmed
         return None
 
     def _of_nodes(self, suspects: Sequence[ir.Node], nodes: Sequence[ir.Node]) -> list[Cause]:
         """Return the causes in some nodes, those that explain the most tensors first."""
         first = {id(node) for node in suspects}
-        rows = variants_of(self._signals, nodes, self._values)
+        rows = variants_of(self._signals, nodes, self._values, self._right)
         found = []
         for variants in _together(list(rows)):
             if id(variants[0].node) not in first:
                 continue
-            pairs = self._tried(nodes, together(*(variant.change for variant in variants)))
+            changed = nodes
+            if all(variant.is_local for variant in variants):
+                changed = self._computed_from([variant.node for variant in variants], nodes)
+            pairs = self._tried(changed, together(*(variant.change for variant in variants)))
             if pairs:
                 found.append(Cause(variants[0], len(variants), tuple(pairs)))
         return sorted(found, key=lambda cause: (-len(cause.pairs), cause.num_nodes, cause.error))
 
-    def _confirmed(self, best: Sequence[Cause]) -> Cause | None:
+    def _computed_from(self, sources: Sequence[ir.Node], nodes: Sequence[ir.Node]) -> list[ir.Node]:
+        """Return some nodes with those of others that compute from them."""
+        changed = {name for node in sources for name in self._signals.outputs_of(node)}
+        kept = []
+        for node in nodes:
+            if node in sources or not changed.isdisjoint(self._signals.inputs_of(node)):
+                kept.append(node)
+                changed.update(self._signals.outputs_of(node))
+        return kept
+
+    def _confirmed(self, best: Sequence[Cause]) -> Cause:
         """Return the first cause that makes the outputs those of B as well, or else the first."""
         for cause in best:
             changes = {self._change_everywhere(cause.variant), cause.variant.change}
             for change in changes:
                 if self._output_pairs(change):
                     return Cause(cause.variant, cause.num_nodes, cause.pairs, outputs_agree=True)
-        return best[0] if best else None
+        return best[0]
+
+    def _from_first(self, cause: Cause) -> Cause:
+        """Return a cause with the tensor of a layer that does nothing as its first one.
+
+        It returns what it reads, which a tensor before it holds as well, or zeros, which say nothing.
+        """
+        node = cause.variant.node
+        if isinstance(cause.variant.change, Bypass):
+            read = self._signals.inputs_of(node)[0]
+            held = self._others.find(str(node.outputs[0].name), self._values[read])
+            inner = [pair for pair in held if not any(other.b.startswith(f"{pair.b}.") for other in held)]
+            return replace(cause, pairs=(*inner[1:][-1:], *cause.pairs))
+        if cause.variant.mismatch == "missing-term":
+            sizes = {self._values[name].size for name in self._signals.inputs_of(node)}
+            arrays = self._index.arrays.items()
+            zeros = [name for name, x in arrays if x.size in sizes and not x.any()]
+            pairs = [TensorPair(cause.pairs[0].a, name, LayoutChange(), cause.error) for name in zeros[:1]]
+            return replace(cause, pairs=(*pairs, *cause.pairs))
+        return cause
 
     def _change_everywhere(self, variant: Variant) -> Change:
         """Return the change of all nodes that are wrong in the same way, in the rest of the net."""
         if not variant.is_shared:
             return variant.change
-        rows = variants_of(self._signals, self._wrong, self._values)
+        rows = variants_of(self._signals, self._wrong, self._values, self._right)
         alike = [row.change for row in rows if (row.mismatch, row.cause) == (variant.mismatch, variant.cause)]
         return together(*alike)
 
@@ -122,7 +178,7 @@ class CauseFinder:
             return []
         try:
             computed = self._run(nodes, names, change)
-        except (NetweaveError, StopIteration, ValueError, IndexError):
+        except (NetweaveError, StopIteration, ValueError, IndexError, KeyError):
             return []  # the change does not fit these nodes
         pairs = []
         for name in names:
@@ -144,7 +200,7 @@ class CauseFinder:
 
 
 def _differs(before: np.ndarray, after: np.ndarray, index: TensorIndex) -> bool:
-    return relative_error(before, after) > index.tolerance
+    return relative_error(before, after) > 2 * index.tolerance
 
 
 def _together(variants: Sequence[Variant]) -> list[list[Variant]]:

@@ -10,20 +10,23 @@ import numpy as np
 
 from netweave.comparison.dumps.causes import Cause, CauseFinder
 from netweave.comparison.dumps.inputs import Inputs, choose_inputs
+from netweave.comparison.dumps.shards import groups_of, join_inputs, join_parts
 from netweave.comparison.dumps.tensors import (
     TOLERANCES,
     TensorIndex,
     TensorPair,
     alike,
     comparable_arrays,
+    error_of,
+    is_partial,
     match_tensors,
     precision_of,
 )
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.tapped_values import TappedValues, ValueStore
 from netweave.comparison.explain.findings import where
-from netweave.comparison.layout.words import describe
-from netweave.comparison.metric import OUTPUT_TOLERANCE, Signals, comparable, relative_error
+from netweave.comparison.layout.wording import describe
+from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE, Signals, comparable
 from netweave.comparison.result.comparison import (
     Comparison,
     Coverage,
@@ -45,8 +48,15 @@ Arrays = Mapping[str, np.ndarray]
 CLEARLY_LIKE = 0.9
 """Least correlation of a tensor that is said to be wrong before one whose cause is known."""
 
+SMALL = 1e-5
+"""Largest error of a tensor that nothing but rounding explains, before one that is wrong."""
+
 OUTPUT = "output"
 """Name in a dump of what the whole module returned; parts of it have an index or a key behind it."""
+
+NOT_PRINTED = Unexercised(
+    "values that are not printed", "", "the dump holds a few of each tensor", is_limit=True
+)
 
 ONE_INPUT = Unexercised("other inputs", "", "a dump is of one run", is_limit=True)
 
@@ -113,9 +123,30 @@ class NetRun:
                     todo.append(name)
         return seen
 
+    def right_before(self, rest: Arrays) -> set[str]:
+        """Return the signals that are right before the first one that B computes almost alike.
+
+        A norm hides what is wrong before it: what it computes may be right again.
+        """
+        left = {
+            name: x for name, x in self.values.items() if name not in self.pairs and x.dtype == np.float32
+        }
+        order = {name: index for index, name in enumerate(self.values)}
+        close = [order[pair.a] for pair in alike(left, rest) if pair.likeness >= CLEARLY_LIKE]
+        first = min(close, default=len(order))
+        inputs = {str(value.name) for value in self.signals.graph.inputs}
+        return inputs | self._ancestors({name: () for name in self.pairs if order[name] < first})
+
     def unmatched(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """Return the tensors of B that hold no signal's values."""
-        return {name: x for name, x in arrays.items() if name not in self.taken}
+        """Return the tensors of B that hold no signal's values, or return those of one that is no output."""
+        outputs = [self.pairs.get(name) for name in dict.fromkeys(self.signals.outputs)]
+        right = {pair.b for pairs in outputs for pair in pairs or ()}
+        wrong = (
+            {name for name in arrays if _is_returned(name) and name not in right}
+            if None in outputs
+            else set()
+        )
+        return {name: x for name, x in arrays.items() if name not in self.taken or name in wrong}
 
     def wrong(self) -> dict[str, np.ndarray]:
         """Return what is computed behind the signals that B computes as well, in the order of the net."""
@@ -125,13 +156,14 @@ class NetRun:
         }
 
 
-def compare_dump(a: Graph, b: Graph, arrays: Arrays) -> Comparison:
+def compare_dump(a: Graph, b: Graph, arrays: Arrays, *, is_printed: bool = False) -> Comparison:
     """Compare a net with what another implementation computed.
 
     Args:
         a: The net.
         b: The dump, as a graph of arrays alone.
         arrays: Its tensors by name, the inputs of the run among them.
+        is_printed: Whether NaN stands for what is not known, since a runtime printed a few values alone.
 
     Raises:
         UsageError: The dump lacks inputs of the net, or the net does not take their sizes.
@@ -139,11 +171,18 @@ def compare_dump(a: Graph, b: Graph, arrays: Arrays) -> Comparison:
     """
     start = time.perf_counter()
     file = b.files[0] if b.files else b.name
+    arrays = join_inputs(arrays)
     held = comparable_arrays(arrays)
+    if not is_printed:
+        held = {name: x for name, x in held.items() if not is_partial(x)}
     precision = precision_of(arrays.values())
     index = TensorIndex(held, TOLERANCES[precision])
     plain = to_inference(a)
     run, inputs = _best_run(plain, choose_inputs(plain, arrays, file=file), index)
+    if groups_of(held):
+        held = join_parts(held, run.values, tolerance=index.tolerance)
+        index = TensorIndex(held, index.tolerance)
+        run = NetRun.of(plain, inputs, index)
     used = {name for name, x in held.items() if any(_is_input(x, given) for given in inputs.values())}
     index = TensorIndex({name: x for name, x in held.items() if name not in used}, index.tolerance)
     report = _Report(a, b, file, run, index, precision, inputs)
@@ -218,7 +257,7 @@ class _Report:
     def different(self) -> Comparison | None:
         """Return the result if a tensor of the dump is wrong; None if none is known to be."""
         rest = self.run.unmatched({name: self.index.arrays[name] for name in self.index.names})
-        cause = self._cause(rest) if rest else None
+        cause = self._cause()
         likely = alike(self.run.wrong(), rest)
         if cause is None and not likely:
             return None
@@ -245,7 +284,9 @@ class _Report:
     def undecided(self) -> Comparison:
         """Return the result where the dump says too little."""
         signals = self.run.signals
-        if not self.run.pairs:
+        if self._is_printed and not self.index.names:
+            said = "the dump prints too few values of each tensor to tell one from another"
+        elif not self.run.pairs:
             said = (
                 "no tensor of the dump holds anything that A computes: is it of the same inputs and weights?"
             )
@@ -255,11 +296,25 @@ class _Report:
             said = f"{self._counted()}, the last at {layer!r}; no tensor shows what follows"
         return self._comparison(Verdict.UNDECIDED, f"not decidable: {said}", self._groups())
 
-    def _cause(self, rest: Arrays) -> Cause | None:
-        index = TensorIndex(rest, self.index.tolerance)
-        form = NetRun.of(comparable(self.a), self.inputs, self.index)
-        right = form.right | {name for name in form.values if name in self.run.right}
-        return CauseFinder(form.signals, form.values, right, index).find()
+    def _cause(self) -> Cause | None:
+        """Return the cause of what differs; if there is none, that of what differs by little before it."""
+        index, run = self.index, self.run
+        for tolerance in (index.tolerance, min(index.tolerance, SMALL)):
+            is_strict = tolerance < index.tolerance
+            if is_strict:
+                index = TensorIndex(index.arrays, tolerance)
+                run = NetRun.of(to_inference(self.a), self.inputs, index)
+            form = NetRun.of(comparable(self.a), self.inputs, index)
+            rest, taken = run.unmatched(index.arrays), run.taken
+            run.right = run.right_before(rest) if is_strict else run.right
+            form.right = form.right_before(rest) if is_strict else form.right
+            right = form.right | {name for name in form.values if name in run.right}
+            others = {name: x for name, x in index.arrays.items() if name in taken}
+            indices = [TensorIndex(arrays, tolerance) for arrays in (rest, others)]
+            cause = CauseFinder(form.signals, form.values, right, *indices).find() if rest else None
+            if cause is not None or self.index.tolerance > LOCAL_TOLERANCE:
+                return cause
+        return None
 
     def _explained(self, cause: Cause, likely: Sequence[TensorPair]) -> Finding:
         variant, first = cause.variant, self._first(cause, likely)
@@ -286,14 +341,15 @@ class _Report:
         first = cause.pairs[0]
         place = {name: index for index, name in enumerate(self.run.values)}
         same = next((pair.a for pair in likely if pair.b == first.b), first.a)
-        before = [pair for pair in likely if pair.likeness >= CLEARLY_LIKE and same in place]
-        before = [pair for pair in before if place[pair.a] < place[same]]
+        explained = {pair.b for pair in cause.pairs}
+        before = [pair for pair in likely if pair.likeness >= CLEARLY_LIKE and pair.b not in explained]
+        before = [pair for pair in before if same in place and place[pair.a] < place[same]]
         return before[0] if before else first
 
     def _error(self, pair: TensorPair) -> float | None:
         x = self.run.values.get(pair.a)
         y = self.index.arrays[pair.b]
-        return None if x is None or x.size != y.size else relative_error(pair.change.apply(x), y)
+        return None if x is None or x.size != y.size else error_of(pair.change.apply(x), y)
 
     def _unexplained(self, pair: TensorPair) -> Finding:
         signals = self.run.signals
@@ -309,7 +365,7 @@ class _Report:
             place_b=self.file,
             layer_a=layer,
             layer_b=pair.b,
-            error=relative_error(pair.change.apply(self.run.values[pair.a]), self.index.arrays[pair.b]),
+            error=error_of(pair.change.apply(self.run.values[pair.a]), self.index.arrays[pair.b]),
         )
 
     def _sources(self, name: str) -> list[str]:
@@ -327,7 +383,7 @@ class _Report:
 
     def _propagated(self, pair: TensorPair) -> Group:
         node = self.run.signals.producer[pair.a]
-        error = relative_error(pair.change.apply(self.run.values[pair.a]), self.index.arrays[pair.b])
+        error = error_of(pair.change.apply(self.run.values[pair.a]), self.index.arrays[pair.b])
         return Group(
             nodes_a=(str(node.name),),
             nodes_b=(pair.b,),
@@ -362,15 +418,20 @@ class _Report:
 
     def _counted(self) -> str:
         names = self.index.names
-        return (
-            f"{len(self.run.taken.intersection(names))} of {len(names)} tensors of the dump hold values of A"
-        )
+        printed = ", by the few values that are printed of each" if self._is_printed else ""
+        count = len(self.run.taken.intersection(names))
+        return f"{count} of {len(names)} tensors of the dump hold values of A{printed}"
+
+    @property
+    def _is_printed(self) -> bool:
+        return any(is_partial(x) for x in self.index.arrays.values())
 
     def _comparison(
         self, verdict: Verdict, sentence: str, groups: Sequence[Group], *, error: float | None = None
     ) -> Comparison:
         probe = ", ".join(f"{name} {'x'.join(map(str, x.shape))}" for name, x in self.inputs.items())
-        coverage = Coverage(0, (ONE_INPUT,)) if verdict is Verdict.LATENT else None
+        limits = (ONE_INPUT, NOT_PRINTED) if self._is_printed else (ONE_INPUT,)
+        coverage = Coverage(0, limits) if verdict is Verdict.LATENT else None
         return Comparison(
             self.a,
             self.b,
@@ -406,7 +467,10 @@ def compare_dumps(a: Graph, b: Graph, arrays_a: Arrays, arrays_b: Arrays) -> Com
         arrays_a: The tensors of the first by name, in the order in which they were computed.
         arrays_b: The tensors of the second, in any order.
     """
-    held_a, held_b = comparable_arrays(arrays_a), comparable_arrays(arrays_b)
+    held_a, held_b = (
+        {name: x for name, x in comparable_arrays(arrays).items() if not is_partial(x)}
+        for arrays in (arrays_a, arrays_b)
+    )
     tolerance = max(TOLERANCES[precision_of(arrays.values())] for arrays in (arrays_a, arrays_b))
     index = TensorIndex(held_b, tolerance)
     pairs = match_tensors(held_a, index)
@@ -437,7 +501,7 @@ def compare_dumps(a: Graph, b: Graph, arrays_a: Arrays, arrays_b: Arrays) -> Com
 
 
 def _pair_group(pair: TensorPair, a: Arrays, b: Arrays, *, is_first: bool) -> Group:
-    error = relative_error(pair.change.apply(a[pair.a]), b[pair.b])
+    error = error_of(pair.change.apply(a[pair.a]), b[pair.b])
     cause = f"unexplained: the values of the two resemble each other (correlation {pair.likeness:.3g})"
     finding = Finding(None, cause, layer_a=pair.a, layer_b=pair.b, error=error) if is_first else None
     status = Status.DIFFERENT if is_first else Status.PROPAGATED

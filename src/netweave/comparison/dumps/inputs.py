@@ -64,7 +64,9 @@ def _fitted(value: ir.Value, x: np.ndarray) -> Iterator[np.ndarray]:
     if shape is None or _fits(x.shape, shape):
         yield x.astype(dtype)
         return
-    wanted = tuple(size or x.shape[0] for size in shape) if x.ndim else ()
+    rest = prod(size for size in shape if size)
+    batch = x.size // rest if None in shape and rest and x.size % rest == 0 else 1
+    wanted = tuple(size or batch for size in shape) if x.ndim else ()
     if prod(wanted) == x.size:
         for change in candidate_layouts(x.shape, wanted):
             yield np.ascontiguousarray(change.apply(x)).astype(dtype)

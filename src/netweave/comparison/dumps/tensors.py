@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from netweave.comparison.align.sketches import SKETCH_TOLERANCE, sketch
 from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
-from netweave.comparison.metric import LOCAL_TOLERANCE
+from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
 
 TOLERANCES = {"float64": LOCAL_TOLERANCE, "float32": LOCAL_TOLERANCE, "float16": 2e-2, "bfloat16": 1e-1}
 """Largest error, relative to the rms, that rounding of a run in this format explains."""
@@ -25,7 +25,29 @@ MAX_SAMPLED = 1 << 14
 MAX_UNMATCHED = 400
 """Tensors of one run that are held against those of the other when they are wrong, the first ones."""
 
+PRINTED = 5e-5
+"""Largest error of a number that is printed with four digits behind the point."""
+
+PRINTED_TOLERANCE = 5e-3
+"""Largest error, relative to the rms, of printed values: llama.cpp keeps keys in 16 bits."""
+
+MIN_PRINTED = 6
+"""Fewest values of a tensor, of which others are not known, that say which one it is."""
+
 Arrays = Mapping[str, np.ndarray]
+
+
+def is_partial(x: np.ndarray) -> bool:
+    """Return whether some values of a tensor are not known."""
+    return bool(np.isnan(x).any())
+
+
+def error_of(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the largest difference relative to the rms, of the values that are known of B."""
+    if a.shape != b.shape or not is_partial(b):
+        return relative_error(a, b)
+    known = ~np.isnan(b)
+    return relative_error(a[known][None], b[known][None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +106,32 @@ class TensorIndex:
     tolerance: float
     _rows: dict[int, list[tuple[str, np.ndarray]]] = field(default_factory=lambda: defaultdict(list))
 
+    _partial: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+
     def __post_init__(self) -> None:
         for name, x in self.arrays.items():
             sketched = sketch(x)
             if sketched is not None:
                 self._rows[x.size].append((name, sketched))
+            elif is_partial(x) and _says_enough(x):
+                self._partial[x.size].append(name)
 
     @property
     def names(self) -> list[str]:
         """The tensors that say enough to be told from others."""
         known = {name for rows in self._rows.values() for name, _ in rows}
+        known.update(name for names in self._partial.values() for name in names)
         return [name for name in self.arrays if name in known]
 
     def find(self, name: str, x: np.ndarray, hints: tuple[tuple[int, ...], ...] = ()) -> list[TensorPair]:
         """Return the tensors of B that hold the values of one of A, in any layout."""
         rows = self._rows.get(x.size)
+        partial = [pair for other in self._partial.get(x.size, ()) for pair in self._printed(name, x, other)]
         wanted = sketch(x) if rows else None
         if not rows or wanted is None:
-            return []
+            return partial
         bound = max(SKETCH_TOLERANCE, self.tolerance)
-        found = []
+        found = partial
         for other, sketched in rows:
             apart = max(abs(sketched[0] / wanted[0] - 1), float(np.abs(sketched[1:] - wanted[1:]).max() / 10))
             if apart > bound:
@@ -112,6 +140,24 @@ class TensorIndex:
             if solved is not None:
                 found.append(TensorPair(name, other, *solved))
         return found
+
+    def _printed(self, name: str, x: np.ndarray, other: str) -> Iterator[TensorPair]:
+        """Yield the layout in which a tensor has the values that are known of one of B."""
+        y = self.arrays[other]
+        known = ~np.isnan(y)
+        tolerance = max(self.tolerance, PRINTED_TOLERANCE) + PRINTED / float(
+            np.sqrt(np.square(y[known]).mean())
+        )
+        for change in _layouts(x.shape, y.shape):
+            error = error_of(change.apply(x), y)
+            if error <= tolerance:
+                yield TensorPair(name, other, change, error)
+                return
+
+
+def _says_enough(x: np.ndarray) -> bool:
+    values = np.unique(x[~np.isnan(x)])
+    return len(values) >= MIN_PRINTED and bool(values.std() > 100 * PRINTED)
 
 
 def match_tensors(a: Arrays, index: TensorIndex) -> dict[str, list[TensorPair]]:
@@ -159,10 +205,15 @@ def _best(pairs: Iterable[TensorPair], key: object) -> dict[str, TensorPair]:
 def _likeness(name_a: str, a: np.ndarray, name_b: str, b: np.ndarray) -> TensorPair | None:
     """Return the likeliest layout of two tensors, and their correlation under it."""
     step = max(1, b.size // MAX_SAMPLED)
-    there = _standard(b.reshape(-1)[::step])
+    chosen = np.arange(0, b.size, step)
+    if is_partial(b):
+        chosen = np.flatnonzero(~np.isnan(b.reshape(-1)))
+        if not _says_enough(b) or len(chosen) < 2 * MIN_PRINTED:
+            return None
+    there = _standard(b.reshape(-1)[chosen])
     best: TensorPair | None = None
     for change in _layouts(a.shape, b.shape):
-        here = _standard(change.apply(a).reshape(-1)[::step])
+        here = _standard(change.apply(a).reshape(-1)[chosen])
         if here is None or there is None:
             return None
         likeness = float(here @ there / here.size)

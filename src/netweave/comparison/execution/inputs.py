@@ -14,7 +14,7 @@ from netweave.comparison.layout.change import LayoutChange, reversed_order, unle
 from netweave.comparison.layout.filters import INPUTS, match_filters
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.layout.tensors import candidate_layouts
-from netweave.comparison.layout.words import describe
+from netweave.comparison.layout.wording import describe
 from netweave.comparison.result.comparison import TensorMapping
 from netweave.graph import attributes_of, known_shape
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import Signals, is_constant
-from netweave.comparison.names import list_names
+from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Unexercised
 from netweave.errors import UsageError
 from netweave.formats.dialect import dialect_of

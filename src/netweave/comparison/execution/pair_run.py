@@ -13,7 +13,7 @@ from netweave.comparison.execution.input_domains import Variation
 from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.comparison.execution.tapped_values import TappedValues
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
-from netweave.comparison.layout.words import describe_output
+from netweave.comparison.layout.wording import describe_output
 from netweave.comparison.metric import OUTPUT_TOLERANCE, HeldValues, relative_error
 from netweave.comparison.result.comparison import Evidence, OutputPair, TensorMapping
 from netweave.errors import RunError

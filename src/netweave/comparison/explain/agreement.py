@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.align.value_matching import Draft
 from netweave.comparison.execution.input_domains import Variation
-from netweave.comparison.explain.exercise import (
+from netweave.comparison.explain.aimed_inputs import (
     Draw,
     aimed_inputs,
     draws_for,
@@ -25,7 +25,7 @@ from netweave.comparison.explain.exercise import (
 from netweave.comparison.explain.isolated import IsolatedTester
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.metric import LOCAL_TOLERANCE
-from netweave.comparison.names import list_names
+from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Group, Status
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.comparison.align.alignment import Alignment
+    from netweave.comparison.explain.explainer import Judge
     from netweave.comparison.explain.isolated import IsolatedTest
-    from netweave.comparison.explain.judging import Judge
     from netweave.comparison.prepare import Side
     from netweave.comparison.result.comparison import Finding
 

@@ -11,7 +11,7 @@ from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.explain.outputs import function_of_output
 from netweave.comparison.explain.wording import activation_setting, count_of_filters, in_groups, setting
 from netweave.comparison.metric import family_of
-from netweave.comparison.names import list_stretch
+from netweave.comparison.name_lists import list_stretch
 from netweave.graph import attributes_of
 from netweave.graph.passes.views import scalar_factor
 from netweave.graph.summary import joined_text

@@ -13,7 +13,7 @@ from netweave.comparison.explain.known_mismatches.order import LAYOUTS
 from netweave.comparison.explain.wording import in_order_of_a, input_order
 from netweave.comparison.layout.change import LayoutChange, unless_plain
 from netweave.comparison.layout.tensors import solve_layout
-from netweave.comparison.layout.words import describe
+from netweave.comparison.layout.wording import describe
 from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
 from netweave.comparison.result.comparison import OUTPUT, Edit
 from netweave.graph import attributes_of, known_shape

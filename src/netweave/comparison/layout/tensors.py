@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from netweave.comparison.layout.change import LayoutChange, LayoutMatch, reversed_order, unless_plain
-from netweave.comparison.layout.letters import FILTERS, Layout, axes_between, layouts_of
+from netweave.comparison.layout.notation import FILTERS, Layout, axes_between, layouts_of
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.metric import differing, relative_error
 

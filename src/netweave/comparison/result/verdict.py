@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import OUTPUT_TOLERANCE
-from netweave.comparison.names import list_names
+from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import (
     MAX_SHOWN,
     Finding,

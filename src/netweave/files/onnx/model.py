@@ -40,9 +40,9 @@ from netweave.files.onnx.upgrades import (
     is_known_operator,
     modernise,
 )
-from netweave.files.partial import left_out_note, split_readable
+from netweave.files.partial_reading import left_out_note, split_readable
 from netweave.files.source import read_bytes
-from netweave.files.unknown import check_input_names
+from netweave.files.unknown_names import check_input_names
 from netweave.graph import BATCH, DOMAIN, Graph, LayerTable, is_registered, known_shape
 from netweave.graph.naming import take_name
 from netweave.graph.parameters import LAYOUT_PROP, PARAMETER_PROP

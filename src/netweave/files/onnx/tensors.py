@@ -14,8 +14,8 @@ import onnx
 import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files.protobuf_fields import BYTES, Span, field_head, field_spans, read_varint, write_field
 from netweave.files.source import check_file, unreadable
-from netweave.files.wire import BYTES, Span, field_head, field_spans, read_varint, write_field
 from netweave.graph.costs import MAX_ELEMENTS, num_elements
 
 # Protobuf would hold each of them twice on the way: in the bytes of the file and in the message. So they

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.files.onnx.editing import Editor, Names, all_nodes, bodies
-from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
+from netweave.files.unknown_names import UnknownLayer, refuse_unknown_layers
 from netweave.graph import DOMAIN, OPSET, all_operators
 from netweave.graph.shapes import ShapeContext, infer_node, shape_context
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from netweave.files.hdf5 import HDF5_MAGIC
+from netweave.files.protobuf_fields import outer_fields
 from netweave.files.prototext import field_names
-from netweave.files.wire import outer_fields
 from netweave.formats.caffe.schema import caffe_schema
 
 HEAD_BYTES = 1 << 16

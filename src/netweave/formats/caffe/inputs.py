@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source, file_beside
 from netweave.files.protobuf import Message
-from netweave.files.unknown import check_input_names
+from netweave.files.unknown_names import check_input_names
 from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import Weights, read_blob

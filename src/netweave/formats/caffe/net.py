@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.files import Source
-from netweave.files.partial import left_out_note, split_readable
+from netweave.files.partial_reading import left_out_note, split_readable
 from netweave.files.protobuf import Message
 from netweave.files.prototext import unknown_fields
-from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
+from netweave.files.unknown_names import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.context import CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, NetInput, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
@@ -352,7 +352,7 @@ def _build(net: Message, source: Source, weights: Weights | None, refused: Seque
     values: dict[str, ir.Value] = {}
     for wired in wiring.layers:
         bottoms = [values[name] for name in wired.bottoms]
-        layer = _entry(builder, wired, place)
+        layer = entry(builder, wired, place)
         with builder.layer(layer):
             ctx = CaffeLayer(
                 builder,
@@ -401,7 +401,8 @@ def _quantised(specs: Sequence[Message]) -> list[str]:
     ]
 
 
-def _entry(builder: GraphBuilder, wired: Wired, place: str) -> Layer:
+def entry(builder: GraphBuilder, wired: Wired, place: str) -> Layer:
+    """Return the row of a layer in the table: its settings as the file has them."""
     spec = wired.spec
     settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
     key = builder.layers.free_key(spec["name"] or spec["type"])

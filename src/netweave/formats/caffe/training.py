@@ -1,6 +1,6 @@
 """Caffe's files of a run: weights as ``.caffemodel``, the solver's state as ``.solverstate``.
 
-The functions are those that ``formats.table.RunFiles`` names.
+The functions are those that ``formats.registry.RunFiles`` names.
 """
 
 from __future__ import annotations

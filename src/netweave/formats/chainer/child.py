@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from netweave.files.absent import importing
+from netweave.files.missing_modules import importing
 from netweave.files.model_imports import Wanted, construct, imported, imports_of, in_folder, own_factories
 from netweave.files.onnx.model import save
 from netweave.files.seccomp import answer

@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from netweave.errors import CodeError, NetweaveError, ShapeError
-from netweave.files.unknown import check_input_names
+from netweave.files.unknown_names import check_input_names
 from netweave.formats.chainer.shim.link import ArgumentsError, Link
 from netweave.formats.chainer.shim.recorder import Parameter, Recorder, Variable, WholeError
 from netweave.graph import Graph

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UsageError, WeightError
 from netweave.files import Source, read_bytes
-from netweave.files.unknown import (
+from netweave.files.unknown_names import (
     UnknownLayer,
     UnknownSetting,
     check_input_names,

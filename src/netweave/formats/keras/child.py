@@ -19,8 +19,8 @@ os.environ["KERAS_HOME"] = str(Path.cwd())
 import keras
 
 from netweave.errors import WeightError, shortened
-from netweave.files.absent import importing, without
 from netweave.files.construction_lines import Lines, recording
+from netweave.files.missing_modules import importing, without
 from netweave.files.model_imports import Wanted, construct, imported, in_folder, own_factories
 from netweave.files.seccomp import answer
 

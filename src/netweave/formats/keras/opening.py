@@ -9,7 +9,7 @@ from typing import Any
 
 from netweave.errors import ReadError
 from netweave.files import Source
-from netweave.files.expansion import check_expansion
+from netweave.files.decompression_limit import check_expansion
 from netweave.files.hdf5 import HDF5_MAGIC, Group, read_hdf5
 from netweave.files.json_text import parse_json
 from netweave.files.source import is_folder, read_bytes

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
-from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
+from netweave.files.unknown_names import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.keras.code import is_code, read_code
 from netweave.formats.keras.config import MODELS, LayerConfig, Model, Ref, TensorRef, parse_model
 from netweave.formats.keras.context import KerasLayer, KerasNet, read_layer, tensors_of

@@ -15,7 +15,7 @@ from netweave.files.checksums import CHANGED
 from netweave.files.onnx import Rows, metadata, read_model
 from netweave.files.onnx.layers import make_layers, make_parameters
 from netweave.files.onnx.model import SEAL_FIELD, is_as_sealed, parse
-from netweave.files.wire import BYTES, MAX_VARINT, VARINT, read_varint
+from netweave.files.protobuf_fields import BYTES, MAX_VARINT, VARINT, read_varint
 from netweave.graph import Graph, Parameter
 
 

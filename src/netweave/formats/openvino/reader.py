@@ -9,7 +9,7 @@ import onnx_ir as ir
 from netweave.errors import ReadError
 from netweave.files import Source
 from netweave.files.source import read_bytes
-from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
+from netweave.files.unknown_names import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.lowering.channels_last import (
     ChannelsLastLayer,
     ChannelsLastNet,

@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from netweave.errors import UnsupportedError, WeightError
-from netweave.files.absent import importing, plain_base, with_bases, without
+from netweave.files.missing_modules import importing, plain_base, with_bases, without
 from netweave.files.model_imports import Wanted, construct, imported, in_folder, own_factories
 from netweave.files.pickles import removed_names
 from netweave.files.python_code import Settings

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from netweave.errors import ShapeError, UsageError
-from netweave.files.unknown import check_input_names
+from netweave.files.unknown_names import check_input_names
 from netweave.formats.pytorch.error_text import root_cause
 
 # PyTorch's exporter names them after the argument: ``x_0``, ``x_1`` for a list, ``x_image`` for a dict. The

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UnsupportedError, UsageError
 from netweave.files.json_text import read_json
-from netweave.files.lasting import staying_children
 from netweave.files.model_imports import Imports, imports_of_source
 from netweave.files.npy import read_npz
+from netweave.files.persistent_child import kept_children
 from netweave.files.python_code import run_reader, weights_of_written
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
+from netweave.formats.pytorch.state import read_state
+from netweave.graph import graph_of_weights
 from netweave.installation import install_command
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.files import Source
-    from netweave.files.lasting import Children
+    from netweave.files.persistent_child import Children
     from netweave.graph import Graph
 
 OWN_MODULES = ("numpy", "torch")
@@ -59,7 +61,7 @@ def read(source: Source) -> Graph:
     files = [source.net, *([source.weights] if source.weights else [])]
     imports = _imports(source)
     beside = imports.places(source.net.resolve(), place)
-    staying = staying_children()
+    staying = kept_children()
     with _child(source, imports, ["net.onnx", "tables.json"], staying) as (net, tables):
         traced = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}
@@ -121,6 +123,22 @@ def _outputs(
         of_batch = [x for key, x in made.items() if key.startswith(f"{number}/")]
         computed.append(of_batch or None)
     return computed
+
+
+def read_structure(source: Source) -> Graph:
+    """Read a state dict as a net of layers with stored arrays and without operators; no code of it runs.
+
+    Raises:
+        ReadError: The file is damaged.
+        UnsupportedError: It is no state dict: code is read with its model, or not at all.
+    """
+    place = str(source.net)
+    if kind_of_source(source) is not Kind.STATE or source.weights is not None:
+        raise UnsupportedError("is no state dict", place=place)
+    arrays = read_state(source.net)
+    if not arrays:
+        raise UnsupportedError("holds a dict without tensors", place=place)
+    return graph_of_weights(arrays, format_name="pytorch", file=place)
 
 
 def _with_own_weights(source: Source) -> Source:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -84,8 +84,7 @@ def read_state(path: Path, *, place: str | None = None) -> dict[str, np.ndarray]
     place = place or str(path)
     if path.suffix == ".safetensors":
         return read_safetensors(path, place=place)
-    content = read_bytes(path)
-    file = _legacy(content, place) if is_legacy(content) else _archive(content, place)
+    file = _opened(path, place)
     items = _named(file.root)
     if items is None:
         raise UnsupportedError(
@@ -94,6 +93,31 @@ def read_state(path: Path, *, place: str | None = None) -> dict[str, np.ndarray]
             place=place,
         )
     return {name: _array(value, file, name) for name, value in items.items() if _is_tensor(value)}
+
+
+def read_tensors(path: Path) -> dict[str, np.ndarray]:
+    """Return all tensors of a file by their keys and places in it; one alone has an empty name.
+
+    Raises:
+        ReadError: The file is damaged.
+    """
+    file = _opened(path, str(path))
+    return {name: _array(value, file, name) for name, value in _tensors_in(file.root, "")}
+
+
+def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    items = _entries(value)
+    if items is None and isinstance(value, list | tuple):
+        items = {str(index): item for index, item in enumerate(value)}
+    if _is_tensor(value):
+        yield name, value
+    for key, item in (items or {}).items():
+        yield from _tensors_in(item, f"{name}.{key}" if name else key)
+
+
+def _opened(path: Path, place: str) -> _File:
+    content = read_bytes(path)
+    return _legacy(content, place) if is_legacy(content) else _archive(content, place)
 
 
 def _archive(content: bytes, place: str) -> _File:

@@ -8,9 +8,9 @@ from pathlib import Path
 from netweave.errors import ReadError
 from netweave.files import Source
 from netweave.files.protobuf import Message
+from netweave.files.protobuf_fields import BYTES, VARINT, outer_fields
 from netweave.files.prototext import field_names, parse_text
 from netweave.files.source import read_bytes
-from netweave.files.wire import BYTES, VARINT, outer_fields
 from netweave.formats.singa.schema import singa_schema
 
 HEAD_BYTES = 1 << 16

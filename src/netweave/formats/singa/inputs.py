@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
-from netweave.files.unknown import check_input_names
+from netweave.files.unknown_names import check_input_names
 from netweave.formats.lowering.windows import check_input_size, open_sizes
 from netweave.graph import BATCH, GraphBuilder
 from netweave.job import DataSource

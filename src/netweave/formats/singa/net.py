@@ -14,7 +14,7 @@ import onnx_ir as ir
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
 from netweave.files.protobuf import Message
-from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
+from netweave.files.unknown_names import UnknownLayer, refuse_unknown_layers
 from netweave.formats.singa.checkpoint import Parameters, Weights
 from netweave.formats.singa.context import Output, SingaLayer
 from netweave.formats.singa.inputs import INPUTS, InputLayer, Inputs, SizesOfRecords, is_input

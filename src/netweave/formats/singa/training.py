@@ -1,7 +1,7 @@
 """SINGA's files of a run: ``step<N>-worker0``, the arrays of the net by name.
 
-The functions are those that ``formats.table.RunFiles`` names. SINGA writes neither the state of its updater
-nor that of its learning rate, so that there is no file of a solver's state.
+The functions are those that ``formats.registry.RunFiles`` names. SINGA writes neither the state of its
+updater nor that of its learning rate, so that there is no file of a solver's state.
 """
 
 from __future__ import annotations

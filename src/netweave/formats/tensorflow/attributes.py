@@ -11,7 +11,7 @@ import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.protobuf import Message, Schema
-from netweave.files.unknown import UnknownLayer, UnknownSetting
+from netweave.files.unknown_names import UnknownLayer, UnknownSetting
 from netweave.graph.costs import MAX_AXES, MAX_ELEMENTS, MAX_FILLED, num_elements
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import numpy as np
 from netweave.errors import ReadError, UnsupportedError, WeightError
 from netweave.files import Source
 from netweave.files.protobuf import Message
+from netweave.files.protobuf_fields import leading_fields
 from netweave.files.prototext import parse_text
 from netweave.files.source import is_file, is_folder, read_bytes
-from netweave.files.wire import leading_fields
 from netweave.formats.lowering.channels_last import Stored
 from netweave.formats.tensorflow.attributes import BYTES, DTYPES, TEXT, from_bytes, sizes
 from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref, program

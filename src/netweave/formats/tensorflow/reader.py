@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
-from netweave.files.unknown import (
+from netweave.files.unknown_names import (
     UnknownLayer,
     check_input_names,
     refuse_unknown_layers,

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.wire import read_varint
+from netweave.files.protobuf_fields import read_varint
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 """The last eight bytes of a table."""

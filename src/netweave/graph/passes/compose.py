@@ -25,8 +25,8 @@ import onnx_ir as ir
 from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
 from netweave.graph.ops.pooling import PoolWindows
 from netweave.graph.parameters import source_keys, tag_sources
+from netweave.graph.passes.decomposition import join_slopes
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
-from netweave.graph.passes.spread import join_slopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

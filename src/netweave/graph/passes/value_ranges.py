@@ -56,6 +56,14 @@ KEEPING = frozenset(
 )  # fmt: skip
 """Operators whose values lie between those that they read first."""
 
+AVERAGING = frozenset({"AveragePool", "Dropout", "GlobalAveragePool", "ReduceMean"})
+"""Those of them that make other numbers than they read."""
+
+ROUNDING = frozenset({"Ceil", "Floor", "Round", "Sign"})
+
+OF_WHOLE_NUMBERS = frozenset({"Add", "Concat", "Max", "Min", "Mul", "Sub", "Sum"})
+"""Operators that make whole numbers of whole numbers."""
+
 MAX_DEPTH = 24
 """Nodes that are followed back; behind more, a value may be anything."""
 
@@ -82,6 +90,30 @@ def range_of(value: ir.Value, depth: int = MAX_DEPTH) -> Range:
     low, high = _computed(node, [OPEN if v is None else range_of(v, depth - 1) for v in node.inputs])
     # what a whole number cannot hold wraps around
     return (low, high) if limits[0] <= low and high <= limits[1] else limits
+
+
+def is_whole(value: ir.Value, depth: int = MAX_DEPTH) -> bool:
+    """Return whether all numbers that a tensor can hold are whole, as far as the operators before it say.
+
+    Args:
+        value: The tensor.
+        depth: Number of nodes that are followed back.
+    """
+    if value.dtype is not None and value.dtype.is_integer():
+        return True
+    if value.const_value is not None:
+        x = value.const_value.numpy()
+        return x.dtype.kind == "f" and bool((x == np.trunc(x)).all())
+    node = value.producer()
+    if node is None or node.domain or not depth or (value is not node.outputs[0] and node.op_type != "Split"):
+        return False
+    if node.op_type in ROUNDING:
+        return True
+    read = [*node.inputs] if node.op_type in OF_WHOLE_NUMBERS else [*node.inputs[:1]]
+    is_kept = (
+        node.op_type in OF_WHOLE_NUMBERS or node.op_type in KEEPING - AVERAGING or node.op_type == "Cast"
+    )
+    return is_kept and all(x is not None and is_whole(x, depth - 1) for x in read)
 
 
 def _type_limits(value: ir.Value) -> Range:

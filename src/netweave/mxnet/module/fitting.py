@@ -14,7 +14,7 @@ import torch
 
 from netweave.api.runs import stopping
 from netweave.errors import RunError, UnsupportedError, UsageError
-from netweave.files.border import reading
+from netweave.files.library_errors import reading
 from netweave.job import Checkpoints
 from netweave.mxnet.io.batch import restore_to, state_of
 from netweave.mxnet.ndarray import random
@@ -28,7 +28,7 @@ from netweave.training.checkpoint_file import (
 )
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter
 from netweave.training.loop import FitCheckpoints, Loop
-from netweave.training.passes import choose_run_name
+from netweave.training.net_passes import choose_run_name
 
 
 class BatchEndParam(NamedTuple):

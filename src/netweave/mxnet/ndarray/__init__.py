@@ -10,7 +10,6 @@ from typing import Any
 from netweave.mxnet.base import missing
 from netweave.mxnet.ndarray import random, sparse
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.mxnet.ndarray.control_flow import CONTROL_FLOW
 from netweave.mxnet.ndarray.creation import (
     arange,
     array,
@@ -27,6 +26,7 @@ from netweave.mxnet.ndarray.creation import (
     zeros_like,
 )
 from netweave.mxnet.ndarray.functions import (
+    CONTROL_FLOW,
     add,
     concatenate,
     divide,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.files.expansion import ALLOWED_BYTES
+from netweave.files.decompression_limit import ALLOWED_BYTES
 from netweave.installation import need
 
 # A file of 200 bytes can declare 2**30 pixels, and decoders allocate them before they read the first.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from netweave.errors import ReadError
-from netweave.files.border import reason_of
+from netweave.files.library_errors import reason_of
 from netweave.files.source import MISSING, require_ordinary, unreadable
 from netweave.training.data.location import is_remote, local_copy, system_of
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from netweave.errors import ReadError
-from netweave.files.border import reason_of
-from netweave.files.expansion import gunzip
+from netweave.files.decompression_limit import gunzip
+from netweave.files.library_errors import reason_of
 from netweave.files.source import MISSING
 from netweave.installation import need
 

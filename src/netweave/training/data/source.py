@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.files.border import reading
+from netweave.files.library_errors import reading
 from netweave.training.data.item import Item
 from netweave.training.data.location import part_names
 

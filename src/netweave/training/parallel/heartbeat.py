@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from torch import distributed
 
 from netweave.training.parallel.environment import GROUP_LOST, leave_error
-from netweave.training.parallel.waiting import within
+from netweave.training.parallel.time_limits import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -27,7 +27,7 @@ from netweave.training.parallel.environment import DEVICE, MACHINE, is_launched,
 from netweave.training.parallel.heartbeat import BEAT_S, Heartbeat
 from netweave.training.parallel.occupancy import Occupancy
 from netweave.training.parallel.roster import Roster
-from netweave.training.parallel.waiting import within
+from netweave.training.parallel.time_limits import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

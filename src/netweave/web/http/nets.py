@@ -27,9 +27,9 @@ from netweave.web.http.schemas import NetChange, NetOut, NewNet, Offset, Pair, P
 from netweave.web.models import Net
 from netweave.web.nets import RefusedError
 from netweave.web.own_inputs import add_input
+from netweave.web.prepared_statements import select_one
 from netweave.web.safety import count
 from netweave.web.samples import samples
-from netweave.web.statements import select_one
 from netweave.web.work import storage
 
 router = Router()

@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from netweave.web import choices, comparisons
+from netweave.web import chosen_options, comparisons
 from netweave.web.http.nets import document_response
 from netweave.web.models import Comparison, State, Workspace
 from netweave.web.nets import RefusedError
@@ -65,9 +65,9 @@ def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespon
     context = {"comparison": comparison, "mine": True, "address": address, "source": source}
     context["address_note"] = _address_note(request, is_shared=bool(address))
     context["sharing"] = "sharing" in request.GET
-    context["chosen"] = choices.rows(comparison)
-    context["colors"] = choices.COLORS
-    context["form"] = choices.form_values(comparison)
+    context["chosen"] = chosen_options.rows(comparison)
+    context["colors"] = chosen_options.COLORS
+    context["form"] = chosen_options.form_values(comparison)
     context["others"] = comparisons.others(comparison)[:OTHERS] if comparison.state == State.DONE else []
     return render(request, "web/comparison.html", context)
 

@@ -19,7 +19,7 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
 from netweave.web import nets
-from netweave.web.choices import COLORS
+from netweave.web.chosen_options import COLORS
 from netweave.web.models import Comparison, Net, State, Workspace
 from netweave.web.pages.shared import owned
 from netweave.web.samples import samples

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave import api, viewer
 from netweave.errors import MAX_MESSAGE, CodeError, NetweaveError, SourceError, UsageError, shortened
-from netweave.web import choices
+from netweave.web import chosen_options
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -57,7 +57,7 @@ class Request:
         nets: One net to read, or two to compare: names of their folders.
         input_shapes: For each net, the sizes that the user gave.
         entries: For each net, the class or function that makes it, if the user named one.
-        settings: Of the comparison (``web.choices``).
+        settings: Of the comparison (``web.chosen_options``).
         own_input: The file of inputs to run on; None for drawn ones.
         code: Whether files that are code may be read.
         asks_for_code: Whether a button of the pages allows them.
@@ -150,7 +150,7 @@ def _carry_out(request: Request, told: Connection) -> None:
         return
     graphs = []
     chosen = request.settings
-    reading = {name: chosen[name] for name in choices.READ if name in chosen}
+    reading = {name: chosen[name] for name in chosen_options.READ if name in chosen}
     for number, letter in enumerate("AB"):
         told.send(("stage", f"reading net {letter}"))
         graphs.append(api.load_parts(**_parts(request, number), **reading))
@@ -166,7 +166,7 @@ def _carry_out(request: Request, told: Connection) -> None:
     comparison = api.compare(
         a,
         b,
-        **{name: chosen[name] for name in choices.COMPARED if name in chosen},
+        **{name: chosen[name] for name in chosen_options.COMPARED if name in chosen},
         probe=_own_input(request, graphs[0]),
         keep_values=True,
         progress=lambda stage: told.send(("stage", f"comparing: {stage}")),

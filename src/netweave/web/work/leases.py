@@ -16,7 +16,7 @@ from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 
 from netweave.web.models import SILENCE, UNFINISHED, Comparison, Job, Net, State
-from netweave.web.statements import update
+from netweave.web.prepared_statements import update
 from netweave.web.work import shares
 from netweave.web.work.shares import JOBS, Tasks
 

@@ -30,7 +30,7 @@ def main() -> None:
     django.setup()
     from django_tasks_db.management.commands.db_worker import Worker
 
-    from netweave.web.parts import say_ready
+    from netweave.web.supervised_processes import say_ready
     from netweave.web.work import supervise
 
     supervise.warm_up()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.errors import ReadError
-from netweave.files.unknown import UnknownLayer
+from netweave.files.unknown_names import UnknownLayer
 from netweave.formats.mxnet.symbol.settings import Settings
 
 

@@ -19,7 +19,7 @@ from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal
 from netweave.comparison.explain.wording import in_words, resize_setting, setting
 from netweave.comparison.layout.filters import INPUTS, OUTPUTS, are_same, match_filters
 from netweave.comparison.layout.orientation import SWAPPED, inverse
-from netweave.comparison.layout.words import listed_order
+from netweave.comparison.layout.wording import listed_order
 from netweave.comparison.metric import constants_of
 from netweave.graph import attributes_of
 

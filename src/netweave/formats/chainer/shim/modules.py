@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from netweave.files.absent import Absent as AbsentName
-from netweave.files.absent import Finder
+from netweave.files.missing_modules import Absent as AbsentName
+from netweave.files.missing_modules import Finder
 from netweave.formats.chainer.own import OWN_MODULES
 from netweave.formats.chainer.shim.chainercv import CV_LINKS
 from netweave.formats.chainer.shim.functions import FUNCTIONS

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import UnsupportedError, UsageError, WeightError
-from netweave.files.unknown import (
+from netweave.files.unknown_names import (
     UnknownLayer,
     UnknownSetting,
     check_input_names,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.unknown import UnknownLayer, UnknownSetting
+from netweave.files.unknown_names import UnknownLayer, UnknownSetting
 
 T = TypeVar("T")
 V = TypeVar("V")

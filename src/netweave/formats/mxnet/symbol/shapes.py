@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import UnsupportedError, UsageError
-from netweave.files.partial import left_out_note, split_readable
+from netweave.files.partial_reading import left_out_note, split_readable
 from netweave.formats.mxnet.symbol.build import build
 from netweave.formats.mxnet.symbol.operators import READERS
 from netweave.formats.mxnet.symbol.settings import DTYPES

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from netweave.errors import UsageError
 from netweave.files import Source
-from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
+from netweave.files.unknown_names import UnknownLayer, refuse_unknown_layers
 from netweave.formats.tensorflow.folding import check_written_out, needed
 from netweave.formats.tensorflow.lite.context import LiteInterpreter
 from netweave.formats.tensorflow.lite.operators import LITE_READERS, REASONS

@@ -1,7 +1,7 @@
 """Graphs on torch: run and, in ``TorchNet``, train.
 
-An operator is lowered by the function that the table (``table.py``) has for it; the functions stand in one
-file per family. To add one see the head of ``table.py``.
+An operator is lowered by the function that the table (``operator_table.py``) has for it; the functions stand
+in one file per family. To add one see the head of ``operator_table.py``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from netweave.runtime.backends.torch import (
     signal,
 )
 from netweave.runtime.backends.torch.net import TorchNet, prepare
-from netweave.runtime.backends.torch.parameters import ParameterStore
-from netweave.runtime.backends.torch.table import (
+from netweave.runtime.backends.torch.operator_table import (
     Ints,
     Lowering,
     Number,
@@ -33,6 +32,7 @@ from netweave.runtime.backends.torch.table import (
     find_lowering,
     lowering,
 )
+from netweave.runtime.backends.torch.parameters import ParameterStore
 
 __all__ = [
     "Ints",

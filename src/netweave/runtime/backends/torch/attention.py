@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the copy in written source says F)
 
-from netweave.runtime.backends.torch.table import lowering
+from netweave.runtime.backends.torch.operator_table import lowering
 
 
 def attention(

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.elementwise import is_pointwise, pointwise
-from netweave.runtime.backends.torch.table import Ints, lower_to, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, lower_to, lowering
 
 lower_to(torch.det, "Det", since=11, num_inputs=1)
 

@@ -15,7 +15,7 @@ from netweave.graph.ops.multibox_loss import TRUTH_COLUMNS, choose
 from netweave.graph.ops.regions import Head, region_delta, yolo_delta
 from netweave.runtime.backends.torch.detectors import suppress
 from netweave.runtime.backends.torch.losses import LOG_TINY, bounded, wide
-from netweave.runtime.backends.torch.table import (
+from netweave.runtime.backends.torch.operator_table import (
     Number,
     add_lowering,
     lowering,

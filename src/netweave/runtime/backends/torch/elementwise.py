@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import Ints, Number, lower_to, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, Number, lower_to, lowering
 
 _ONE_INPUT = (
     ("Abs", 6, torch.abs),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.table import lowering, needs_gradient, with_gradient
+from netweave.runtime.backends.torch.operator_table import lowering, needs_gradient, with_gradient
 
 if TYPE_CHECKING:
     from netweave.runtime.backends.torch.whole_batch import WholeBatch

@@ -32,15 +32,15 @@ from netweave.graph.passes.windows import rectified_pools
 from netweave.runtime.backends.torch.device import to_tensor
 from netweave.runtime.backends.torch.elementwise import every
 from netweave.runtime.backends.torch.node_memory import Memory, OperatorState
-from netweave.runtime.backends.torch.parameters import ParameterStore, laid_out
-from netweave.runtime.backends.torch.random import Draws, stream_of
-from netweave.runtime.backends.torch.table import (
+from netweave.runtime.backends.torch.operator_table import (
     Lowering,
     find_lowering,
     operator_name,
     registered_lowering,
     scaled_gradient,
 )
+from netweave.runtime.backends.torch.parameters import ParameterStore, laid_out
+from netweave.runtime.backends.torch.random import Draws, stream_of
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.runtime.memory_plan import Overwrite, overwrites, pixel_strides
 

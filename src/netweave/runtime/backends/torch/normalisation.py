@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.table import Ints, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, lowering
 
 if TYPE_CHECKING:
     from netweave.runtime.backends.torch.whole_batch import WholeBatch

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from netweave.graph.ops.pooling import PoolWindows
 from netweave.runtime.backends.torch.convolution import Pads, extents, pad, per_axis, resolve_pads
-from netweave.runtime.backends.torch.table import Ints, lowering, needs_gradient
+from netweave.runtime.backends.torch.operator_table import Ints, lowering, needs_gradient
 
 
 def max_pool_2d(

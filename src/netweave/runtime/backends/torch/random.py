@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import Ints, Number, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, Number, lowering
 
 # All draws come from ``Draws``, by the node's own stream; a seed that stands in the net is not used.
 

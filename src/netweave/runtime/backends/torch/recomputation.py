@@ -24,7 +24,7 @@ from netweave.errors import RunError
 from netweave.runtime.backends.torch.convolution import masked_conv, unmasked_relu
 from netweave.runtime.backends.torch.elementwise import sum_
 from netweave.runtime.backends.torch.normalisation import kept_statistics, normalised_again
-from netweave.runtime.backends.torch.table import with_gradients
+from netweave.runtime.backends.torch.operator_table import with_gradients
 
 if TYPE_CHECKING:
     from netweave.runtime.memory_plan import Net

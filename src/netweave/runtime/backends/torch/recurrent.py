@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from netweave.errors import RunError
 from netweave.runtime.backends.torch.node_memory import Memory
-from netweave.runtime.backends.torch.table import lowering
+from netweave.runtime.backends.torch.operator_table import lowering
 
 Activation = Callable[[Tensor], Tensor]
 State = tuple[Tensor, ...]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from netweave.runtime.backends.torch.table import Ints, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, lowering
 
 Reduce = Callable[[Tensor, tuple[int, ...], bool], Tensor]
 """(data, axes, keep the axes) -> reduced."""

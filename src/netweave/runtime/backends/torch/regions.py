@@ -16,7 +16,7 @@ from netweave.graph.ops.box_geometry import (
     region_bins,
 )
 from netweave.runtime.backends.torch.detectors import suppress
-from netweave.runtime.backends.torch.table import Ints, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, lowering
 
 
 def shifted_anchors(anchors: Tensor, scores: Tensor, stride: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.table import Ints, Numbers, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, Numbers, lowering
 
 # Along an axis each output element is a weighted sum of a few input elements. Where they lie depends on the
 # coordinate rule, their weights on the mode; both are worked out in float64 when the sizes are known.

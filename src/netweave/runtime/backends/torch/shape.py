@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import Ints, Number, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, Number, lowering
 
 _MAX_END = 2**31 - 1
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.table import Number, lowering
+from netweave.runtime.backends.torch.operator_table import Number, lowering
 
 
 @lowering("DFT", since=20)

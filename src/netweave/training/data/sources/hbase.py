@@ -16,7 +16,7 @@ from thriftpy2.protocol.cybin import TCyBinaryProtocol
 from thriftpy2.transport.memory import TCyMemoryBuffer
 
 from netweave.errors import ReadError, UsageError
-from netweave.files.border import reason_of
+from netweave.files.library_errors import reason_of
 from netweave.installation import need
 from netweave.runtime.images.decode import decode
 from netweave.training.data.item import Item

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.files.expansion import allowed_bytes
+from netweave.files.decompression_limit import allowed_bytes
 from netweave.files.source import is_file
 from netweave.installation import need
 from netweave.training.data.location import lines_of

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.files.expansion import allowed_bytes
+from netweave.files.decompression_limit import allowed_bytes
 from netweave.training.data.byte_file import ByteFile, LocalFile, open_bytes
 
 SECONDS = 1.5

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from netweave.errors import ReadError
-from netweave.files.border import reading
+from netweave.files.library_errors import reading
 from netweave.formats.caffe import read_blob
 from netweave.formats.mxnet.ndarray import is_arrays, read_arrays
 from netweave.runtime.images.decode import opencv

@@ -1,0 +1,1 @@
+"""Nets against dumps of ports, right and wrong."""

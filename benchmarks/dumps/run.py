@@ -1,0 +1,213 @@
+"""Nets of Transformers against dumps of ports, right and wrong, scored by what was planted.
+
+::
+
+    python -m benchmarks dumps [--unseen] [--only FAMILY:SPELLING:MISTAKE:DISGUISE] [--clean] [--json FILE]
+
+A is a tiny net of Transformers. B is a port (``benchmarks/decoders``) of which only the dump is given, in one
+of its spellings and with a mistake. The tensors that a mistake changes are those that differ from the dump of
+the right port in the same spelling: the first of these is the first wrong tensor. The cause must have a word
+that was written down with the mistake. Of the cases in their order each second one is unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import netweave
+from benchmarks.decoders import encoders, mistakes, originals
+from benchmarks.decoders.ports import SPELLINGS
+from benchmarks.decoders.run import write_port
+from benchmarks.dumps import resnet
+from benchmarks.dumps.disguises import DISGUISES, OF_SEQUENCES, Dump
+from benchmarks.record import Namespace, Record, option
+from netweave.comparison.dumps import compare_dump
+from netweave.comparison.result.verdicts import Verdict
+from netweave.graph import Graph, graph_of_weights
+
+Case = tuple[str, str, str, str]
+"""Family, spelling, mistake and disguise; the mistake of a right port is empty."""
+
+DECODERS = ("qwen3", "gemma3", "mixtral")
+ENCODERS = ("vit", "whisper")
+
+OPTIONS = (
+    option("--unseen", default=False, help="the half of the faults that is kept to the end"),
+    option("--clean", default=False, help="right ports in every disguise"),
+    option(
+        "--disguise", default="plain", choices=tuple(DISGUISES), help="the form in which mistakes are dumped"
+    ),
+    option("--only", default="", help="a pattern of family:spelling:mistake:disguise"),
+)
+
+CHANGED = 1e-4
+"""A tensor with a larger error, relative to its rms, is wrong."""
+
+
+def planted(disguise: str) -> Iterator[Case]:
+    """Yield the cases with a mistake."""
+    for family in DECODERS:
+        names = [name for name, row in mistakes.MISTAKES.items() if family in row.families]
+        spellings = tuple(SPELLINGS)
+        for number, mistake in enumerate(names):
+            yield family, spellings[number % len(spellings)], mistake, disguise
+    for family in ENCODERS:
+        for number, mistake in enumerate(encoders.FAMILIES[family]):
+            yield family, ("eager", "fused")[number % 2], mistake, disguise
+    for mistake in resnet.MISTAKES:
+        yield "resnet", "original", mistake, disguise
+
+
+def clean() -> Iterator[Case]:
+    """Yield right ports in every disguise."""
+    for disguise in DISGUISES:
+        for family in DECODERS if disguise in OF_SEQUENCES else (*DECODERS, *ENCODERS, "resnet"):
+            spellings = SPELLINGS if family in DECODERS else ("eager", "fused")
+            for spelling in spellings if family != "resnet" else ("original",):
+                yield family, spelling, "", disguise
+
+
+@cache
+def original(family: str) -> tuple[Any, tuple[torch.Tensor, ...], Graph]:
+    """Return a net of Transformers, inputs of it, and its graph."""
+    if family in DECODERS:
+        generator = torch.Generator().manual_seed(0)
+        given = (torch.randint(originals.VOCABULARY, (2, originals.LENGTH), generator=generator),)
+        net: Any = originals.original(family)
+    elif family in ENCODERS:
+        net, given = encoders.original(family), tuple(encoders.inputs_of(family))
+    else:
+        net = resnet.original()
+        given = (torch.randn(2, 3, 48, 64, generator=torch.Generator().manual_seed(0)),)
+    return net, given, netweave.load(net, examples=list(given))
+
+
+@cache
+def dump_of(family: str, spelling: str, mistake: str) -> Dump:
+    """Return what a port computes, in the order in which it does."""
+    net, given, _ = original(family)
+    with tempfile.TemporaryDirectory() as folder:
+        if family in DECODERS:
+            weights = originals.own_names(family, net)
+            port = write_port(Path(folder), (family, spelling, mistake), weights)
+        elif family in ENCODERS:
+            port = encoders.port(Path(folder), (family, spelling, mistake), net)
+        else:
+            port = resnet.wrong(net, mistake)
+    with torch.no_grad(), netweave.capture(port) as dump:
+        port(*given)
+    return dict(dump.tensors)
+
+
+def words_of(family: str, mistake: str) -> str:
+    """Return the pattern that the cause of a mistake must have."""
+    if family in DECODERS:
+        return "|".join(mistakes.MISTAKES[mistake].words)
+    return (encoders.FAMILIES[family] if family in ENCODERS else resnet.MISTAKES)[mistake].words
+
+
+def _is_changed(x: np.ndarray, right: np.ndarray | None) -> bool:
+    if right is None or x.shape != right.shape:
+        return True
+    if x.dtype != np.float32:
+        return False
+    return bool(np.abs(x - right).max() > CHANGED * np.sqrt(np.square(right).mean()))
+
+
+def _ordered(x: np.ndarray) -> np.ndarray:
+    return np.sort(x, axis=-1) if x.dtype == np.float32 else x
+
+
+def first_wrong(wrong: Dump, right: Dump) -> list[str]:
+    """Return the first wrong tensor; and the first but for the order of features, if that is another one.
+
+    A tensor with the same features in another order is right in a port that stores its weights so.
+    """
+    found: list[str] = []
+    for form in (lambda x: x, _ordered):
+        changed = (
+            n for n, x in wrong.items() if _is_changed(form(x), form(right[n]) if n in right else None)
+        )
+        found += [name for name in (next(changed, ""),) if name]
+    return found
+
+
+def row_of(case: Case) -> dict[str, Any]:
+    """Return what a comparison says of one case, and whether it is right."""
+    family, spelling, mistake, disguise = case
+    row: dict[str, Any] = {"case": ":".join(case)}
+    graph, whole = original(family)[2], dump_of(family, spelling, mistake)
+    firsts = first_wrong(whole, dump_of(family, spelling, "")) if mistake else []
+    if mistake and not firsts:
+        return row | {"said": "the mistake changes nothing"}
+    shown, names = DISGUISES[disguise](whole)
+    start = time.perf_counter()
+    try:
+        compared = compare_dump(graph, graph_of_weights(shown, format_name="arrays", file="dump"), shown)
+    except Exception as error:  # noqa: BLE001 - any other error counts
+        return row | {"said": f"{type(error).__name__}: {error}"[:300]}
+    row |= {"verdict": compared.verdict.value, "said": compared.sentence[:400]}
+    row["s"] = round(time.perf_counter() - start, 1)
+    row["different"] = compared.verdict is Verdict.DIFFERENT or (compared.equal and bool(compared.findings))
+    if mistake and row["different"]:
+        finding = compared.findings[0]
+        named = names.get(finding.layer_b, "")
+        row |= {"first": firsts, "at": named}
+        row["place"] = any(_is_same(whole, named, first) for first in firsts)
+        row["named"] = finding.mismatch is not None and bool(
+            re.search(words_of(family, mistake), finding.cause)
+        )
+    return row
+
+
+def _is_same(dump: Mapping[str, np.ndarray], a: str, b: str) -> bool:
+    """Return whether two names are of the same values: a module that ends in another returns its tensor."""
+    return a in dump and dump[a].size == dump[b].size and np.array_equal(dump[a].ravel(), dump[b].ravel())
+
+
+def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the counts."""
+    done = [row for row in rows if "verdict" in row]
+    times = sorted(row["s"] for row in done) or [0.0]
+    keys: tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...] = (
+        ("different", lambda row: row["different"]),
+        ("first tensor right", lambda row: row.get("place", False)),
+        ("cause named", lambda row: row.get("named", False)),
+        ("not decidable", lambda row: row["verdict"] == Verdict.UNDECIDED.value),
+    )
+    counts = {name: sum(bool(of(row)) for row in done) for name, of in keys}
+    seconds = [times[len(times) // 2], times[-1]]
+    return {
+        "cases": len(rows),
+        "errors": len(rows) - len(done),
+        **counts,
+        "seconds, median and most": seconds,
+    }
+
+
+def main(options: Namespace, record: Record) -> None:
+    """Run the cases, and print the counts."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    cases = clean() if options.clean else planted(options.disguise)
+    rows = []
+    for number, case in enumerate(cases):
+        is_wanted = options.clean or (number % 2 == 1) == options.unseen
+        if is_wanted and re.search(options.only, ":".join(case)):
+            rows.append(row_of(case))
+            print(json.dumps(rows[-1]), flush=True)
+    kind = "clean" if options.clean else f"{'unseen' if options.unseen else 'seen'}, {options.disguise}"
+    record.results[kind] = summarised(rows) | {"rows": rows}
+    record.save()
+    print(json.dumps(summarised(rows), indent=1))

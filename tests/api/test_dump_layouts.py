@@ -1,0 +1,115 @@
+"""Dumps in the layouts of SGLang and vLLM, and tensors that several ranks or steps share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import netweave
+from netweave.comparison.dumps.shards import join_parts
+from netweave.errors import UsageError
+
+torch = pytest.importorskip("torch")
+
+
+class Net(torch.nn.Module):
+    """A step-wise net: each token on its own."""
+
+    def __init__(self, act=torch.nn.functional.silu):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.up = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 12)
+        self.down, self.act = torch.nn.Linear(12, 8), act
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        return x + self.down(self.act(self.up(x)))
+
+
+IDS = torch.tensor([[3, 1, 4, 1, 5, 9]])
+
+
+def tensors_of(net, ids=IDS):
+    with torch.no_grad(), netweave.capture(net) as dump:
+        net(ids)
+    return {name: torch.tensor(x) for name, x in dump.tensors.items()}
+
+
+def compared(folder, **settings):
+    return netweave.compare(Net(), f"dump:{folder}", input_shapes={"ids": (1, 6)}, **settings)
+
+
+def save(folder, name, value):
+    path = folder / f"{name}.pt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(value, path)
+
+
+def parts(x, count):
+    return torch.tensor_split(x, count, -1) if x.is_floating_point() else [x] * count
+
+
+def in_sglangs_dumper(folder, tensors):
+    for index, (name, x) in enumerate(tensors.items()):
+        for rank, part in enumerate(parts(x[0], 2)):
+            tags = f"step=0___rank={rank}___dump_index={index + 10 * rank}___name={name}___layer_id=0"
+            save(folder, tags, {"value": part.clone(), "meta": {"rank": rank, "dims": "t h"}})
+
+
+def in_sglangs_hooks(folder, tensors):
+    for rank in range(2):
+        held = {
+            name: parts(x, 2)[rank].clone() for name, x in tensors.items() if not name.startswith("input")
+        }
+        held["model.forward_batch_info.input_ids"] = IDS[0]
+        held["down"] = [held["down"], held["down"] * 3]
+        save(folder, f"TP{rank}_PP0_Rank{rank}_pid{400 + rank}/Pass00000", held)
+
+
+def in_vllms_logging(folder, tensors):
+    for name, x in tensors.items():
+        file = "inputs_0_cuda_0" if name.startswith("input") else "outputs_cuda_0"
+        save(folder, f"run/step_0/model.{name}/{file}", (x,) if name == "up" else x)
+        (folder / f"run/step_0/model.{name}/outputs.json").write_text("{}")
+
+
+LAYOUTS = [in_sglangs_dumper, in_sglangs_hooks, in_vllms_logging]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_folders_of_runtimes_are_read_and_ranks_joined(tmp_path, layout):
+    layout(tmp_path, tensors_of(Net()))
+    assert compared(tmp_path).equal
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_mistake_is_named_in_the_folder_of_a_runtime(tmp_path, layout):
+    layout(tmp_path, tensors_of(Net(torch.nn.functional.relu)))
+    (finding,) = compared(tmp_path).findings
+    assert finding.mismatch == "activation"
+    assert "down" in finding.layer_b
+
+
+def test_steps_follow_one_another(tmp_path):
+    for step, ids in enumerate(torch.tensor_split(IDS, [4, 5], 1)):
+        for name, x in tensors_of(Net(), ids).items():
+            save(tmp_path, f"step{step}/{name}", x)
+    assert compared(tmp_path).equal
+
+
+def test_partial_sums_of_ranks_are_added():
+    x = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
+    joined = join_parts({"rank0/o": x * 0.25, "rank1/o": x * 0.75, "a": x[:1]}, {"o": x}, tolerance=1e-4)
+    assert list(joined) == ["rank0/o", "a"]
+    assert np.allclose(joined["rank0/o"], x)
+
+
+def test_parts_that_give_nothing_of_the_net_stay_as_they_are():
+    rng = np.random.default_rng(1)
+    arrays = {f"rank{i}/o": rng.normal(size=(3, 8)).astype(np.float32) for i in range(2)}
+    assert join_parts(arrays, {"o": rng.normal(size=(5, 7)).astype(np.float32)}, tolerance=1e-4) == arrays
+
+
+def test_a_folder_without_tensors_says_what_a_dump_is(tmp_path):
+    with pytest.raises(UsageError, match=r"holds no \.npy, \.npz, \.pt or \.safetensors; a dump is a folder"):
+        compared(tmp_path)
