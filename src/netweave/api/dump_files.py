@@ -32,7 +32,7 @@ OF_PROCESS = {"dump_index", "recompute_status"}
 def read_activations(path: Path) -> Arrays:
     """Return the tensors of a file or of all files in a folder, by the file and the name in it.
 
-    The layouts, and where they were taken from, are in decision 0247.
+    The layouts, and where they were taken from, are in decision 0251.
 
     Raises:
         UsageError: A folder holds no file of tensors.
