@@ -120,10 +120,10 @@ def test_tensors_that_fit_an_input_alone_and_not_with_the_others_are_passed_over
         def __init__(self):
             super().__init__()
             torch.manual_seed(0)
-            self.embed, self.mix = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 8)
+            self.embed, self.mix = torch.nn.Embedding(20, 8), torch.nn.Linear(16, 8)
 
         def forward(self, sound, ids):
-            return self.mix(self.embed(ids) + sound)
+            return self.mix(torch.cat((self.embed(ids), sound), -1))
 
     net, sound = Two(), torch.randn(1, 6, 8)
     with torch.no_grad(), netweave.capture(net) as dump:
