@@ -148,10 +148,11 @@ def row_of(case: Case) -> dict[str, Any]:
     family, spelling, mistake, disguise = case
     row: dict[str, Any] = {"case": ":".join(case)}
     graph, whole = original(family)[2], dump_of(family, spelling, mistake)
+    shown, names = DISGUISES[disguise](whole)
+    whole = {name: x for name, x in whole.items() if name in names.values()}
     firsts = first_wrong(whole, dump_of(family, spelling, "")) if mistake else []
     if mistake and not firsts:
         return row | {"said": "the mistake changes nothing"}
-    shown, names = DISGUISES[disguise](whole)
     start = time.perf_counter()
     try:
         compared = compare_dump(graph, graph_of_weights(shown, format_name="arrays", file="dump"), shown)

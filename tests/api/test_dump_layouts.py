@@ -113,3 +113,24 @@ def test_parts_that_give_nothing_of_the_net_stay_as_they_are():
 def test_a_folder_without_tensors_says_what_a_dump_is(tmp_path):
     with pytest.raises(UsageError, match=r"holds no \.npy, \.npz, \.pt or \.safetensors; a dump is a folder"):
         compared(tmp_path)
+
+
+def test_tensors_that_fit_an_input_alone_and_not_with_the_others_are_passed_over(tmp_path):
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.embed, self.mix = torch.nn.Embedding(20, 8), torch.nn.Linear(16, 8)
+
+        def forward(self, sound, ids):
+            return self.mix(torch.cat((self.embed(ids), sound), -1))
+
+    net, sound = Two(), torch.randn(1, 6, 8)
+    with torch.no_grad(), netweave.capture(net) as dump:
+        net(sound, IDS)
+    arrays = dict(dump.tensors)
+    arrays["x"], arrays["other.input"] = arrays.pop("input.sound"), np.ones((12, 8), np.float32)
+    arrays["y"] = arrays.pop("input.ids")
+    np.savez(tmp_path / "dump.npz", **arrays)
+    shapes = {"sound": (1, 6, 8), "ids": (1, 6)}
+    assert netweave.compare(net, f"dump:{tmp_path / 'dump.npz'}", input_shapes=shapes).equal

@@ -38,7 +38,7 @@ from netweave.comparison.result.comparison import (
     Unexercised,
 )
 from netweave.comparison.result.verdicts import Verdict
-from netweave.errors import UsageError
+from netweave.errors import NetweaveError, UsageError
 from netweave.graph import Graph, layer_keys
 from netweave.graph.passes import to_inference
 from netweave.graph.summary import ratio_text
@@ -193,11 +193,18 @@ def compare_dump(a: Graph, b: Graph, arrays: Arrays, *, is_printed: bool = False
 def _best_run(graph: Graph, choices: Sequence[Inputs], index: TensorIndex) -> tuple[NetRun, Inputs]:
     """Return the run on the inputs under which the most tensors agree."""
     best: tuple[NetRun, Inputs] | None = None
+    refused: NetweaveError | None = None
     for inputs in choices:
-        run = NetRun.of(graph, inputs, index)
+        try:
+            run = NetRun.of(graph, inputs, index)
+        except NetweaveError as error:  # sizes that do not fit each other: other tensors are the inputs
+            refused = refused or error
+            continue
         if best is None or len(run.pairs) > len(best[0].pairs):
             best = run, inputs
-    assert best is not None
+    if best is None:
+        assert refused is not None
+        raise refused
     return best
 
 

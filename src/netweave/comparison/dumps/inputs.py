@@ -65,7 +65,8 @@ def _fitted(value: ir.Value, x: np.ndarray) -> Iterator[np.ndarray]:
         yield x.astype(dtype)
         return
     rest = prod(size for size in shape if size)
-    batch = x.size // rest if None in shape and rest and x.size % rest == 0 else 1
+    is_packed = x.ndim < len(shape) and rest > 0 and x.size % rest == 0
+    batch = x.size // rest if is_packed else x.shape[0] if x.ndim else 1
     wanted = tuple(size or batch for size in shape) if x.ndim else ()
     if prod(wanted) == x.size:
         for change in candidate_layouts(x.shape, wanted):
