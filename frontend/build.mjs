@@ -2,10 +2,12 @@
 //
 // Each folder of src with a main.ts is one bundle: NAME.js, a script that sets the global `netweave.NAME`, and
 // NAME.css. A module imported as "./file.ts?worker" is bundled by itself and imported as its text, so that a
-// page can start a Web Worker from it without asking for another file.
-import { existsSync, readdirSync } from "node:fs";
+// page can start a Web Worker from it without asking for another file. Beside each file lies the same compressed
+// (.gz and .br), which the workbench sends to browsers that take it.
+import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { brotliCompressSync, gzipSync } from "node:zlib";
 
 import * as esbuild from "esbuild";
 
@@ -36,6 +38,20 @@ const worker = {
   },
 };
 
+const compressed = {
+  name: "compressed",
+  setup(build) {
+    build.initialOptions.metafile = true;
+    build.onEnd(({ metafile }) => {
+      for (const file of Object.keys(metafile?.outputs ?? {})) {
+        const content = readFileSync(file);
+        writeFileSync(`${file}.gz`, gzipSync(content, { level: 9 }));
+        writeFileSync(`${file}.br`, brotliCompressSync(content));
+      }
+    });
+  },
+};
+
 const names = readdirSync(sources).filter((name) => existsSync(path.join(sources, name, "main.ts")));
 const builds = names.map((name) => ({
   ...target,
@@ -45,7 +61,7 @@ const builds = names.map((name) => ({
   format: "iife",
   globalName: `netweave_${name}`,
   footer: { js: `globalThis.netweave={...globalThis.netweave,${name}:netweave_${name}};` },
-  plugins: [worker],
+  plugins: [worker, compressed],
   loader: { ".woff2": "file", ".svg": "file" },
   logLevel: "info",
 }));

@@ -179,3 +179,14 @@ def test_a_layout_that_fails_is_told_and_the_drawing_stays(show, subjects):
     shown.press("Enter")
     assert shown.selected == ["/head/Relu"]
     assert shown.errors == []
+
+
+def test_one_net_opens_as_its_drawing_on_a_phone(show, subjects):
+    shown = show(subjects["alone"], viewport=(390, 844))
+    assert shown.page.locator("canvas[role=application]").is_visible()
+    right, bottom, width, height = shown.page.evaluate(
+        "(({ stage, scene: { layout } }) => [...stage.transform.apply([layout.width, layout.height]),"
+        " stage.visible[0].width, stage.visible[0].height])(app)"
+    )
+    assert 0 < right <= width
+    assert 0 < bottom <= height

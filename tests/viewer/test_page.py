@@ -108,6 +108,8 @@ def test_search_finds_names_types_shapes_and_lines(show, port):
         ("16x16x16", ["pool1 · down1", "conv2 · body"]),
         ("leaves.prototxt:11", ["pool1 · down1"]),
         ("activation body", ["relu2 · body_relu"]),
+        ("num_output=10", ["fc · head"]),
+        ("kernel_shape=3 strides=2", ["pool1 · down1"]),
         ("nothing of the kind", []),
     ):
         page.get_by_role("searchbox").fill(query)

@@ -290,10 +290,18 @@ def test_a_pickle_is_never_executed(tmp_path):
 
 
 def test_messages_do_not_tell_folders_of_the_server(tmp_path):
-    last, _ = read(tmp_path, **{"net.prototxt": b"layer { name: 'x' type: 'Nonsense' top: 'y' }"})
+    last, _ = read(tmp_path, **{"net.prototxt": b"layer { name: 'x' type: 'ReLU' bottom: 'gone' top: 'y' }"})
     assert last[0] == "failed"
     assert last[1].startswith("net.prototxt")
     assert str(tmp_path) not in last[1]
+
+
+def test_a_net_that_is_only_shown_does_not_tell_folders_of_the_server(tmp_path):
+    last, _ = read(tmp_path, **{"net.prototxt": b"layer { name: 'x' type: 'Nonsense' top: 'y' }"})
+    assert last[0] == "done"
+    texts = [file.read_text() for file in tmp_path.rglob("*.json")]
+    assert any("Nonsense" in text for text in texts)
+    assert not any(str(tmp_path) in text for text in texts)
 
 
 # size and rate

@@ -119,6 +119,8 @@ export class App {
     this.showPanels();
     // two panes beside each other are too narrow to read on a phone
     if (isPair && this.arrangement.isPhone) this.toggleOverlay();
+    // of one net the drawing comes first; of two, what differs
+    if (!isPair) this.arrangement.showPart("nets");
   }
 
   /** Lay out and show; resolves when the first picture is on the page. */

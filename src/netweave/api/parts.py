@@ -119,7 +119,8 @@ def sort_parts(
     try:
         first = load_parts(files, input_shapes=input_shapes, code=code, entry=entry)
     except NetweaveError as error:
-        if len(files) > 1:
+        asks_for_sizes = isinstance(error, SourceError) and bool(error.open_shapes or error.open_inputs)
+        if len(files) > 1 or asks_for_sizes:
             raise
         first = as_far_as_known(files[0], error)
     nets = [(first, _files_of(first, files))]

@@ -356,3 +356,20 @@ def test_whoever_copies_a_link_sees_what_it_is(visit):
     copied = page.evaluate("navigator.clipboard.readText()")
     assert "/shared/" in copied
     assert "#layer=" in copied
+
+
+def test_a_first_visit_is_sent_compressed_and_small(page):
+    """The drawing of a comparison with all that it needs: 260 kB at most."""
+    sent = {}
+
+    def note(response) -> None:
+        if "/static/" in response.url:
+            name = response.url.rsplit("/", 1)[1]
+            # later pages ask again, and are told that nothing has changed
+            sent.setdefault(name, (response.headers.get("content-encoding"), response.request))
+
+    page.on("response", note)
+    compare_a_sample(page)
+    for name in ("viewer.js", "viewer.css", "web.js", "web.css"):
+        assert sent[name][0] in {"gzip", "br"}, name
+    assert sum(request.sizes()["responseBodySize"] for _, request in sent.values()) < 260_000

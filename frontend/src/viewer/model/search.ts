@@ -1,7 +1,7 @@
-/** Finding items by name, type, sizes or place. */
+/** Finding items by name, type, sizes, settings (`eps`, `strides=2`) or place. */
 
 import type { Model } from "./model.ts";
-import { placeOf } from "./model.ts";
+import { counterparts, placeOf } from "./model.ts";
 import { sizesText } from "./wording.ts";
 
 export class SearchIndex {
@@ -28,9 +28,20 @@ export class SearchIndex {
       for (const index of members) {
         const item = this.model.items[side]![index]!;
         const sizes = [...item.inputs, ...item.outputs].map((value) => sizesText(values[value]?.[1]));
-        parts.push(item.name, item.type, ...sizes, placeOf(item));
+        // a layer as its framework has it, and the operators behind it as ONNX has them
+        const settings = [item, ...counterparts(this.model, side, index)].flatMap((one) => one.settings);
+        parts.push(item.name, item.type, ...sizes, placeOf(item), ...settings.map(settingText));
       }
     });
     return parts.join("\n").toLowerCase();
   }
+}
+
+/** A setting as people type it: `strides=2` for 2 on both axes, `pads=0,1,0,1` for others. */
+function settingText([name, value]: [string, string]): string {
+  const numbers = value
+    .replace(/[()[\]\s]/g, "")
+    .split(",")
+    .filter(Boolean);
+  return `${name}=${new Set(numbers).size === 1 ? numbers[0] : numbers.join(",")}`;
 }
