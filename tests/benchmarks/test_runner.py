@@ -15,8 +15,8 @@ from benchmarks.record import Record, option, read_results
 
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted(path for path in (ROOT / "benchmarks").rglob("*.json") if '"about"' in path.read_text())
-BY_HAND = {"stranger/result.json", "versions/result.json"}
-"""What readers answered, and what ``tools/version_matrix.py`` writes."""
+BY_HAND = {"other_people/result.json", "stranger/result.json", "versions/result.json"}
+"""What scripts of other people did, what readers answered, and what ``tools/version_matrix.py`` writes."""
 
 OWN_FORM = {"failures/result.json"}
 """Results of benchmarks with a command line of their own."""

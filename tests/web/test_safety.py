@@ -296,8 +296,10 @@ def test_messages_do_not_tell_folders_of_the_server(tmp_path):
     assert str(tmp_path) not in last[1]
 
 
-def test_a_net_that_is_only_shown_does_not_tell_folders_of_the_server(tmp_path):
-    last, _ = read(tmp_path, **{"net.prototxt": b"layer { name: 'x' type: 'Nonsense' top: 'y' }"})
+def test_a_net_that_is_only_shown_does_not_tell_folders_of_the_server(tmp_path, monkeypatch):
+    monkeypatch.setattr("netweave.viewer.page.built", lambda name: f"/* {name} */")
+    net = NET + b" layer { name: 'x' type: 'Nonsense' bottom: 'r' top: 'y' }"
+    last, _ = read(tmp_path, **{"net.prototxt": net})
     assert last[0] == "done"
     texts = [file.read_text() for file in tmp_path.rglob("*.json")]
     assert any("Nonsense" in text for text in texts)
