@@ -18,7 +18,8 @@ pytest.importorskip("hatchling")
 from hatch_build import PAGES, PagesBuildHook, description
 
 ROOT = Path(__file__).parent.parent
-STATIC = {"theme.js", "viewer.css", "viewer.js", "web.css", "web.js"}
+BUILT = {"theme.js", "viewer.css", "viewer.js", "web.css", "web.js"}
+STATIC = {name + end for name in BUILT for end in ("", ".br", ".gz")}
 
 
 def hook(root: Path) -> PagesBuildHook:
