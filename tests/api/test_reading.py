@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 import warnings
 
 import pytest
 
 import netweave
+from netweave.api import joint_reading
 from netweave.comparison import Verdict
 from netweave.errors import SourceError, UsageError
+from netweave.files.persistent_child import keep_children
 
 CAFFE = """layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }}
 layer {{ name: "relu" type: "ReLU" bottom: "data" top: "relu" }}
@@ -238,3 +241,23 @@ def test_of_two_nets_that_cannot_be_read_the_first_is_told(tmp_path):
         netweave.compare(*nets, trust=True)
     with pytest.raises(SourceError, match="at once"):
         netweave.compare(*reversed(nets), trust=True)
+
+
+def test_nets_that_are_read_side_by_side_stand_in_their_order(tmp_path, monkeypatch):
+    """Sizes are tried in the order of the nets, whichever child answers first."""
+    (tmp_path / "net.prototxt").write_text(CAFFE.format(dims="dim: 1 dim: 3 dim: 8 dim: 8"))
+    graph = netweave.load(tmp_path / "net.prototxt")
+    answered = threading.Event()
+
+    def load(net, **options):
+        if net.startswith(str(tmp_path / "a.py")):
+            assert answered.wait(60)
+        answered.set()
+        return graph
+
+    monkeypatch.setattr(joint_reading, "load", load)
+    nets = [f"{tmp_path / name}.py:net" for name in "ab"]
+    reading = joint_reading._Reading(nets, {}, {}, None)
+    with keep_children():
+        reading.graphs()
+    assert list(reading._graphs) == [0, 1]

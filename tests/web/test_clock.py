@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.web import fair_worker
+from netweave.web import time_zone
 
 
 @pytest.fixture
@@ -13,16 +13,16 @@ def machine(monkeypatch, tmp_path):
 
     def machine(*, variable="", link="", text=""):
         monkeypatch.setenv("TZ", variable)
-        monkeypatch.setattr(fair_worker, "LOCALTIME", tmp_path / "localtime")
-        monkeypatch.setattr(fair_worker, "TIMEZONE", tmp_path / "timezone")
+        monkeypatch.setattr(time_zone, "LOCALTIME", tmp_path / "localtime")
+        monkeypatch.setattr(time_zone, "TIMEZONE", tmp_path / "timezone")
         if link:
             zone = tmp_path / "zoneinfo" / link
             zone.parent.mkdir(parents=True)
             zone.touch()
-            fair_worker.LOCALTIME.symlink_to(zone)
+            time_zone.LOCALTIME.symlink_to(zone)
         if text:
-            fair_worker.TIMEZONE.write_text(f"{text}\n")
-        return fair_worker.machine_time_zone()
+            time_zone.TIMEZONE.write_text(f"{text}\n")
+        return time_zone.machine_time_zone()
 
     return machine
 
@@ -45,4 +45,4 @@ def test_the_zone_is_what_the_machine_names(machine, given, zone):
 def test_django_takes_it():
     from django.conf import settings
 
-    assert fair_worker.machine_time_zone() == settings.TIME_ZONE
+    assert time_zone.machine_time_zone() == settings.TIME_ZONE

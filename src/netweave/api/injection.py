@@ -34,7 +34,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """How a layer does on the tensors of a dump.
+    """The result of a layer on the tensors of a dump.
 
     Attributes:
         at: Name of the layer in the module.

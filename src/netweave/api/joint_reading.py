@@ -132,6 +132,11 @@ class _Reading:
         started = [threads.submit(copy_context().run, self._load, index, self.shapes) for index in indices]
         for reading in started:
             reading.result()
+        results: tuple[dict[int, Any], ...] = (self._graphs, self._unknown, self._open)
+        for read in results:  # sizes are tried in the order of the nets, whichever was read first
+            for index in indices:
+                if index in read:
+                    read[index] = read.pop(index)
 
     def _announce(self, index: int, own: Sizes) -> None:
         if self.progress is not None:

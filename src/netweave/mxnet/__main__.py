@@ -1,4 +1,4 @@
-"""``python -m netweave.mxnet SCRIPT`` runs a script or a notebook for MXNet of which no line is changed."""
+"""``python -m netweave.mxnet SCRIPT`` runs an unchanged script or notebook for MXNet."""
 
 import sys
 

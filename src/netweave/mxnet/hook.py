@@ -1,4 +1,4 @@
-"""What answers ``import mxnet`` in scripts and notebooks of which no line is changed."""
+"""The import hook that answers ``import mxnet`` in unchanged scripts and notebooks."""
 
 from __future__ import annotations
 

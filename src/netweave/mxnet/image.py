@@ -202,7 +202,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SaturationJitterAug": lambda src, reach: _jittered(src, reach, lambda x: (x @ GREY)[..., None]),
     "SequentialAug": _in_turn,
 }
-"""What augmenters do, by MXNet's name of their class."""
+"""Functions of augmenters, by MXNet's name of their class."""
 
 AUGMENTERS: dict[str, Any] = {
     name: type(name, (_Call,), {"function": staticmethod(function)}) for name, function in FUNCTIONS.items()

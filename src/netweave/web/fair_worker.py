@@ -1,4 +1,4 @@
-"""Turns and time limits."""
+"""A worker of gunicorn in which addresses take turns, with time limits for requests."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from collections import Counter, OrderedDict, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from selectors import EVENT_READ
 from typing import Any, Generic, TypeVar
-from zoneinfo import ZoneInfo
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
@@ -83,42 +81,11 @@ class Turns(Generic[T]):
             del self._running[address]
 
 
-LOCALTIME = Path("/etc/localtime")
-TIMEZONE = Path("/etc/timezone")
-
-
-def machine_time_zone() -> str:
-    """Return the zone that ``TZ`` or the system names; UTC if neither does."""
-    names = [os.environ.get("TZ", "").lstrip(":"), _linked(), _written()]
-    return next((name for name in names if _is_zone(name)), "UTC")
-
-
-def _linked() -> str:
-    """Return the name of the zone that ``/etc/localtime`` links to."""
-    return str(LOCALTIME.resolve()).partition("/zoneinfo/")[2]
-
-
-def _written() -> str:
-    """Return the name in ``/etc/timezone``, where Debian's containers have it."""
-    try:
-        return TIMEZONE.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        return ""
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (KeyError, OSError, ValueError):  # unknown, a folder, or no plain name
-        return False
-    return bool(name)
-
-
 # gunicorn gives a connection a thread from its first moment on, in the order of arrival, and waits without
 # end for the rest of a request's head, for the next part of its body, and for a client that does not read
 # its answer. Some dozens of connections of one client would hold all threads. Here
 #
-# - a connection gets a thread when something has arrived, and addresses take turns (``turns``),
+# - a connection gets a thread when something has arrived, and addresses take turns (``Turns``),
 # - one address has only so many connections,
 # - a connection is ended whose head is late, over which nothing moves, or over which too little moves.
 #

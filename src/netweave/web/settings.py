@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import dj_database_url
 
-from netweave.web.fair_worker import machine_time_zone
 from netweave.web.options import DATA, LOOPBACK, RUNS, SECRET_KEY_FILE, Options, default_data, read_options
+from netweave.web.time_zone import machine_time_zone
 
 OPTIONS: Options = read_options(Path(os.environ.get(DATA) or default_data()))
 if RUNS in os.environ:

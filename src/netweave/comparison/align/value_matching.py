@@ -55,7 +55,8 @@ def match_values(alignment: Alignment, look: Callable[[str], object] | None = No
 
     Where several signals of A hold the same values, one made by the same kind of node and not yet taken goes
     first. A node that one net lacks, such as a product by 1, takes no signal that a later node of the other
-    kind makes as well: which node is the spare one must not depend on the order of the nets.
+    kind makes as well: which node is the spare one must not depend on the order of the nets. (A net that is
+    not held is matched in one pass, and there it may.)
 
     A net that cannot be held at once is looked at once, side by side with B: what is alike lies at much the
     same place in both nets, and what was looked at long before would have to be computed again.

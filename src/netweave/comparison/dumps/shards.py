@@ -18,7 +18,7 @@ STEP = re.compile(r"(?i)(?<![a-z])(?:step|pass|forward_pass_id)[=_:-]?(\d+)")
 """The number of a step in a name: ``step=1``, ``Pass00001``, ``step_0``."""
 
 OWN = re.compile(r"(?i)pid\d+|dump_index=\d+")
-"""What is said of the process and of the order."""
+"""Parts of a name that tell the process or the order, and not the tensor."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -27,7 +27,7 @@ Parts = Mapping[tuple[int, int], tuple[str, np.ndarray]]
 
 
 Way = tuple[str | int, int]
-"""How parts of ranks are joined, and the axis along which steps follow each other."""
+"""A way to join parts: the one for ranks, and the axis along which steps follow each other."""
 
 
 def groups_of(arrays: Arrays) -> dict[str, Parts]:

@@ -118,10 +118,10 @@ class _Instead:
 
 
 RESIDUALS = frozenset({"Add", "Gather", "Mul", *NORMS})
-"""What computes the tensors that blocks read."""
+"""Operators that compute the tensors that blocks read."""
 
 TERMS = frozenset({"Add", "MatMul", "Gemm", "Mul", *NORMS})
-"""What computes the terms that blocks add."""
+"""Operators that compute the terms that blocks add."""
 
 
 def other_inputs(signals: Signals, node: ir.Node, values: Arrays, right: Sequence[str]) -> Iterator[Variant]:

@@ -133,6 +133,7 @@ def _gives_one_number(clip: ir.Node, source: ir.Value) -> bool:
 
 
 def _read_before_bounds(value: ir.Value, rewriter: Rewriter) -> ir.Value:
+    """Drop the bounds that only a Clip reads, and return what the first of them read."""
     while (maker := value.producer()) is not None and maker.op_type in BOUNDS and not maker.domain:
         source = maker.inputs[0]
         if source is None or not has_one_reader(value):
