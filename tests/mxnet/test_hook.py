@@ -82,7 +82,7 @@ def test_what_is_not_there_is_named(tmp_path, text, message):
 
 def test_a_file_that_is_no_notebook(tmp_path):
     (tmp_path / "a.ipynb").write_text("[]")
-    with pytest.raises(ReadError, match=r"a\.ipynb: is no notebook of Jupyter's"):
+    with pytest.raises(ReadError, match=r"a\.ipynb: is not a Jupyter notebook"):
         hook.run([str(tmp_path / "a.ipynb")])
     with pytest.raises(ReadError, match=r"b\.ipynb: cannot be read: No such file"):
         hook.run([str(tmp_path / "b.ipynb")])

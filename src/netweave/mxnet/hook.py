@@ -122,5 +122,7 @@ def _cells(path: Path) -> list[str]:
     except OSError as error:
         raise ReadError(f"cannot be read: {error.strerror or error}", place=str(path)) from error
     except (ValueError, LookupError, TypeError) as error:
-        raise ReadError("is no notebook of Jupyter's", place=str(path)) from error
+        raise ReadError(
+            "is not a Jupyter notebook: JSON with a list 'cells' is expected", place=str(path)
+        ) from error
     return [re.sub(r"^(\s*)[%!].*$", r"\1pass", text, flags=re.MULTILINE) for text in sources]
