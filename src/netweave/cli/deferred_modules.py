@@ -69,5 +69,5 @@ class _Deferred(ModuleType):
                 if spec.submodule_search_locations is not None:
                     self.__path__ = spec.submodule_search_locations
                 late.loader.exec_module(self)
-                self.__class__ = ModuleType
+                self.__class__ = ModuleType  # type: ignore[assignment]  # it is a module like any other now
         return ModuleType.__getattribute__(self, name)
