@@ -226,6 +226,16 @@ def test_other_types_are_torchs(dtype):
     assert not tried.choices
 
 
+def test_a_bias_of_one_element_is_torchs():
+    """ONNX's Gemm spreads it over all outputs; oneDNN would read past its end."""
+    tried, (x, w, b) = TriedKernels(), leaves(drawn(4, 6), drawn(5, 6), drawn(1))
+    y = tried.linear(x, w, b)
+    y.sum().backward()
+    assert torch.equal(y, functional.linear(x, w, b))
+    assert b.grad.shape == (1,)
+    assert not tried.choices
+
+
 def test_deterministic_algorithms_and_autocast_are_torchs():
     tried, x, w = TriedKernels(), drawn(4, 6), drawn(5, 6)
     torch.use_deterministic_algorithms(True)

@@ -108,7 +108,8 @@ class TriedKernels(Kernels):
     def linear(self, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
         """Return a dense layer, as ``Kernels.linear`` does."""
         rows = x.reshape(-1, x.shape[-1]) if x.ndim > 2 else x
-        if x.ndim < 2 or not _is_tried(rows, w.t()) or (b is not None and b.dtype != x.dtype):
+        fits = b is None or (b.shape == (len(w),) and b.dtype == x.dtype)  # oneDNN would not broadcast it
+        if x.ndim < 2 or not fits or not _is_tried(rows, w.t()):
             return super().linear(x, w, b)
         y = self._differentiable(rows, w.t(), b)
         # a view that autograd does not know as one, as torch's own product of these shapes gives
