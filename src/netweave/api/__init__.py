@@ -3,6 +3,7 @@
 from netweave.api import kvstore
 from netweave.api.arguments import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import AnchorResult, evaluate_boxes, find_anchors, find_boxes, image_input
+from netweave.api.clusters import load_cluster, plan_cluster
 from netweave.api.comparing import (
     FixedPort,
     bisect,
@@ -47,7 +48,7 @@ from netweave.formats import CODE_NOT_ALLOWED, format_text
 from netweave.formats.mxnet import symbol
 from netweave.graph import Graph
 from netweave.graph.summary import bytes_text
-from netweave.job import Job
+from netweave.job import Cluster, Job
 from netweave.runtime.images.preprocessing import Preprocessing
 from netweave.training.parallel.devices import Context, cpu, device, gpu
 from netweave.training.watchers import TrainOptions
@@ -58,6 +59,7 @@ __all__ = [
     "OUTPUT_TOLERANCE",
     "AnchorResult",
     "CharacterModel",
+    "Cluster",
     "CompareOptions",
     "Comparison",
     "Context",
@@ -103,6 +105,7 @@ __all__ = [
     "load",
     "load_all",
     "load_arrays",
+    "load_cluster",
     "load_for_inspection",
     "load_for_timing",
     "load_job",
@@ -113,6 +116,7 @@ __all__ = [
     "open_comparison",
     "operator",
     "pack",
+    "plan_cluster",
     "plan_memory",
     "prepare",
     "protections",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from netweave.api.arguments import check_file, data_paths
+from netweave.api.clusters import load_cluster
 from netweave.api.jobs import announcing_early_failure, device_of_rank
 from netweave.api.runs import need_torch, train_here
 from netweave.errors import UsageError
@@ -17,6 +18,7 @@ from netweave.formats import read_job
 from netweave.job import Job, JobOptions
 from netweave.options import Options
 from netweave.runtime.memory_plan import parse_bytes
+from netweave.training.cluster.settings import require_processes
 from netweave.training.data import Source
 from netweave.training.data.pack import pack as pack_source
 from netweave.training.data.probe import probe
@@ -120,6 +122,14 @@ def train(
         read_job = replace(read_job, checkpoints=replace(read_job.checkpoints, weights=files))
     tell = watch or (lambda event: None)
     is_rank = rank_environment() is not None
+    if options.cluster is not None:
+        cluster = load_cluster(options.cluster)
+        read_job = replace(read_job, cluster=cluster)
+        if not is_rank and len(names) < 2:
+            require_processes(cluster, 1)
+    if read_job.cluster is not None and not read_job.cluster.is_alone and len(names) > 1:
+        require_processes(read_job.cluster, len(names))
+    options = replace(options, cluster=None)
     if options.restarts and len(names) < 2 and not is_rank:
         raise UsageError("restarts are for the processes of several devices; give devices, or no restarts")
     if len(names) > 1 and not is_rank:
