@@ -125,6 +125,8 @@ class RankExchange:
         self.stop = 0
         self.saves = False
         self._settings, self._engine = options.exchange_settings, engine
+        if world.part is not None:
+            self._settings = world.part.exchange_settings(self._settings)
         is_synchronised = options.sync_batch_norm
         self.require_same_start(
             {**exchange_in_common(self._settings), "synchronised batch normalisation": is_synchronised}

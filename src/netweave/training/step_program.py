@@ -205,6 +205,11 @@ class StepProgram:
                 priority=1 if lane == COMPUTE else -first,
                 name=f"update {step}, {named}",
             )
+        between = self._updater.between()
+        if between is not None:
+            self._last = self._engine.push(
+                between, (), self.parameters, lane=lane, name=f"synchronise {step}"
+            )
         if ranks is not None:
             ranks.push_parameters(step, self.parameters)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from netweave.training.optim.rule import (
     SLICE_ELEMENTS,
     Beginning,
     Block,
+    FlatLayout,
     Multiplied,
     Piece,
     Tensors,
@@ -71,6 +72,7 @@ class Updater:
         parameters: What to change; those with ``lr_mult`` 0 are left alone.
         seed: Of what rules draw.
         slice_elements: Most elements of a slice.
+        layout: The slices, where they are not of that size.
 
     Attributes:
         iteration: Number of updates begun.
@@ -89,6 +91,7 @@ class Updater:
         *,
         seed: int = 0,
         slice_elements: int = SLICE_ELEMENTS,
+        layout: FlatLayout | None = None,
     ) -> None:
         self.rule = make_rule(solver.kind, solver.settings)
         self.policy = make_policy(solver.policy)
@@ -107,7 +110,7 @@ class Updater:
         }
         assert all(is_dense(parameter.tensor) for parameter in trained)  # a span is a run of memory
         whole = self.rule.whole_parameters
-        self.layout = flat_layout(
+        self.layout = layout or flat_layout(
             {key: parameter.tensor.numel() for key, parameter in self._trained.items()},
             slice_elements=slice_elements,
             whole_parameters=whole,
@@ -129,6 +132,17 @@ class Updater:
     def parameters(self) -> dict[str, torch.Tensor]:
         """The trained parameters by key, in the order of the layout."""
         return {key: parameter.tensor for key, parameter in self._trained.items()}
+
+    def trained_by(self, key: str) -> Trained:
+        """Return a trained parameter."""
+        return self._trained[key]
+
+    def between(self) -> Callable[[], None] | None:
+        """Return what is to be done between the update that has begun and the next; None for nothing."""
+        return None
+
+    def fetch(self) -> None:
+        """Take over what others hold of parameters and state: nothing, where all of it is here."""
 
     def step(self, loss: float | None = None) -> None:
         """Change every parameter by the gradients that are there; the gradients stay as they are.

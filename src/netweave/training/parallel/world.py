@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
+    from netweave.training.cluster.part import ClusterPart
     from netweave.training.parallel.environment import RankEnvironment
 
 
@@ -83,8 +84,10 @@ class RankStore:
         self._num_calls: Counter[str] = Counter()
         self.is_restart = False
         # a process may train several times; keys of the last time are still there
-        RankStore.num_joined = number = next(_joined)
-        self._place = f"netweave/{number}"
+        if not environment.group:  # the groups of a run have its number
+            RankStore.num_joined = next(_joined)
+        number = RankStore.num_joined
+        self._place = f"netweave/{number}/{environment.group}".rstrip("/")
         self._base = self._connect(is_master=environment.hosts_store)
         self._run = distributed.PrefixStore(f"{self._place}/run", self._base)
         self._roster = self._call(
@@ -326,6 +329,7 @@ class World:
         progress: How far this rank is, for the others.
         occupancy: How long it computed and communicated.
         timeout_s: How long a rank is waited for.
+        part: The part in a cluster of which these ranks are a worker group; None where they are all.
     """
 
     def __init__(
@@ -339,6 +343,7 @@ class World:
         self.rank, self.size = environment.rank, environment.size
         self.device = device
         self.timeout_s = timeout_s
+        self.part: ClusterPart | None = None
         self.occupancy = Occupancy()
         self._closed = False
         self._groups: dict[str, Group] = {}
@@ -566,11 +571,18 @@ def join(
     environment = environment or rank_environment()
     if environment is None:
         return None
-    if threading.current_thread() is threading.main_thread() and environment.is_one_machine:
-        # gloo would look up the host's name, which on many machines leads to no interface or a slow one
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    use_loopback(environment)
     place = find_device(device or os.environ.get(DEVICE) or "cpu")
     return World(environment, device=place, timeout_s=timeout_s, tell=tell or _tell)
+
+
+def use_loopback(environment: RankEnvironment) -> None:
+    """Let gloo use the loopback where all ranks are on one machine.
+
+    It would look up the host's name, which on many machines leads to no interface or a slow one.
+    """
+    if threading.current_thread() is threading.main_thread() and environment.is_one_machine:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
 
 
 def _says_ended(error: BaseException) -> bool:

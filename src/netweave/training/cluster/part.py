@@ -1,0 +1,357 @@
+"""The part of one process in a cluster: its worker group, its server, and its sessions with others.
+
+All processes meet through one store. A worker group is a world of its own inside, as if it trained alone; its
+first rank talks to the servers. A server answers each session on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from netweave.errors import NetweaveError, PeerError
+from netweave.job import Checkpoints
+from netweave.training.cluster.outer import Synchroniser
+from netweave.training.cluster.server import Server, report_lines
+from netweave.training.cluster.settings import require_processes, require_trainable
+from netweave.training.cluster.topology import plan_topology, trained_sizes
+from netweave.training.cluster.updates import JobSlices, ServedUpdater
+from netweave.training.cluster.wire import Pair, RemoteServer, serve
+from netweave.training.loading import make_nets, trained
+from netweave.training.net_passes import COMPUTE
+from netweave.training.optim import Updater
+from netweave.training.optim.rule import make_rule
+from netweave.training.parallel.world import RankStore, join, use_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netweave.job import Job
+    from netweave.runtime.backends.torch import TorchNet
+    from netweave.runtime.engine import Engine
+    from netweave.training.cluster.server import Service
+    from netweave.training.cluster.topology import Role, Topology
+    from netweave.training.parallel.environment import RankEnvironment
+    from netweave.training.parallel.plan import ExchangeSettings
+    from netweave.training.parallel.world import World
+    from netweave.training.watchers import TrainOptions
+
+LANE = "servers"
+"""Where workers push and pull: a thread for each server."""
+
+
+class ClusterPart:
+    """One process of a cluster.
+
+    Args:
+        job: What is trained; it has a cluster.
+        options: How; those that a cluster cannot have are refused.
+        environment: This process among all of the cluster.
+        timeout_s: How long another process is waited for.
+        dtype: Type of the numbers.
+
+    Attributes:
+        topology: Who does what.
+        role: What this process does.
+
+    Raises:
+        UsageError: The cluster does not go with the processes, the net or the solver.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        options: TrainOptions,
+        environment: RankEnvironment,
+        *,
+        timeout_s: float,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        assert job.cluster is not None
+        cluster = self.cluster = job.cluster
+        require_processes(cluster, environment.size)
+        rule = make_rule(job.solver.kind, job.solver.settings)
+        require_trainable(job, options, measures=rule.measures)
+        self.topology: Topology = plan_topology(
+            cluster,
+            trained_sizes(job.phases["train"].graph),
+            whole_parameters=rule.whole_parameters,
+            element_bytes=dtype.itemsize,
+        )
+        self.role: Role = self.topology.roles[environment.rank]
+        self._job, self._dtype, self._timeout_s = job, dtype, timeout_s
+        self._environment = environment
+        use_loopback(environment)
+        self.store = RankStore(environment, timeout_s=timeout_s)
+        self.store.names = [f"process {role.rank} ({role})" for role in self.topology.roles]
+        self._server: Server | None = None
+        self._net: TorchNet | None = None
+        self._threads: list[threading.Thread] = []
+        self._errors: list[BaseException] = []
+        self._remotes: list[RemoteServer] = []
+        self._of_slices: list[Service] = []
+        self._updater: ServedUpdater | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """True if this process is in the group that shows, tests and writes checkpoints."""
+        return self.role.worker is not None and self.role.worker.group == 0
+
+    @property
+    def _is_leader(self) -> bool:
+        return self.role.worker is not None and self.role.worker.number == 0
+
+    def lines(self) -> list[str]:
+        """Return the first lines of the log of the first process: what has no effect, and all roles."""
+        if self.role.rank:
+            return []
+        roles = [self.topology.describe(role.rank) for role in self.topology.roles]
+        of_job = self.cluster.file in self._job.files  # whose notes have said so
+        return [*([] if of_job else self.cluster.without_effect()), *roles]
+
+    def choose_seed(self, asked: int | None) -> int:
+        """Return the seed of the run, the same for all; with it servers begin, and all connect to them."""
+        wanted = self._job.seed if asked is None else asked
+        seed = int(self.store.keep(lambda: secrets.randbits(31) if wanted is None else wanted, "seed"))
+        self.connect(seed)
+        return seed
+
+    def share_start(self, start: Path | None) -> Path | None:
+        """Return the checkpoint that the first process goes on from; all processes call this once."""
+        shared = self.store.share(None if start is None else str(start), "start")
+        return Path(shared) if shared else None
+
+    # A worker.
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """This worker group, and how many there are."""
+        assert self.role.worker is not None
+        return self.role.worker.group, self.cluster.worker_groups
+
+    def join_group(self, device: str | None) -> World:
+        """Join the other workers of the group."""
+        assert self.role.worker is not None
+        environment = replace(
+            self._environment,
+            rank=self.role.worker.number,
+            size=self.cluster.workers_per_group,
+            agent_holds_store=True,  # whoever does: the processes have met
+            group=f"worker group {self.role.worker.group}",
+        )
+        world = join(environment, device=device, timeout_s=self._timeout_s)
+        assert world is not None
+        world.part = self
+        return world
+
+    def exchange_settings(self, settings: ExchangeSettings) -> ExchangeSettings:
+        """Return how the group exchanges gradients: each slice goes to the rank that updates it."""
+        holders = self.topology.placement.holders
+        owners = holders if self.topology.is_all_reduce else (0,) * len(holders)
+        return replace(settings, kind="owner", owners=owners)
+
+    def make_updater(self, *arguments: Any, seed: int) -> Updater:
+        """Return what updates the parameters of this worker; arguments are those of ``Updater``."""
+        layout = self.topology.placement.layout
+        if self.topology.is_all_reduce or not self._is_leader:
+            return Updater(*arguments, seed=seed, layout=layout)
+        self._updater = ServedUpdater(*arguments, seed=seed, layout=layout)
+        return self._updater
+
+    @property
+    def lane(self) -> str:
+        """The lane on which this worker updates slices."""
+        is_served = self._is_leader and not self.topology.is_all_reduce
+        return LANE if is_served else COMPUTE
+
+    def begin(self, engine: Engine) -> None:
+        """Connect the updater, and give the servers first values, if this process is to do so.
+
+        Args:
+            engine: Where updates run: as many at once as there are servers.
+        """
+        updater, worker = self._updater, self.role.worker
+        if updater is None or worker is None:
+            return
+        engine.add_lane(LANE, self.cluster.servers_per_group)
+        servers = self.topology.server_group_of(worker.group)
+        served = self.topology.served_by(servers)
+        is_first = served[0] == worker.group
+        synchronises = is_first and self.cluster.server_groups > 1
+        updater.connect(
+            self._of_slices, worker.group, sync_every=self.cluster.sync_every if synchronises else 0
+        )
+        if is_first:
+            updater.put(len(served))
+
+    def options_of_group(self, options: TrainOptions) -> TrainOptions:
+        """Return the options of this worker group: the first alone writes files."""
+        if self.is_first:
+            return options
+        return replace(options, events=None, plot=None, trace=None, ledger=None, monitor=None)
+
+    def of_group(self, job: Job) -> Job:
+        """Return what this worker group trains: the others than the first test, show and write nothing."""
+        if self.is_first:
+            return job
+        return replace(
+            job,
+            phases={"train": job.phases["train"]},
+            schedule=replace(
+                job.schedule, display_interval=0, test_interval=0, validate_interval=0, display_at_end=False
+            ),
+            checkpoints=Checkpoints(at_end=False, weights=job.checkpoints.weights),
+        )
+
+    # Servers, and the sessions with them.
+
+    def connect(self, seed: int) -> None:
+        """Begin to serve, and connect to the servers that this process talks to; all processes do.
+
+        Args:
+            seed: Of what update rules draw.
+        """
+        if self.topology.is_all_reduce:
+            return
+        member = self.role.server
+        others: dict[int, Service] = {}
+        if member is not None:
+            synchroniser = None
+            if self.cluster.server_groups > 1:
+                synchroniser = Synchroniser(
+                    self.cluster, member.group, self.topology.masters, others, timeout_s=self._timeout_s
+                )
+            self._server = Server(
+                JobSlices(self._own_updater(seed)),
+                self.topology.served_by(member.group),
+                staleness=self.cluster.staleness,
+                timeout_s=self._timeout_s,
+                synchroniser=synchroniser,
+            )
+            for client in self._clients():
+                thread = threading.Thread(
+                    target=self._answer, args=(client,), name=f"session with process {client}", daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
+            for group in range(self.cluster.server_groups):
+                if group != member.group:
+                    others[group] = self._service(group, member.number)
+        if self._is_leader and self.role.worker is not None:
+            group = self.topology.server_group_of(self.role.worker.group)
+            servers = [self._service(group, number) for number in range(self.cluster.servers_per_group)]
+            self._of_slices = [servers[holder] for holder in self.topology.placement.holders]
+
+    def serve(self) -> TorchNet:
+        """Serve until all sessions have ended; return the net with the values that are held here.
+
+        A signal to stop is for the workers: this process ends when they do.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        self.share_start(None)
+        self._join_threads()
+        assert self._net is not None
+        return self._net
+
+    def _own_updater(self, seed: int) -> Updater:
+        """Return an updater of parameters of this server's own."""
+        job = self._job
+        phases = {"train": job.phases["train"]}
+        self._net = make_nets(phases, seed=0, device=torch.device("cpu"), dtype=self._dtype)["train"]
+        parameters = trained(job.phases["train"].graph, self._net, job.solver.gradient_mult)
+        return Updater(job.solver, parameters, seed=seed, layout=self.topology.placement.layout)
+
+    def _clients(self) -> Iterator[int]:
+        """Yield the processes that have sessions with this one's server."""
+        member, rank = self.role.server, self.role.rank
+        assert member is not None
+        for group in self.topology.served_by(member.group):
+            client = self.topology.worker_rank(group)
+            if client != rank:
+                yield client
+        for group in range(self.cluster.server_groups):
+            if group != member.group:
+                yield self.topology.server_rank(group, member.number)
+
+    def _service(self, group: int, number: int) -> Service:
+        rank = self.topology.server_rank(group, number)
+        if rank == self.role.rank:
+            assert self._server is not None
+            return self._server
+        remote = RemoteServer(self._pair(self.role.rank, rank, 0), timeout_s=self._timeout_s)
+        self._remotes.append(remote)
+        return remote
+
+    def _pair(self, client: int, server: int, side: int) -> Pair:
+        return Pair(
+            self.store.second_connection(),
+            f"{client}-{server}",
+            side,
+            peer=self.store.names[client if side else server],
+            dtype=self._dtype,
+            timeout_s=self._timeout_s,
+        )
+
+    def _answer(self, client: int) -> None:
+        assert self._server is not None
+        try:
+            serve(self._server, self._pair(client, self.role.rank, 1))
+        except BaseException as error:  # noqa: BLE001 - raised where the thread is waited for
+            self._errors.append(error)
+            self._server.fail(error)
+
+    def _join_threads(self) -> None:
+        for thread in self._threads:
+            thread.join()
+        for error in self._errors:
+            raise PeerError(f"process {self.role.rank} cannot go on: {error}") from error
+
+    def close(self) -> list[str]:
+        """End after a run that went well: let go of the servers, and serve others until they are done.
+
+        Returns:
+            Lines of what the servers have counted, for the first process.
+        """
+        lines: list[str] = []
+        worker = self.role.worker
+        if self._of_slices and worker is not None:
+            servers = list(dict.fromkeys(self._of_slices))
+            for server in servers:
+                server.leave(worker.group)
+            if self.role.rank == 0:
+                lines = report_lines([server.report() for server in servers])
+        for remote in self._remotes:
+            remote.end()
+        self._join_threads()
+        return lines
+
+
+@contextlib.contextmanager
+def cluster_part(
+    job: Job, options: TrainOptions, environment: RankEnvironment, **settings: Any
+) -> Iterator[ClusterPart]:
+    """Take part in a cluster; tell the others why, where that fails.
+
+    Args:
+        job: What is trained.
+        options: How.
+        environment: This process.
+        settings: Further arguments of ``ClusterPart``.
+    """
+    part = ClusterPart(job, options, environment, **settings)
+    try:
+        yield part
+    except NetweaveError as error:
+        if not isinstance(error, PeerError):
+            part.store.announce_failure(str(error))
+        part.store.leave()
+        raise
+    part.store.leave()
