@@ -336,6 +336,23 @@ class Cluster:
         """True if one process is all of it, so that it says nothing of several devices."""
         return self.num_processes == 1
 
+    def require_processes(self, found: int) -> None:
+        """Refuse another number of processes than there are roles.
+
+        Raises:
+            UsageError: There are more or fewer; the message says how many it takes.
+        """
+        need = self.num_processes
+        if need == found:
+            return
+        how = "with processes of their own" if self.separate else "each beside a worker where there is one"
+        raise self.error(
+            "worker_groups" if self.worker_groups > 1 else "workers_per_group",
+            f"the cluster has {self.num_workers} workers and {self.num_servers} servers, {how}: it needs "
+            f"{need} processes, found {found}; give --devices cpu:{need}, or as many GPUs, or change the "
+            "cluster",
+        )
+
     def place_of(self, name: str) -> str:
         """Return where a setting stands, for messages."""
         line = self.lines.get(name)

@@ -3,7 +3,6 @@
 from netweave.api import kvstore
 from netweave.api.arguments import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import AnchorResult, evaluate_boxes, find_anchors, find_boxes, image_input
-from netweave.api.clusters import load_cluster, plan_cluster
 from netweave.api.comparing import (
     FixedPort,
     bisect,
@@ -31,7 +30,7 @@ from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unp
 from netweave.api.reading import convert_and_verify, load, run, save, to_inference
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
 from netweave.api.timing import gain_of, load_for_timing, time_inference, time_layers
-from netweave.api.training import PackOptions, load_job, pack, train
+from netweave.api.training import PackOptions, load_cluster, load_job, pack, plan_cluster, train
 from netweave.api.weights import PruneResult, prune, replicate, save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, save_zoo_picture, zoo_costs
 from netweave.comparison import (

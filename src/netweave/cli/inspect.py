@@ -65,7 +65,7 @@ def inspect(
 
         show_net(output_console(), graph, nodes=nodes, batch=batch)
     if cluster and json_file != "-":
-        from netweave.cli.cluster_view import show_cluster
+        from netweave.cli.net_view import show_cluster
 
         show_cluster(output_console(), api.plan_cluster(graph, cluster))
 

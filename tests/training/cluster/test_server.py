@@ -76,12 +76,12 @@ def test_a_served_update_is_that_of_the_rule(solver, placement):
     sizes = {key: int(np.prod(shape)) for key, shape in SIZES.items()}
     placed = place(cluster, sizes)
     own = Updater(SOLVERS[solver], parameters())
-    served = ServedUpdater(SOLVERS[solver], parameters(), layout=placed.layout)
+    served = ServedUpdater(SOLVERS[solver], parameters(), holders=placed.holders, layout=placed.layout)
     servers = [
         Server(JobSlices(Updater(SOLVERS[solver], parameters(seed=9), layout=placed.layout)), [0])
         for _ in range(2)
     ]
-    served.connect([servers[holder] for holder in placed.holders], 0, sync_every=0)
+    served.connect(servers, 0, sync_every=0)
     served.put(1)
     generator = np.random.default_rng(3)
     for _ in range(7):
@@ -102,7 +102,7 @@ def test_a_served_update_is_that_of_the_rule(solver, placement):
 def test_a_push_that_comes_again_is_not_applied_again():
     server = row_server()
     for sequence in (1, 2, 2, 1, 3, 3):
-        answer = server.push(one_push(0, sequence))
+        (answer,) = server.push(one_push(0, sequence))
     assert (answer.version, answer.values[0]) == (3, -3)
     assert (server.applied, server.repeated) == (3, 3)
 
@@ -130,7 +130,7 @@ def test_nobody_is_further_ahead_than_the_bound(bound):
             for sequence in range(1, counts[group] + 1):
                 if group == 2 and sequence == 1000:
                     stopped.wait(0.5)
-                version = server.push(one_push(group, sequence, version)).version
+                version = server.push(one_push(group, sequence, version))[0].version
             server.leave(group)
         except PeerError as error:
             errors.append(error)
@@ -142,7 +142,7 @@ def test_nobody_is_further_ahead_than_the_bound(bound):
         thread.join()
     assert not errors
     assert server.applied == sum(counts.values()) == sum(server.leads.values())
-    assert server.push(one_push(0, 1)).values[0] == -10_000
+    assert server.push(one_push(0, 1))[0].values[0] == -10_000
     assert max(server.leads) <= bound
     assert not bound or max(server.leads) == bound
     assert sum(age * count for age, count in server.ages.items()) > 0
@@ -171,7 +171,7 @@ def test_a_push_before_the_first_values_waits_for_them():
     threading.Timer(
         0.1, server.put, (0, torch.ones(1, 10, dtype=torch.float64)), {"sequence": 0, "version": 0}
     ).start()
-    assert server.push(one_push(0, 1)).values[0] == 0
+    assert server.push(one_push(0, 1))[0].values[0] == 0
     with pytest.raises(PeerError, match="has waited 0 s for the first values of slice 1"):
         Server(Row(), [0], timeout_s=0.1).push(replace(one_push(0, 1), number=1))
 

@@ -8,7 +8,6 @@ import pytest
 
 from netweave.errors import UsageError
 from netweave.job import PLACEMENTS, Cluster
-from netweave.training.cluster.settings import require_processes
 from netweave.training.cluster.topology import plan_topology
 
 ALEXNET = {
@@ -150,8 +149,8 @@ def test_a_rule_that_needs_whole_parameters_gets_them():
 
 def test_another_number_of_processes_is_refused():
     cluster = Cluster(workers_per_group=2, servers_per_group=3, separate=True)
-    require_processes(cluster, 5)
+    cluster.require_processes(5)
     with pytest.raises(
         UsageError, match=r"2 workers and 3 servers.*needs 5 processes, found 2; give --devices cpu:5"
     ):
-        require_processes(cluster, 2)
+        cluster.require_processes(2)

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.errors import NetweaveError, PeerError
+from netweave.errors import NetweaveError, PeerError, UsageError
 from netweave.job import Checkpoints
 from netweave.training.cluster.outer import Synchroniser
 from netweave.training.cluster.server import Server, report_lines
-from netweave.training.cluster.settings import require_processes, require_trainable
 from netweave.training.cluster.topology import plan_topology, trained_sizes
 from netweave.training.cluster.updates import JobSlices, ServedUpdater
 from netweave.training.cluster.wire import Pair, RemoteServer, serve
@@ -76,7 +75,7 @@ class ClusterPart:
     ) -> None:
         assert job.cluster is not None
         cluster = self.cluster = job.cluster
-        require_processes(cluster, environment.size)
+        cluster.require_processes(environment.size)
         rule = make_rule(job.solver.kind, job.solver.settings)
         require_trainable(job, options, measures=rule.measures)
         self.topology: Topology = plan_topology(
@@ -96,7 +95,7 @@ class ClusterPart:
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
         self._remotes: list[RemoteServer] = []
-        self._of_slices: list[Service] = []
+        self._servers: list[Service] = []
         self._updater: ServedUpdater | None = None
 
     @property
@@ -162,7 +161,8 @@ class ClusterPart:
         layout = self.topology.placement.layout
         if self.topology.is_all_reduce or not self._is_leader:
             return Updater(*arguments, seed=seed, layout=layout)
-        self._updater = ServedUpdater(*arguments, seed=seed, layout=layout)
+        holders = self.topology.placement.holders
+        self._updater = ServedUpdater(*arguments, holders=holders, seed=seed, layout=layout)
         return self._updater
 
     @property
@@ -186,7 +186,7 @@ class ClusterPart:
         is_first = served[0] == worker.group
         synchronises = is_first and self.cluster.server_groups > 1
         updater.connect(
-            self._of_slices, worker.group, sync_every=self.cluster.sync_every if synchronises else 0
+            self._servers, worker.group, sync_every=self.cluster.sync_every if synchronises else 0
         )
         if is_first:
             updater.put(len(served))
@@ -246,8 +246,8 @@ class ClusterPart:
                     others[group] = self._service(group, member.number)
         if self._is_leader and self.role.worker is not None:
             group = self.topology.server_group_of(self.role.worker.group)
-            servers = [self._service(group, number) for number in range(self.cluster.servers_per_group)]
-            self._of_slices = [servers[holder] for holder in self.topology.placement.holders]
+            count = self.cluster.servers_per_group
+            self._servers = [self._service(group, number) for number in range(count)]
 
     def serve(self) -> TorchNet:
         """Serve until all sessions have ended; return the net with the values that are held here.
@@ -322,12 +322,11 @@ class ClusterPart:
         """
         lines: list[str] = []
         worker = self.role.worker
-        if self._of_slices and worker is not None:
-            servers = list(dict.fromkeys(self._of_slices))
-            for server in servers:
+        if self._servers and worker is not None:
+            for server in self._servers:
                 server.leave(worker.group)
             if self.role.rank == 0:
-                lines = report_lines([server.report() for server in servers])
+                lines = report_lines([server.report() for server in self._servers])
         for remote in self._remotes:
             remote.end()
         self._join_threads()
@@ -355,3 +354,40 @@ def cluster_part(
         part.store.leave()
         raise
     part.store.leave()
+
+
+def require_trainable(job: Job, options: TrainOptions, *, measures: bool) -> None:
+    """Refuse what worker groups that do not wait for each other, or servers, cannot do.
+
+    Args:
+        job: What is trained; it has a cluster.
+        options: How.
+        measures: Whether the update rule needs norms over all gradients.
+
+    Raises:
+        UsageError: The solver needs all gradients of one moment, the net the whole batch of all groups, or
+            an option is for processes without servers.
+    """
+    cluster = job.cluster
+    assert cluster is not None
+    graph = job.phases["train"].graph
+    if measures and cluster.worker_groups > cluster.server_groups:
+        raise cluster.error(
+            "worker_groups",
+            f"{job.solver.kind} with these settings needs norms over all gradients at once (clipping by the "
+            "norm, LARS, LAMB), and the servers change slices as gradients of several worker groups come; "
+            "take one worker group, as many server groups as worker groups, or another rule",
+        )
+    norms = [node for node in graph.nodes if node.op_type == "BatchNormalization"]
+    if norms and options.sync_batch_norm and cluster.worker_groups > 1:
+        raise cluster.error(
+            "worker_groups",
+            f"{graph.place_of(norms[0])}: batch normalisation cannot take the statistics of worker groups "
+            "that do not wait for each other; use --no-sync-batch-norm (sync_batch_norm=False), or one "
+            "worker group",
+        )
+    for name, default in (("exchange", "overlapped"), ("same_bits", None), ("memory", None)):
+        if getattr(options, name) != default:
+            raise UsageError(
+                f"{name} does not go with a cluster, whose servers say where slices go; leave it out"
+            )

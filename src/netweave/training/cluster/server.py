@@ -103,8 +103,8 @@ class Service(Protocol):
     def put(self, number: int, rows: Tensor, *, sequence: int, version: int) -> None:
         """Give a slice its first values; see ``Server``."""
 
-    def push(self, push: Push) -> Answer:
-        """Apply a gradient, and return the new values."""
+    def push(self, *pushes: Push) -> list[Answer]:
+        """Apply gradients of one group, and return the new values of their slices."""
 
     def pull(self, number: int, *, whole: bool = False) -> Answer:
         """Return the values of a slice."""
@@ -181,28 +181,22 @@ class Server:
             self._versions[number] = version
             self._changed.notify_all()
 
-    def push(self, push: Push) -> Answer:
-        """Apply a gradient once, however often it comes; return the new values.
+    def push(self, *pushes: Push) -> list[Answer]:
+        """Apply gradients of one group, each once however often it comes; return the new values.
+
+        Args:
+            pushes: One gradient for each of some slices, all of one update of the group.
 
         Raises:
-            RunError: A push of the group is missing before this one.
+            RunError: A push of the group is missing before one of these.
             PeerError: The slowest group does not go on within the timeout.
         """
         with self._changed:
-            self._await_values(push.number)
-            last = self._last[push.group, push.number]
-            if push.sequence > last + 1:
-                raise RunError(
-                    f"slice {push.number}: worker group {push.group} pushes update {push.sequence}, expected "
-                    f"{last + 1}; the updates between are lost"
-                )
-            if push.sequence <= last:
-                self.repeated += 1
-            else:
-                self._apply(push)
-            if self._staleness is not None:
-                self._await_slowest(push.group, push.sequence - self._staleness)
-            return Answer(self._versions[push.number], self._held.values(push.number))
+            for push in pushes:
+                self._apply_once(push)
+            if self._staleness is not None and pushes:
+                self._await_slowest(pushes[0].group, pushes[0].sequence - self._staleness)
+            return [Answer(self._versions[push.number], self._held.values(push.number)) for push in pushes]
 
     def pull(self, number: int, *, whole: bool = False) -> Answer:
         """Return the values of a slice, as soon as it has any.
@@ -294,6 +288,19 @@ class Server:
             self._changed.notify_all()
 
     # With the lock.
+
+    def _apply_once(self, push: Push) -> None:
+        self._await_values(push.number)
+        last = self._last[push.group, push.number]
+        if push.sequence > last + 1:
+            raise RunError(
+                f"slice {push.number}: worker group {push.group} pushes update {push.sequence}, expected "
+                f"{last + 1}; the updates between are lost"
+            )
+        if push.sequence <= last:
+            self.repeated += 1
+        else:
+            self._apply(push)
 
     def _apply(self, push: Push) -> None:
         number, version = push.number, self._versions[push.number]

@@ -75,12 +75,14 @@ class ServedUpdater(Updater):
     changed by the server that holds it, and its new values are taken over.
 
     Args:
-        arguments: Of ``Updater``, with the layout of the cluster.
-        options: Of ``Updater``.
+        arguments: Of ``Updater``.
+        holders: The server of each slice, by number.
+        options: Of ``Updater``, with the layout of the cluster.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, holders: Sequence[int], **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._holders = holders
         self._tensors = self.parameters
         self._row = FlatRow(self.layout, self._tensors)
         self._versions = [0] * len(self.layout.slices)
@@ -91,11 +93,19 @@ class ServedUpdater(Updater):
         """Say who holds the slices.
 
         Args:
-            servers: The server of each slice.
+            servers: The servers by number.
             group: This worker group.
             sync_every: Updates after which this group has its servers synchronised with others; 0 for never.
         """
-        self._servers, self._group, self._sync_every = servers, group, sync_every
+        self._servers = [servers[holder] for holder in self._holders]
+        self._group, self._sync_every = group, sync_every
+
+    def together(self, stages: Sequence[int]) -> list[list[int]]:
+        """Return the slices that are updated by one task: those of a server that are ready together."""
+        bundles: dict[tuple[int, int], list[int]] = {}
+        for number, stage in enumerate(stages):
+            bundles.setdefault((stage, self._holders[number]), []).append(number)
+        return list(bundles.values())
 
     def put(self, num_groups: int) -> None:
         """Give the servers what is here: first values, or those of a checkpoint.
@@ -122,12 +132,17 @@ class ServedUpdater(Updater):
                 self._row.store(number, arrays)
             self._versions[number] = answer.version
 
-    def apply(self, update: Update, number: int) -> None:
-        """Push the gradient of a slice, and take over its new values."""
+    def apply(self, update: Update, *numbers: int) -> None:
+        """Push the gradients of slices that one server holds, and take over their new values."""
+        answers = self._servers[numbers[0]].push(*(self._push(update, number) for number in numbers))
+        for number, answer in zip(numbers, answers, strict=True):
+            self._take(number, answer)
+
+    def _push(self, update: Update, number: int) -> Push:
         keys = [span.key for span in self.layout.slices[number]]
         with torch.no_grad():
             self._row.load(number, {key: update.gradient(self.trained_by(key)) for key in keys})
-        push = Push(
+        return Push(
             self._group,
             number,
             update.step - self.rule.updates_before,
@@ -137,7 +152,6 @@ class ServedUpdater(Updater):
             update.scale,
             {key: update.factors[key] for key in keys if key in update.factors},
         )
-        self._take(number, self._servers[number].push(push))
 
     def between(self) -> Callable[[], None] | None:
         """Return what is to be done between the update that has begun and the next; None mostly."""

@@ -179,23 +179,24 @@ class RemoteServer:
         """Give a slice its first values."""
         self._ask(Message(Kind.PUT, number, sequence=sequence, version=version, rows=rows))
 
-    def push(self, push: Push) -> Answer:
-        """Apply a gradient, and return the new values."""
-        return _answer(
-            self._ask(
-                Message(
-                    Kind.PUSH,
-                    push.number,
-                    push.group,
-                    push.sequence,
-                    push.version,
-                    push.rate,
-                    push.scale,
-                    push.gradient,
-                    dict(push.factors),
-                )
+    def push(self, *pushes: Push) -> list[Answer]:
+        """Apply gradients of one update of a group, in one message; return the new values."""
+        first = pushes[0]
+        slices = [[push.number, push.version, len(push.gradient), dict(push.factors)] for push in pushes]
+        answer = self._ask(
+            Message(
+                Kind.PUSH,
+                group=first.group,
+                sequence=first.sequence,
+                rate=first.rate,
+                scale=first.scale,
+                rows=torch.cat([push.gradient for push in pushes]),
+                content={"slices": slices},
             )
         )
+        assert answer.rows is not None
+        values = answer.rows[0].split([len(push.gradient) for push in pushes])
+        return [Answer(*one) for one in zip(answer.content["versions"], values, strict=True)]
 
     def pull(self, number: int, *, whole: bool = False) -> Answer:
         """Return the values of a slice."""
@@ -256,19 +257,13 @@ def _carry_out(server: Server, message: Message) -> Message:
         server.put(number, rows, sequence=message.sequence, version=message.version)
         return Message(Kind.ANSWER)
     if kind is Kind.PUSH:
-        assert rows is not None
-        factors = {key: tuple(values) for key, values in message.content.items()}
-        push = Push(
-            message.group,
-            number,
-            message.sequence,
-            message.version,
-            rows[0],
-            message.rate,
-            message.scale,
-            factors,
+        answers = server.push(*_pushes(message))
+        versions = [answer.version for answer in answers]
+        return Message(
+            Kind.ANSWER,
+            rows=torch.cat([answer.values for answer in answers]),
+            content={"versions": versions},
         )
-        return _message(server.push(push))
     if kind is Kind.PULL:
         return _message(server.pull(number, whole=bool(message.scale)))
     if kind is Kind.SYNCHRONISE:
@@ -280,6 +275,25 @@ def _carry_out(server: Server, message: Message) -> Message:
         server.leave(message.group)
         return Message(Kind.ANSWER)
     return Message(Kind.ANSWER, content=server.report())
+
+
+def _pushes(message: Message) -> list[Push]:
+    assert message.rows is not None
+    slices = message.content["slices"]
+    gradients = message.rows[0].split([length for _, _, length, _ in slices])
+    return [
+        Push(
+            message.group,
+            number,
+            message.sequence,
+            version,
+            gradient,
+            message.rate,
+            message.scale,
+            {key: tuple(values) for key, values in factors.items()},
+        )
+        for (number, version, _, factors), gradient in zip(slices, gradients, strict=True)
+    ]
 
 
 def _message(answer: Answer) -> Message:

@@ -137,6 +137,14 @@ class Updater:
         """Return a trained parameter."""
         return self._trained[key]
 
+    def together(self, stages: Sequence[int]) -> list[list[int]]:
+        """Return the slices that are updated by one task, where gradients become ready one by one.
+
+        Args:
+            stages: The stage that completes the gradient of each slice.
+        """
+        return [[number] for number in range(len(stages))]
+
     def between(self) -> Callable[[], None] | None:
         """Return what is to be done between the update that has begun and the next; None for nothing."""
         return None
@@ -196,11 +204,12 @@ class Updater:
         scale = self.rule.scale(beginning)
         return Update(step, self.rate, scale, self.rule.begin(beginning))
 
-    def apply(self, update: Update, number: int) -> None:
-        """Change the elements of one slice."""
+    def apply(self, update: Update, *numbers: int) -> None:
+        """Change the elements of slices."""
         with torch.no_grad():
-            for pieces in self._plans[number]:
-                self.rule.update(self._block(pieces, update))
+            for number in numbers:
+                for pieces in self._plans[number]:
+                    self.rule.update(self._block(pieces, update))
 
     def _block(self, pieces: list[Piece], update: Update) -> Block:
         first = pieces[0].parameter
