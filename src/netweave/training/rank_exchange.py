@@ -146,7 +146,8 @@ class RankExchange:
         """
         check_parts(job, self.world.size)
         keeping = ", ".join(memories(net.module))
-        if keeping and self.world.size > 1:
+        groups = 1 if self.world.part is None else self.world.part.cluster.worker_groups
+        if keeping and self.world.size * groups > 1:
             raise UnsupportedError(
                 f"{job.name}: {keeping} keep their state from batch to batch, so several ranks cannot train "
                 "them; use one device"

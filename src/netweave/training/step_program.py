@@ -197,7 +197,7 @@ class StepProgram:
             apply = partial(self._apply, numbers)
             named = f"slice {first}" if first == last else f"slices {first} to {last}"
             self._last = self._engine.push(
-                apply if ranks is None else partial(ranks.timed, apply),
+                apply if ranks is None or not self._updater.computes else partial(ranks.timed, apply),
                 (self._begun, *(self.gradients[number] for number in numbers)),
                 [self.parameters[number] for number in numbers],
                 lane=lane,

@@ -59,6 +59,7 @@ class ClusterPart:
     Attributes:
         topology: Who does what.
         role: What this process does.
+        server: The server of this process; None if it has none.
 
     Raises:
         UsageError: The cluster does not go with the processes, the net or the solver.
@@ -90,7 +91,7 @@ class ClusterPart:
         use_loopback(environment)
         self.store = RankStore(environment, timeout_s=timeout_s)
         self.store.names = [f"process {role.rank} ({role})" for role in self.topology.roles]
-        self._server: Server | None = None
+        self.server: Server | None = None
         self._net: TorchNet | None = None
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
@@ -228,7 +229,7 @@ class ClusterPart:
                 synchroniser = Synchroniser(
                     self.cluster, member.group, self.topology.masters, others, timeout_s=self._timeout_s
                 )
-            self._server = Server(
+            self.server = Server(
                 JobSlices(self._own_updater(seed)),
                 self.topology.served_by(member.group),
                 staleness=self.cluster.staleness,
@@ -284,8 +285,8 @@ class ClusterPart:
     def _service(self, group: int, number: int) -> Service:
         rank = self.topology.server_rank(group, number)
         if rank == self.role.rank:
-            assert self._server is not None
-            return self._server
+            assert self.server is not None
+            return self.server
         remote = RemoteServer(self._pair(self.role.rank, rank, 0), timeout_s=self._timeout_s)
         self._remotes.append(remote)
         return remote
@@ -301,12 +302,12 @@ class ClusterPart:
         )
 
     def _answer(self, client: int) -> None:
-        assert self._server is not None
+        assert self.server is not None
         try:
-            serve(self._server, self._pair(client, self.role.rank, 1))
+            serve(self.server, self._pair(client, self.role.rank, 1))
         except BaseException as error:  # noqa: BLE001 - raised where the thread is waited for
             self._errors.append(error)
-            self._server.fail(error)
+            self.server.fail(error)
 
     def _join_threads(self) -> None:
         for thread in self._threads:

@@ -80,6 +80,8 @@ class ServedUpdater(Updater):
         options: Of ``Updater``, with the layout of the cluster.
     """
 
+    computes = False
+
     def __init__(self, *arguments: Any, holders: Sequence[int], **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._holders = holders

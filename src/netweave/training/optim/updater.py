@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -79,10 +79,13 @@ class Updater:
         rate: Learning rate of the last update, before multipliers.
         state: What the rule keeps for each parameter, by key and name.
         layout: The flat layout of the parameters.
+        computes: Whether updates are computed in this process.
 
     Raises:
         UsageError: There is no such rule or policy, a setting is wrong, or a key occurs twice.
     """
+
+    computes: ClassVar[bool] = True
 
     def __init__(
         self,
