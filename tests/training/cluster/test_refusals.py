@@ -10,7 +10,7 @@ import pytest
 import netweave
 from netweave.errors import UnsupportedError, UsageError
 from netweave.job import Cluster
-from netweave.runtime.backends.torch.node_memory import NodeMemory
+from netweave.runtime.backends.torch.node_memory import OperatorState
 from netweave.training.cluster.part import require_trainable
 from netweave.training.optim.rule import make_rule
 from netweave.training.rank_exchange import RankExchange
@@ -48,21 +48,13 @@ def test_options_that_are_for_processes_without_servers(name, value, tmp_path):
         check(tmp_path, TWO, **{name: value})
 
 
-class Kept(NodeMemory):
-    """What a node keeps."""
-
-    def capture(self):
-        return {}
-
-    def restore(self, arrays):
-        """Nothing."""
-
-
 def test_state_that_is_kept_for_each_sample(tmp_path):
     """Groups take turns at batches, so that a stream would lose its place, even with one worker in each."""
     job = netweave.load_job(nets.write(tmp_path, "mlp", steps=1))
     part = SimpleNamespace(cluster=Cluster(worker_groups=2))
-    net = SimpleNamespace(module=SimpleNamespace(lstm=Kept()), set_whole_batch=lambda batch: None)
+    net = SimpleNamespace(
+        module=SimpleNamespace(lstm=OperatorState(dict)), set_whole_batch=lambda batch: None
+    )
     ranks = SimpleNamespace(world=SimpleNamespace(size=1, part=part), _batch=None)
     with pytest.raises(UnsupportedError, match="lstm keep their state from batch to batch"):
         RankExchange.join_batch(ranks, net, job)
