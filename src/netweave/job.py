@@ -336,6 +336,16 @@ class Cluster:
         """True if one process is all of it, so that it says nothing of several devices."""
         return self.num_processes == 1
 
+    @property
+    def roles_text(self) -> str:
+        """The workers and servers in words.
+
+        >>> Cluster(workers_per_group=3).roles_text
+        '3 workers and 1 server'
+        """
+        counts = {"worker": self.num_workers, "server": self.num_servers}
+        return " and ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items())
+
     def require_processes(self, found: int) -> None:
         """Refuse another number of processes than there are roles.
 
@@ -348,9 +358,8 @@ class Cluster:
         how = "with processes of their own" if self.separate else "each beside a worker where there is one"
         raise self.error(
             "worker_groups" if self.worker_groups > 1 else "workers_per_group",
-            f"the cluster has {self.num_workers} workers and {self.num_servers} servers, {how}: it needs "
-            f"{need} processes, found {found}; give --devices cpu:{need}, or as many GPUs, or change the "
-            "cluster",
+            f"the cluster has {self.roles_text}, {how}: it needs {need} processes, found {found}; give "
+            f"--devices cpu:{need}, or as many GPUs, or change the cluster",
         )
 
     def place_of(self, name: str) -> str:

@@ -17,6 +17,8 @@ def sandblaster(workers, servers, **settings):
     return {"workers_per_group": workers, "servers_per_group": servers, "separate": True, **settings}
 
 
+NETS = ("mlp", "lenet", "grouped")
+
 HOGWILD = {"worker_groups": 3, "server_groups": 3}
 
 CASES = {
@@ -97,6 +99,21 @@ def test_asynchronous_groups_learn_and_lose_no_update(name, pushes, results):
     assert applied % pushes == 0
     assert applied > 0
     assert " 0 repeated" in line
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("servers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_every_number_of_workers_and_servers(workers, servers, tmp_path, expected):
+    """AllReduce and Sandblaster: an MLP, LeNet, and a net with groups and normalisation across channels."""
+    together = {"workers_per_group": workers, "servers_per_group": servers}
+    for cluster, size in (
+        (together, max(workers, servers)),
+        (sandblaster(workers, servers), workers + servers),
+    ):
+        found = run(tmp_path, [Case(net, cluster, net) for net in NETS], size)
+        for net in NETS:
+            assert largest_difference(found[net], expected(net)) < 1e-12
 
 
 def strip(found):

@@ -188,7 +188,7 @@ def notes_of(message: Message, cluster: Cluster | None) -> Iterator[str]:
     """Yield the sentences for a file, and for the cluster that it asks for."""
     if cluster is not None and not cluster.is_alone:
         yield (
-            f"{_in_words(cluster)} are started with --devices cpu:{cluster.num_processes}; one device "
+            f"{cluster.roles_text} are started with --devices cpu:{cluster.num_processes}; one device "
             "computes whole batches, each from the parameters that the last one left"
         )
     yield from cluster_notes(message["cluster"], cluster)
@@ -196,16 +196,6 @@ def notes_of(message: Message, cluster: Cluster | None) -> Iterator[str]:
         yield "'gpu' is ignored; choose devices with --gpu or --devices"
     yield from _schedule_notes(message)
     yield from _layer_notes(message)
-
-
-def _in_words(cluster: Cluster) -> str:
-    """Return the roles of a cluster.
-
-    >>> _in_words(Cluster(workers_per_group=3, servers_per_group=2))
-    '3 workers and 2 servers'
-    """
-    roles = {"worker": cluster.num_workers, "server": cluster.num_servers}
-    return " and ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in roles.items())
 
 
 def _schedule_notes(message: Message) -> Iterator[str]:
