@@ -413,6 +413,8 @@ class Trainer(Loop):
         result = pushed[-1].result()
         assert isinstance(result, StepResult)
         super().stop(result.stop)
+        if self._part is not None:
+            self.stop(self._part.agree_to_stop(result.stop))
         self._saves = result.saves
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))

@@ -45,12 +45,12 @@ outer: "nesterov" outer_rate: 0.5 outer_momentum: 0.25"""
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nworker_groups: -1", r"cluster.conf:1: worker_groups is -1, expected 1 or more"),
-        ("\nnworkers_per_group: 0", r"cluster.conf:2: workers_per_group is 0"),
-        ("nserver_groups: 0", "server_groups is 0"),
-        ("nservers_per_group: 0", "servers_per_group is 0"),
+        ("nworker_groups: -1", r"cluster.conf:1: 'nworker_groups' is -1, expected 1 or more"),
+        ("\nnworkers_per_group: 0", r"cluster.conf:2: 'nworkers_per_group' is 0"),
+        ("nserver_groups: 0", "'nserver_groups' is 0"),
+        ("nservers_per_group: 0", "'nservers_per_group' is 0"),
         ("nworkers_per_procs: 0", "'nworkers_per_procs' is 0, expected 1 or more"),
-        ("sync_freq: 0", "sync_every is 0"),
+        ("sync_freq: 0", "'sync_freq' is 0"),
         ("\n\nnworker_groups: 3\nnserver_groups: 2", r"cluster.conf:4: 3 worker groups cannot be divided"),
         ("workers: 3", "unknown field 'workers' in ClusterProto"),
         ('workspace: "run"', "has no setting of a cluster, expected any of nworker_groups"),

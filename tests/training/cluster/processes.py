@@ -44,6 +44,7 @@ class Case:
         snapshot: Updates between two checkpoints.
         resume: Path of a checkpoint to go on from, from the case's folder.
         slow: Seconds that the last worker group sleeps after each update.
+        stop: The process that is asked to stop, and the update after which.
         kill: The process that is killed in the first start, and the update after which.
     """
 
@@ -55,6 +56,7 @@ class Case:
     snapshot: int = 0
     resume: str = ""
     slow: float = 0.0
+    stop: list[int] = field(default_factory=list)
     kill: list[int] = field(default_factory=list)
 
 
@@ -84,6 +86,8 @@ def work(case: Case, place: Path, part: ClusterPart, job: Any) -> dict[str, np.n
     def watch(event: Any) -> None:
         if type(event).__name__ == "Updated":
             losses.append(event.loss)
+            if case.stop == [part.role.rank, event.iteration]:
+                trainer.stop()
             if case.kill == [part.role.rank, event.iteration] and is_first_start():
                 os.kill(os.getpid(), signal.SIGKILL)
             if case.slow and part.groups[0] == part.groups[1] - 1:

@@ -5,11 +5,12 @@ The rules are those of ``cluster.cc`` at 0.3. Settings that SINGA does not have 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from netweave.errors import ReadError
+from netweave.errors import ReadError, UsageError
 from netweave.files.protobuf import Message
 from netweave.files.prototext import field_names, parse_text
 from netweave.files.source import read_bytes
@@ -60,7 +61,13 @@ def cluster_of(message: Message, path: Path) -> Cluster | None:
         return None
     lines = {name: message.line_of(word) or 0 for name, word in names.items()}
     settings: dict[str, Any] = {name: message[word] for name, word in names.items()}
-    return Cluster(**settings, file=str(path), lines=lines)
+    try:
+        return Cluster(**settings, file=str(path), lines=lines)
+    except UsageError as error:
+        place, _, text = str(error).partition(": ")
+        for name, word in WORDS.items():  # as the file has it
+            text = re.sub(rf"^{name}\b", f"'{word}'", text)
+        raise UsageError(f"{place}: {text}") from error
 
 
 def read_cluster(path: Path) -> Cluster:

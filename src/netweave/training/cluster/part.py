@@ -10,6 +10,7 @@ import contextlib
 import secrets
 import signal
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 
 LANE = "servers"
 """Where workers push and pull: a thread for each server."""
+
+LOOK_S = 0.5
+"""So often does a worker group look whether another was asked to stop."""
+
+_STOP = "stop"
 
 
 class ClusterPart:
@@ -97,6 +103,7 @@ class ClusterPart:
         self._errors: list[BaseException] = []
         self._remotes: list[RemoteServer] = []
         self._servers: list[Service] = []
+        self._stop, self._look_s = 0, 0.0
         self._updater: ServedUpdater | None = None
 
     @property
@@ -156,6 +163,22 @@ class ClusterPart:
         holders = self.topology.placement.holders
         owners = holders if self.topology.is_all_reduce else (0,) * len(holders)
         return replace(settings, kind="owner", owners=owners)
+
+    def agree_to_stop(self, status: int) -> int:
+        """Return the exit status with which any group was asked to stop; 0 if none was, as far as is known.
+
+        Args:
+            status: That of this group.
+        """
+        if not self._is_leader:
+            return status
+        if status and not self._stop:
+            self.store.keys.set(_STOP, str(status))
+        elif not status and time.monotonic() >= self._look_s:
+            self._look_s = time.monotonic() + LOOK_S
+            status = int(self.store.keys.get(_STOP)) if self.store.keys.check([_STOP]) else 0
+        self._stop = status
+        return status
 
     def make_updater(self, *arguments: Any, seed: int) -> Updater:
         """Return what updates the parameters of this worker; arguments are those of ``Updater``."""
