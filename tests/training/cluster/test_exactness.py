@@ -34,11 +34,13 @@ CASES = {
         Case("downpour", sandblaster(1, 1, worker_groups=2, staleness=1)),
         Case("hogwild", {**HOGWILD, "sync_every": 2}),
         Case("nesterov", {**HOGWILD, "sync_every": 5, "outer": "nesterov"}),
-        Case("stopped", HOGWILD, steps=STEPS00, stop=[1, 30]),
+        Case("stopped", HOGWILD, steps=1000, stop=[1, 30]),
+        Case("stopped-average", {**HOGWILD, "sync_every": 2, "outer": "average"}, steps=1000, stop=[1, 30]),
         Case("first", sandblaster(2, 1), steps=4, snapshot=4),
         Case("on", sandblaster(2, 1), steps=STEPS, resume="../first/kept_iter_4.checkpoint"),
     ],
     4: [
+        Case("separate", {"worker_groups": 2, "server_groups": 2, "separate": True, "sync_every": 4}),
         Case("two-servers", sandblaster(2, 2), "lenet", steps=STEPS),
         Case("mixed", {"workers_per_group": 3, "servers_per_group": 4}, steps=STEPS),
     ],
@@ -94,7 +96,9 @@ def test_a_resumed_run_ends_as_a_whole_one_bit_for_bit(results):
     assert largest_difference(results["on"], whole) == 0
 
 
-@pytest.mark.parametrize(("name", "pushes"), [("downpour", 40), ("hogwild", 20), ("nesterov", 20)])
+@pytest.mark.parametrize(
+    ("name", "pushes"), [("downpour", 40), ("hogwild", 20), ("nesterov", 20), ("separate", 20)]
+)
 def test_asynchronous_groups_learn_and_lose_no_update(name, pushes, results):
     found = results[name]
     assert found["losses"][-5:].mean() < 0.7 * found["losses"][:3].mean()
@@ -105,8 +109,9 @@ def test_asynchronous_groups_learn_and_lose_no_update(name, pushes, results):
     assert " 0 repeated" in line
 
 
-def test_all_groups_stop_when_one_is_asked_to(results):
-    assert 30 < len(results["stopped"]["losses"]) < 900
+@pytest.mark.parametrize("name", ["stopped", "stopped-average"])
+def test_all_groups_stop_when_one_is_asked_to(name, results):
+    assert 30 < len(results[name]["losses"]) < 900
 
 
 @pytest.mark.exhaustive

@@ -123,6 +123,13 @@ def test_updates_that_come_while_a_slice_is_synchronised_are_kept():
     assert made[0].pull(0).values[0] == -5
 
 
+def test_nobody_waits_for_a_group_that_has_ended():
+    made = servers("average", groups=2)
+    push(made[0], 0, 1, np.full(10, 2.0))
+    made[1].leave(1)
+    assert made[0].synchronise(0).values[0] == -1
+
+
 def test_a_group_that_does_not_come_is_named():
     made = servers("average", groups=2, timeout_s=0.1)
     with pytest.raises(PeerError, match="server group 0 has waited 0 s for group 1 to be synchronised"):

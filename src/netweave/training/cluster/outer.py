@@ -151,6 +151,16 @@ class Synchroniser:
         self._previous[number] = total.clone()
         return total
 
+    def leave(self) -> None:
+        """Say to all masters that this server's group is synchronised no more."""
+        self._center.leave(self._group)
+        for other in self._others.values():
+            other.withdraw(self._group)
+
+    def withdraw(self, group: int) -> None:
+        """Do not wait for another group any more, as a master."""
+        self._center.leave(group)
+
     def take(self, group: int, number: int, sent: Tensor, add: Callable[[int, Tensor], Tensor]) -> Tensor:
         """Take what another group sends, as the master; return what it gets back.
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.engine import Engine
     from netweave.training.cluster.server import Service
-    from netweave.training.cluster.topology import Role, Topology
+    from netweave.training.cluster.topology import Member, Role, Topology
     from netweave.training.parallel.environment import RankEnvironment
     from netweave.training.parallel.plan import ExchangeSettings
     from netweave.training.parallel.world import World
@@ -99,9 +99,12 @@ class ClusterPart:
         self.store.names = [f"process {role.rank} ({role})" for role in self.topology.roles]
         self.server: Server | None = None
         self._net: TorchNet | None = None
-        self._threads: list[threading.Thread] = []
+        self._of_workers: list[threading.Thread] = []
+        self._of_servers: list[threading.Thread] = []
+        self._connected = threading.Event()
         self._errors: list[BaseException] = []
-        self._remotes: list[RemoteServer] = []
+        self._others: dict[int, Service] = {}
+        self._stop_signals = {signal.SIGINT, signal.SIGTERM, getattr(signal, f"SIG{options.stop_signal}")}
         self._servers: list[Service] = []
         self._stop, self._look_s = 0, 0.0
         self._updater: ServedUpdater | None = None
@@ -244,44 +247,46 @@ class ClusterPart:
         """
         if self.topology.is_all_reduce:
             return
-        member = self.role.server
-        others: dict[int, Service] = {}
-        if member is not None:
-            synchroniser = None
-            if self.cluster.server_groups > 1:
-                synchroniser = Synchroniser(
-                    self.cluster, member.group, self.topology.masters, others, timeout_s=self._timeout_s
-                )
-            self.server = Server(
-                JobSlices(self._own_updater(seed)),
-                self.topology.served_by(member.group),
-                staleness=self.cluster.staleness,
-                timeout_s=self._timeout_s,
-                synchroniser=synchroniser,
-            )
-            for client in self._clients():
-                thread = threading.Thread(
-                    target=self._answer, args=(client,), name=f"session with process {client}", daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
-            for group in range(self.cluster.server_groups):
-                if group != member.group:
-                    others[group] = self._service(group, member.number)
+        if self.role.server is not None:
+            self._open_server(self.role.server, seed)
         if self._is_leader and self.role.worker is not None:
             group = self.topology.server_group_of(self.role.worker.group)
             count = self.cluster.servers_per_group
             self._servers = [self._service(group, number) for number in range(count)]
+
+    def _open_server(self, member: Member, seed: int) -> None:
+        synchroniser = None
+        if self.cluster.server_groups > 1:
+            synchroniser = Synchroniser(
+                self.cluster, member.group, self.topology.masters, self._others, timeout_s=self._timeout_s
+            )
+        served = self.topology.served_by(member.group)
+        self.server = Server(
+            JobSlices(self._own_updater(seed)),
+            served,
+            staleness=self.cluster.staleness,
+            timeout_s=self._timeout_s,
+            synchroniser=synchroniser,
+        )
+        groups = [group for group in range(self.cluster.server_groups) if group != member.group]
+        workers = [rank for rank in map(self.topology.worker_rank, served) if rank != self.role.rank]
+        self._of_workers = [self._begin_session(rank) for rank in workers]
+        self._of_servers = [
+            self._begin_session(self.topology.server_rank(group, member.number)) for group in groups
+        ]
+        self._others.update({group: self._service(group, member.number) for group in groups})
+        self._connected.set()
 
     def serve(self) -> TorchNet:
         """Serve until all sessions have ended; return the net with the values that are held here.
 
         A signal to stop is for the workers: this process ends when they do.
         """
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        if threading.current_thread() is threading.main_thread():
+            for number in self._stop_signals:
+                signal.signal(number, signal.SIG_IGN)
         self.share_start(None)
-        self._join_threads()
+        self._end_sessions()
         assert self._net is not None
         return self._net
 
@@ -293,26 +298,12 @@ class ClusterPart:
         parameters = trained(job.phases["train"].graph, self._net, job.solver.gradient_mult)
         return Updater(job.solver, parameters, seed=seed, layout=self.topology.placement.layout)
 
-    def _clients(self) -> Iterator[int]:
-        """Yield the processes that have sessions with this one's server."""
-        member, rank = self.role.server, self.role.rank
-        assert member is not None
-        for group in self.topology.served_by(member.group):
-            client = self.topology.worker_rank(group)
-            if client != rank:
-                yield client
-        for group in range(self.cluster.server_groups):
-            if group != member.group:
-                yield self.topology.server_rank(group, member.number)
-
     def _service(self, group: int, number: int) -> Service:
         rank = self.topology.server_rank(group, number)
         if rank == self.role.rank:
             assert self.server is not None
             return self.server
-        remote = RemoteServer(self._pair(self.role.rank, rank, 0), timeout_s=self._timeout_s)
-        self._remotes.append(remote)
-        return remote
+        return RemoteServer(self._pair(self.role.rank, rank, 0), timeout_s=self._timeout_s)
 
     def _pair(self, client: int, server: int, side: int) -> Pair:
         return Pair(
@@ -324,16 +315,31 @@ class ClusterPart:
             timeout_s=self._timeout_s,
         )
 
+    def _begin_session(self, client: int) -> threading.Thread:
+        name = f"session with process {client}"
+        thread = threading.Thread(target=self._answer, args=(client,), name=name, daemon=True)
+        thread.start()
+        return thread
+
     def _answer(self, client: int) -> None:
         assert self.server is not None
         try:
-            serve(self.server, self._pair(client, self.role.rank, 1))
+            pair = self._pair(client, self.role.rank, 1)
+            self._connected.wait(self._timeout_s)
+            serve(self.server, pair)
         except BaseException as error:  # noqa: BLE001 - raised where the thread is waited for
             self._errors.append(error)
             self.server.fail(error)
 
-    def _join_threads(self) -> None:
-        for thread in self._threads:
+    def _end_sessions(self) -> None:
+        """Serve the workers to their end, then let go of the other servers, and serve them to theirs."""
+        for thread in self._of_workers:
+            thread.join()
+        for other in self._others.values():
+            assert isinstance(other, RemoteServer)
+            if not self._errors:
+                other.end()
+        for thread in self._of_servers:
             thread.join()
         for error in self._errors:
             raise PeerError(f"process {self.role.rank} cannot go on: {error}") from error
@@ -351,9 +357,10 @@ class ClusterPart:
                 server.leave(worker.group)
             if self.role.rank == 0:
                 lines = report_lines([server.report() for server in self._servers])
-        for remote in self._remotes:
-            remote.end()
-        self._join_threads()
+            for server in self._servers:
+                if isinstance(server, RemoteServer):
+                    server.end()
+        self._end_sessions()
         return lines
 
 

@@ -12,6 +12,7 @@ key-value store elsewhere.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import Counter
@@ -117,6 +118,9 @@ class Service(Protocol):
 
     def leave(self, group: int) -> None:
         """Say that a worker group has ended."""
+
+    def withdraw(self, group: int) -> None:
+        """Say that a server group is synchronised no more."""
 
     def report(self) -> dict[str, Any]:
         """Return what was counted, when all worker groups have ended."""
@@ -234,11 +238,19 @@ class Server:
         with self._changed:
             self._present.discard(group)
             self._changed.notify_all()
+            is_last = not self._present
+        if is_last and self._synchroniser is not None:
+            self._synchroniser.leave()
+
+    def withdraw(self, group: int) -> None:
+        """Let no slice wait for a server group any more, as their master."""
+        assert self._synchroniser is not None
+        self._synchroniser.withdraw(group)
 
     def report(self) -> dict[str, Any]:
-        """Return what was counted, when all worker groups have ended."""
+        """Return what was counted, when all worker groups have ended, however long that takes."""
         with self._changed:
-            self._await(lambda: not self._present, lambda: f"worker group {min(self._present)} to end")
+            self._await(lambda: not self._present, lambda: "all groups to end", timeout_s=math.inf)
             return {
                 "applied": self.applied,
                 "repeated": self.repeated,
@@ -339,8 +351,10 @@ class Server:
             ),
         )
 
-    def _await(self, is_so: Callable[[], bool], what: Callable[[], str]) -> None:
-        until_s = time.monotonic() + self._timeout_s
+    def _await(
+        self, is_so: Callable[[], bool], what: Callable[[], str], *, timeout_s: float | None = None
+    ) -> None:
+        until_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         while not is_so():
             if self._error is not None:
                 raise PeerError(f"a server cannot go on: {self._error}") from self._error

@@ -44,6 +44,7 @@ class Kind(IntEnum):
     LEAVE = 7
     REPORT = 8
     END = 9
+    WITHDRAW = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,19 +217,23 @@ class RemoteServer:
         """Say that a worker group has ended."""
         self._ask(Message(Kind.LEAVE, group=group))
 
+    def withdraw(self, group: int) -> None:
+        """Say that a server group is synchronised no more."""
+        self._ask(Message(Kind.WITHDRAW, group=group))
+
     def report(self) -> dict[str, Any]:
-        """Return what was counted, when all worker groups have ended."""
-        return dict(self._ask(Message(Kind.REPORT)).content)
+        """Return what was counted, when all worker groups have ended, however long that takes."""
+        return dict(self._ask(Message(Kind.REPORT), IDLE).content)
 
     def end(self) -> None:
         """End the session."""
         with self._lock:
             self._pair.send(Message(Kind.END))
 
-    def _ask(self, message: Message) -> Message:
+    def _ask(self, message: Message, wait: timedelta | None = None) -> Message:
         with self._lock:
             self._pair.send(message)
-            answer = self._pair.receive(self._wait)
+            answer = self._pair.receive(wait or self._wait)
         if answer.kind is Kind.FAILED:
             raise PeerError(f"{self._pair.peer} cannot go on: {answer.content['error']}")
         return answer
@@ -271,8 +276,9 @@ def _carry_out(server: Server, message: Message) -> Message:
     if kind is Kind.EXCHANGE:
         assert rows is not None
         return Message(Kind.ANSWER, rows=server.exchange(message.group, number, rows[0]))
-    if kind is Kind.LEAVE:
-        server.leave(message.group)
+    if kind in {Kind.LEAVE, Kind.WITHDRAW}:
+        leave = server.leave if kind is Kind.LEAVE else server.withdraw
+        leave(message.group)
         return Message(Kind.ANSWER)
     return Message(Kind.ANSWER, content=server.report())
 
