@@ -23,7 +23,7 @@ from netweave.training.cluster.outer import Synchroniser
 from netweave.training.cluster.server import Server, report_lines
 from netweave.training.cluster.topology import plan_topology, trained_sizes
 from netweave.training.cluster.updates import JobSlices, ServedUpdater
-from netweave.training.cluster.wire import Pair, RemoteServer, serve
+from netweave.training.cluster.wire import Pair, RemoteServer, connect, serve
 from netweave.training.loading import make_nets, trained
 from netweave.training.net_passes import COMPUTE
 from netweave.training.optim import Updater
@@ -306,14 +306,7 @@ class ClusterPart:
         return RemoteServer(self._pair(self.role.rank, rank, 0), timeout_s=self._timeout_s)
 
     def _pair(self, client: int, server: int, side: int) -> Pair:
-        return Pair(
-            self.store.second_connection(),
-            f"{client}-{server}",
-            side,
-            peer=self.store.names[client if side else server],
-            dtype=self._dtype,
-            timeout_s=self._timeout_s,
-        )
+        return connect(self.store, client, server, side=side, dtype=self._dtype, timeout_s=self._timeout_s)
 
     def _begin_session(self, client: int) -> threading.Thread:
         name = f"session with process {client}"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from netweave.training.cluster.server import Server
+    from netweave.training.parallel.world import RankStore
 
 IDLE = timedelta(days=30)
 """So long may a server be asked nothing; a peer that dies closes its connection."""
@@ -161,6 +162,24 @@ class Pair:
 
 _HEADER = 10
 """Numbers in a header."""
+
+
+def connect(
+    store: RankStore, client: int, server: int, *, side: int, dtype: torch.dtype, timeout_s: float
+) -> Pair:
+    """Return one end of the session between two processes of a run.
+
+    Args:
+        store: Their store.
+        client: The process that asks.
+        server: The process that answers.
+        side: 0 for the client's end, 1 for the server's.
+        dtype: As for ``Pair``.
+        timeout_s: As for ``Pair``.
+    """
+    peer = store.names[client if side else server]
+    name = f"{client}-{server}"
+    return Pair(store.second_connection(), name, side, peer=peer, dtype=dtype, timeout_s=timeout_s)
 
 
 class RemoteServer:

@@ -328,6 +328,7 @@ class World:
         machines: The ranks of each machine, in order.
         progress: How far this rank is, for the others.
         occupancy: How long it computed and communicated.
+        store: The store through which the ranks have met.
         timeout_s: How long a rank is waited for.
         part: The part in a cluster of which these ranks are a worker group; None where they are all.
     """
@@ -349,11 +350,11 @@ class World:
         self._groups: dict[str, Group] = {}
         self._blame: str | None = None
         self._blame_lock = threading.Lock()
-        self._store = RankStore(environment, timeout_s=timeout_s)
+        self.store = RankStore(environment, timeout_s=timeout_s)
         try:
             self.ranks, self.run = self._introduce()
-            self.is_restart = self._store.is_restart
-            self._heartbeat = Heartbeat(self._store, self.rank, timeout_s=timeout_s, tell=tell)
+            self.is_restart = self.store.is_restart
+            self._heartbeat = Heartbeat(self.store, self.rank, timeout_s=timeout_s, tell=tell)
         except NetweaveError as error:
             self._announce(error)
             raise
@@ -399,15 +400,15 @@ class World:
         Raises:
             PeerError: A rank is not there within the timeout, or has failed; the message names it.
         """
-        return self._store.gather(value, what)
+        return self.store.gather(value, what)
 
     def share(self, value: Any, what: str) -> Any:
         """Return the value that rank 0 has: JSON values, small ones, through the store."""
-        return self._store.share(value, what)
+        return self.store.share(value, what)
 
     def keep(self, make: Callable[[], Any], what: str) -> Any:
         """Return the value that the first start's rank 0 made, so that a restarted run has it again."""
-        return self._store.keep(make, what)
+        return self.store.keep(make, what)
 
     def require_equal(self, value: Any, what: str, remedy: str) -> None:
         """Refuse to go on unless all ranks have the same value; see ``require_all_equal``."""
@@ -464,7 +465,7 @@ class World:
         with self._blame_lock:  # collectives on their way all fail, and are told the same
             until_s = time.monotonic() + (FIND_S if has_ended and not is_launched() else 0.0)
             while self._blame is None:
-                cause = self._store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
+                cause = self.store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
                 if cause or time.monotonic() >= until_s:
                     self._blame = cause
                     self._heartbeat.report()  # the others wait for it, and this rank ends
@@ -487,8 +488,8 @@ class World:
     def _announce(self, error: BaseException) -> None:
         """Tell the others why this rank ends, unless it ends because of another one."""
         if not isinstance(error, PeerError):
-            self._store.announce_failure(str(error) or type(error).__name__)
-        self._store.leave()
+            self.store.announce_failure(str(error) or type(error).__name__)
+        self.store.leave()
 
     def __enter__(self) -> Self:
         return self
@@ -507,10 +508,10 @@ class World:
         while True:
             try:
                 ranks = self._gather_ranks()
-                self._store.names = [str(rank) for rank in ranks]
+                self.store.names = [str(rank) for rank in ranks]
                 return ranks, self.keep(lambda: secrets.token_hex(8), "run")
             except StartedAgainError:
-                self._store.meet()
+                self.store.meet()
 
     def _gather_ranks(self) -> list[Rank]:
         host = os.environ.get(MACHINE) or socket.gethostname()
@@ -527,7 +528,7 @@ class World:
         return ranks
 
     def _initialise(self) -> None:
-        store = distributed.PrefixStore("groups", self._store.keys)
+        store = distributed.PrefixStore("groups", self.store.keys)
         self._connect(
             lambda: distributed.init_process_group(
                 "gloo",
