@@ -11,8 +11,8 @@ import torch
 
 from netweave.errors import PeerError, ReadError, RunError
 from netweave.job import PLACEMENTS, Cluster, Policy, Solver
-from netweave.training.cluster.placement import place
 from netweave.training.cluster.server import Push, Server
+from netweave.training.cluster.topology import place
 from netweave.training.cluster.updates import JobSlices, ServedUpdater
 from netweave.training.optim import Trained, Updater
 
