@@ -410,3 +410,12 @@ def test_float16_is_equal_but_for_what_overflows(tmp_path):
     assert usual.verdict is Verdict.EQUAL
     assert "not exercised: range of float16 (values beyond 65504 overflow)" in usual.sentence
     assert strict.exit_status == 3
+
+
+def test_rounding_before_a_step_is_a_difference(tmp_path):
+    rest = "s = Sign(READ) t = Mul(s, x) h = Cast<to=10>(t) y = Cast<to=1>(h)"
+    rounded = "g = Cast<to=10>(x) f = Cast<to=1>(g) " + rest.replace("READ", "f")
+    usual, strict = strict_and_not((ROW, rest.replace("READ", "x"), rounded), tmp_path)
+    assert usual.verdict is Verdict.LATENT
+    assert "not exercised: Cast to float16 (1 in A, 2 in B" in usual.sentence
+    assert strict.exit_status == 3

@@ -185,3 +185,19 @@ def test_a_net_with_channels_last_is_compared_at_an_odd_size_in_either_order(tmp
     found = netweave.compare(*(nets if is_first else reversed(nets)))
     assert found.verdict is Verdict.DIFFERENT
     assert "rounded" in found.sentence
+
+
+def test_a_net_that_was_frozen_at_its_size_is_compared_there(tmp_path):
+    stored = "<float[4] f = {1,1,2,2}, int64[4] n = {1,2,14,14}>"
+    resize = 'Resize<mode="linear", coordinate_transformation_mode="half_pixel">'
+    free, frozen = (
+        read_text(
+            f"g (float[1,2,7,7] x) => (float[1,2,A,B] y) {stored} {{ r = {resize}(x, {sizes}) y = Neg(r) }}",
+            tmp_path,
+            name,
+        )
+        for name, sizes in (("free", ", f"), ("frozen", ", , n"))
+    )
+    found = netweave.compare(free, frozen)
+    assert found.verdict is Verdict.IDENTICAL
+    assert "not exercised: other sizes (B resizes to numbers that hold for its own size)" in found.sentence

@@ -31,6 +31,7 @@ from netweave.api.reading import convert_and_verify, load, run, save, to_inferen
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
 from netweave.api.timing import gain_of, load_for_timing, time_inference, time_layers
 from netweave.api.training import PackOptions, load_cluster, load_job, pack, plan_cluster, train
+from netweave.api.training_records import compare_training, load_training, record_training, save_training
 from netweave.api.weights import PruneResult, prune, replicate, save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, save_zoo_picture, zoo_costs
 from netweave.comparison import (
@@ -81,6 +82,7 @@ __all__ = [
     "check_target",
     "compare",
     "compare_all",
+    "compare_training",
     "comparison_sarif",
     "convert_and_verify",
     "cpu",
@@ -110,6 +112,7 @@ __all__ = [
     "load_job",
     "load_parts",
     "load_phases",
+    "load_training",
     "measure_memory",
     "mend",
     "open_comparison",
@@ -121,6 +124,7 @@ __all__ = [
     "protections",
     "prune",
     "read_curves",
+    "record_training",
     "replicate",
     "run",
     "sample",
@@ -129,6 +133,7 @@ __all__ = [
     "save_comparison",
     "save_memory_picture",
     "save_page",
+    "save_training",
     "save_weights",
     "save_zoo_picture",
     "sort_parts",

@@ -32,6 +32,7 @@ from netweave.errors import UsageError
         "netweave compare net.prototxt port.py --fix mended.py",
         "netweave compare a.prototxt b.onnx --memory 1GB --profile",
         "netweave compare net.py:Net,net.pt dump:activations.npz",
+        "netweave compare net.py,net.pt port.py,port.pt --train --optimizer make_optimizer",
         "netweave compare a.prototxt b.onnx --image cat.jpg --preprocess-a caffe --preprocess-b torchvision",
     ],
 )
@@ -77,6 +78,24 @@ from netweave.errors import UsageError
     help="What the process may take of the memory (1GB, 512MB): values that do not fit are computed again. "
     "By default half of what is free.",
 )
+@click.option(
+    "--train",
+    is_flag=True,
+    help="Also compare gradients, moving statistics and the first updates of both nets: PyTorch code with "
+    "its weights, or two records that netweave.save_training wrote.",
+)
+@click.option(
+    "--loss",
+    metavar="NAME",
+    help="With --train: a function in the code of both nets, of what the net returns; by default a function "
+    "of all outputs.",
+)
+@click.option(
+    "--optimizer",
+    metavar="NAME",
+    help="With --train: a function in the code of both nets that is given the module and returns its "
+    "optimizer; by default configure_optimizers of the module, if it has that.",
+)
 @click.option("--profile", is_flag=True, help="Also show where the time went, and the peak of the memory.")
 @json_option
 @click.option(
@@ -92,6 +111,9 @@ def compare(
     everything: bool,
     fix_file: str | None,
     overwrite: bool,
+    train: bool,
+    loss: str | None,
+    optimizer: str | None,
     profile: bool,
     json_file: str | None,
     sarif_file: str | None,
@@ -114,6 +136,18 @@ def compare(
     from netweave.cli.console import PlainConsole, output_console, working, write_json
     from netweave.cli.run_view import show_profile
 
+    if train:
+        return _compare_training(
+            nets,
+            settings,
+            reading,
+            loss=loss,
+            optimizer=optimizer,
+            everything=everything,
+            json_file=json_file,
+        )
+    if loss is not None or optimizer is not None:
+        raise UsageError("--loss and --optimizer are for --train")
     pages = {"--html": html_file, "--sarif": sarif_file}
     _check_call(nets, fix_file, [flag for flag, file in pages.items() if file], overwrite=overwrite)
     with working("comparing") as status:
@@ -143,6 +177,37 @@ def compare(
     if profile:
         show_profile(output_console() if json_file != "-" else PlainConsole(stderr=True), seconds)
     return status_of_all
+
+
+def _compare_training(
+    nets: tuple[str, ...],
+    settings: dict[str, Any],
+    reading: dict[str, Any],
+    *,
+    loss: str | None,
+    optimizer: str | None,
+    everything: bool,
+    json_file: str | None,
+) -> int:
+    """Compare two trainings, show what was found, and return the exit status."""
+    from netweave import api
+    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.training_comparison_view import show_training_comparison
+
+    if len(nets) != 2:
+        raise UsageError("--train compares two nets: netweave compare A B --train")
+    given = sorted(name for name, value in settings.items() if value not in (None, False))
+    if given:
+        raise UsageError(f"--train draws a batch of its own, and goes without --{given[0].replace('_', '-')}")
+    with working("comparing") as status:
+        compared = api.compare_training(
+            *nets, loss=loss, optimizer=optimizer, progress=status.update, **reading
+        )
+    if json_file:
+        write_json(compared.to_json(), json_file)
+    if json_file != "-":
+        show_training_comparison(output_console(), compared, everything=everything)
+    return compared.exit_status
 
 
 def _check_call(

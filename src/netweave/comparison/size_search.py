@@ -22,6 +22,7 @@ from netweave.comparison.execution.sizes import (
     Sizes,
     batches_beyond,
     declared_sizes,
+    frozen_side,
     oblong,
     size_key,
     sizes_beyond,
@@ -126,6 +127,10 @@ class _Search:
             for name, domain in self.domains.items()
             if domain.kind == "size"
         ]
+        frozen = frozen_side(self.pair.a.graph, self.pair.b.graph)
+        if frozen is not None and self.options.inputs is None:
+            reason = f"{frozen} resizes to numbers that hold for its own size"
+            missed.append(Unexercised("other sizes", "", reason, is_limit=True))
         return assessment.missing(*missed) if missed else assessment
 
     def _searched(self) -> Assessment:
@@ -165,7 +170,9 @@ class _Search:
         if probe is None:
             num_samples = self.options.num_samples or batch or usual_samples(a.graph)
             declared = declared_sizes(a.graph, b.graph, mappings, num_samples=num_samples)
-            return [declared] if self.options.one_size else [oblong(declared, mappings), declared]
+            if self.options.one_size or frozen_side(a.graph, b.graph) is not None:
+                return [declared]
+            return [oblong(declared, mappings), declared]
         names = [mapping.a for mapping in mappings]
         check_probe(probe, names)
         return [{name: probe[name].shape for name in names}]

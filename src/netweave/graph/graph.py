@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.graph.parameters import Parameter
+
+    Learned = tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Trace:
             the order of the net's; None for one on which it fails.
         again: Traces it with inputs of other sizes, by name; raises what ``load`` raises.
         is_apart: Whether both happen in a process of their own.
+        learn: Trains the code for a few updates on one batch of inputs, and returns arrays by kind and name,
+            and the rest of a ``TrainingRecord``; None where the code has no weights of its own.
     """
 
     lengths: Mapping[int, str]
@@ -35,6 +39,7 @@ class Trace:
     run: Callable[[Sequence[Mapping[str, np.ndarray]]], list[list[np.ndarray] | None]]
     again: Callable[[Mapping[str, tuple[int, ...]]], Graph]
     is_apart: bool = False
+    learn: Callable[[Mapping[str, np.ndarray], Mapping[str, Any]], Learned] | None = None
 
 
 @dataclass(slots=True)

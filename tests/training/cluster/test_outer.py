@@ -123,6 +123,21 @@ def test_updates_that_come_while_a_slice_is_synchronised_are_kept():
     assert made[0].pull(0).values[0] == -5
 
 
+def test_what_others_add_while_the_master_is_synchronised_is_kept(monkeypatch):
+    made = servers("sum", groups=2)
+    push(made[0], 0, 1, np.full(10, 2.0))
+    push(made[1], 1, 1, np.full(10, 5.0))
+    own = made[1]._synchroniser.exchange
+
+    def exchange(number, values):
+        made[0].synchronise(0)
+        return own(number, values)
+
+    monkeypatch.setattr(made[1]._synchroniser, "exchange", exchange)
+    assert made[1].synchronise(0).values[0] == -6
+    assert made[1].pull(0).values[0] == -6
+
+
 def test_nobody_waits_for_a_group_that_has_ended():
     made = servers("average", groups=2)
     push(made[0], 0, 1, np.full(10, 2.0))

@@ -11,8 +11,8 @@ import torch
 
 from netweave.errors import PeerError, ReadError, RunError
 from netweave.job import PLACEMENTS, Cluster, Policy, Solver
-from netweave.training.cluster.placement import place
 from netweave.training.cluster.server import Push, Server
+from netweave.training.cluster.topology import place
 from netweave.training.cluster.updates import JobSlices, ServedUpdater
 from netweave.training.optim import Trained, Updater
 
@@ -81,8 +81,8 @@ def test_a_served_update_is_that_of_the_rule(solver, placement):
         Server(JobSlices(Updater(SOLVERS[solver], parameters(seed=9), layout=placed.layout)), [0])
         for _ in range(2)
     ]
-    served.connect(servers, 0, sync_every=0)
-    served.put(1)
+    served.connect(servers, 0)
+    served.put()
     generator = np.random.default_rng(3)
     for _ in range(7):
         for key, shape in SIZES.items():

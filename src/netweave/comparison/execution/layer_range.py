@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from netweave.comparison.metric import Signals, is_constant
 from netweave.comparison.name_lists import list_names
@@ -16,8 +19,6 @@ from netweave.graph.passes.extraction import extract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    import onnx_ir as ir
 
     from netweave.comparison.execution.inputs import InputMapping
     from netweave.comparison.prepare import Side
@@ -130,6 +131,12 @@ def taken_out(a: Side, b: Side, mappings: Sequence[InputMapping]) -> Iterator[Un
         if counts["A"] != counts["B"]:
             reason = f"in training mode {counts['A']} in A, {counts['B']} in B; compared as for inference"
             yield Unexercised(f"{op_type} training_mode", "", reason, differs=True)
+    rounding = {side.name: _num_rounded(side.graph) for side in (a, b)}
+    for name in sorted({*rounding["A"], *rounding["B"]}):
+        count_a, count_b = rounding["A"][name], rounding["B"][name]
+        if count_a != count_b:  # where a step follows, as Sign, no usual value shows it
+            reason = f"{count_a} in A, {count_b} in B; values next to 0 become 0, and large ones infinite"
+            yield Unexercised(f"Cast to {name}", "", reason, differs=True)
     read = {side.name: {str(v.name) for v in side.graph.inputs if _is_read(v)} for side in (a, b)}
     for mapping in mappings:
         is_read = mapping.a in read["A"], mapping.b in read["B"]
@@ -137,6 +144,19 @@ def taken_out(a: Side, b: Side, mappings: Sequence[InputMapping]) -> Iterator[Un
             ignoring = "B" if is_read[0] else "A"
             name = mapping.b if is_read[0] else mapping.a
             yield Unexercised(f"input {name!r}", "", f"{ignoring} does not read it", differs=True)
+
+
+def _num_rounded(graph: Graph) -> Counter[str]:
+    """Return the number of Casts that take bits from floating-point values, by the name of the type."""
+    counts: Counter[str] = Counter()
+    for node in graph.nodes:
+        value = node.inputs[0] if node.op_type == "Cast" and not node.domain else None
+        if value is None or value.dtype not in {ir.DataType.FLOAT, ir.DataType.DOUBLE}:
+            continue
+        narrow = node.outputs[0].dtype
+        if narrow in {ir.DataType.FLOAT16, ir.DataType.BFLOAT16}:
+            counts[narrow.name.lower()] += 1
+    return counts
 
 
 def _num_training(graph: Graph) -> dict[str, int]:

@@ -161,6 +161,24 @@ def oblong(sizes: Sizes, mappings: Sequence[InputMapping]) -> Sizes:
     return changed
 
 
+def frozen_side(a: Graph, b: Graph) -> str | None:
+    """Return the net that resizes to numbers that hold at its declared size alone; None if neither does.
+
+    Both nets declare all sizes, and the other net does not resize to these numbers: it has factors, perhaps.
+    """
+    declared = [sizes for net in (a, b) for sizes in memory_budget.base_sizes(net).values()]
+    if any(size is None for sizes in declared for size in sizes[1:]):
+        return None
+    of_a, of_b = _resized_to(a), _resized_to(b)
+    return None if of_a == of_b else "A" if len(of_a) > len(of_b) else "B"
+
+
+def _resized_to(graph: Graph) -> list[tuple[float, ...]]:
+    """Return the sizes that a net resizes to by numbers, but for the batch, in order."""
+    sizes = [_numbers(node, 3) for node in graph.nodes if node.op_type == "Resize"]
+    return sorted(tuple(numbers[1:]) for numbers in sizes if numbers)
+
+
 LARGEST_CONSTANT_SIZE = 4096
 """Constants beyond it are no sizes that a comparison reaches."""
 

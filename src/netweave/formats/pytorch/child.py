@@ -1,7 +1,8 @@
 """The program that the guarded child process runs: files of PyTorch to ONNX. It is never imported.
 
 It is given requests as JSON, and for each leaves ``net.onnx`` and ``tables.json`` in its working folder, or
-``error.json``. With a request that names arrays it leaves ``outputs.npz``: what the code computes of them.
+``error.json``. With a request that names arrays it leaves ``outputs.npz``: what the code computes of them, or
+its first updates on them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from netweave.files.seccomp import answer
 from netweave.formats.pytorch.construction import module_from_code, module_from_folder, on_cpu
 from netweave.formats.pytorch.module import describe, export, outputs_of, write, write_script
 from netweave.formats.pytorch.returned import return_place
+from netweave.formats.pytorch.training_record import train_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,8 @@ def _exported(
         files = {request["net"], *request["beside"]}
         with recording(torch.nn.Module, files) as constructed:
             module = construct(request, notes)
+        if request.get("training"):
+            return _train(module, request, files)
         if request.get("batches"):
             return _run(module, request)
         lines = {name: constructed[part] for name, part in module.named_modules() if part in constructed}
@@ -62,13 +66,24 @@ def _exported(
     return tables | {"notes": [*notes, *tables["notes"]], "lines": lines, "returned": returned}
 
 
-def _run(module: torch.nn.Module, request: dict[str, Any]) -> dict[str, Any]:
+def _batches(request: dict[str, Any]) -> list[dict[str, np.ndarray]]:
     batches: dict[str, dict[str, np.ndarray]] = {}
     with np.load(request["batches"]) as arrays:
         for key, array in arrays.items():
             number, _, name = key.partition("/")
             batches.setdefault(number, {})[name] = array
-    computed = outputs_of(module, list(batches.values()))
+    return list(batches.values())
+
+
+def _train(module: torch.nn.Module, request: dict[str, Any], files: set[str]) -> dict[str, Any]:
+    arrays, rest = train_code(module, _batches(request)[0], request["training"], files)
+    named = {f"{kind}:{name}": x for kind, of_kind in arrays.items() for name, x in of_kind.items()}
+    np.savez(OUTPUTS, **named)  # type: ignore[arg-type]  # NumPy's stub takes the names for settings
+    return rest
+
+
+def _run(module: torch.nn.Module, request: dict[str, Any]) -> dict[str, Any]:
+    computed = outputs_of(module, _batches(request))
     named = {f"{i}/{j}": x for i, made in enumerate(computed) for j, x in enumerate(made or ())}
     np.savez(OUTPUTS, **named)  # type: ignore[arg-type]  # NumPy's stub takes the names for settings
     return {}

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import UnsupportedError, UsageError
+from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.json_text import read_json
 from netweave.files.model_imports import Imports, imports_of_source
 from netweave.files.npy import read_npz
@@ -76,6 +76,7 @@ def read(source: Source) -> Graph:
                 partial(_outputs, source, staying), lambda shapes: read(replace(source, input_shapes=shapes))
             ),
             is_apart=True,
+            learn=partial(_recorded, source, staying),
         )
     return graph
 
@@ -91,6 +92,7 @@ def _child(
     names: Sequence[str],
     staying: Children | None,
     batches: Sequence[Mapping[str, np.ndarray]] = (),
+    **request: Any,
 ) -> AbstractContextManager[list[Path]]:
     """Return the run of the child process that gives files that it wrote."""
     kind = kind_of_source(source)
@@ -105,7 +107,40 @@ def _child(
         beside=imports.places(source.net.resolve(), str(source.net)),
         has_weights=kind is Kind.FOLDER and holds_weights(source.net),
         **imports.request(),
+        **request,
     )
+
+
+def _recorded(
+    source: Source,
+    staying: Children | None,
+    inputs: Mapping[str, np.ndarray],
+    settings: Mapping[str, Any],
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
+    """Return what code computes in its first updates (``formats.pytorch.training_record``).
+
+    Args:
+        source: The files.
+        staying: Children that stay.
+        inputs: One batch, by name.
+        settings: ``loss`` and ``optimizer``, names of functions of the code, or None, and ``num_updates``.
+
+    Raises:
+        SourceError: The code cannot be run, or has no such function.
+    """
+    place, names = str(source.net), ["outputs.npz", "tables.json"]
+    with _child(source, _imports(source), names, staying, [inputs], training=dict(settings)) as (
+        file,
+        tables,
+    ):
+        arrays, rest = read_npz(file, place=place), read_json(tables)
+    if not isinstance(rest, dict):
+        raise ReadError("the child process wrote an invalid record", place=place)
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    for name, x in arrays.items():
+        kind, _, key = name.partition(":")
+        parts.setdefault(kind, {})[key] = x
+    return parts, rest
 
 
 def _outputs(

@@ -65,6 +65,7 @@ def read_job(path: Path, options: JobOptions | None = None) -> Job:
             f"the algorithm {own!r} is user-defined, expected one of {', '.join(ALGORITHMS)}",
             place=place_of(path, message, "train_one_batch"),
         )
+    _check_partitions(message["neuralnet"], path)
     nets = _Nets(message, path, root_of(message, path), options)
     phases, shares = nets.read()
     settings = message["train_one_batch"]["cd_conf"]
@@ -81,6 +82,16 @@ def read_job(path: Path, options: JobOptions | None = None) -> Job:
         files=(place,),
         notes=tuple(notes_of(message, cluster)),
     )
+
+
+def _check_partitions(net: Message, path: Path) -> None:
+    """Refuse a dimension of partition that SINGA aborts with (``neuralnet.cc``)."""
+    for message in (net, *net["layer"]):
+        if "partition_dim" in message and message["partition_dim"] not in {-1, 0, 1}:
+            raise ReadError(
+                f"'partition_dim' is {message['partition_dim']}, expected -1, 0 or 1",
+                place=place_of(path, message, "partition_dim"),
+            )
 
 
 class _Nets:

@@ -137,8 +137,8 @@ class Synchroniser:
         elif self._masters[number] == self._group:
             self._center.begin(number, values)
 
-    def exchange(self, number: int, values: Tensor) -> Tensor:
-        """Return what becomes of the present values of a slice."""
+    def exchange(self, number: int, values: Tensor) -> Tensor | None:
+        """Return what becomes of the present values of a slice; None where others come to this server."""
         master = self._masters[number]
         is_own = master == self._group
         if self._rule != "sum":
@@ -146,7 +146,7 @@ class Synchroniser:
                 return self._center.exchange(self._group, number, values)
             return self._others[master].exchange(self._group, number, values)
         if is_own:
-            return values
+            return None
         total = self._others[master].exchange(self._group, number, values - self._previous[number])
         self._previous[number] = total.clone()
         return total

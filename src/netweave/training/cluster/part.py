@@ -213,10 +213,13 @@ class ClusterPart:
         is_first = served[0] == worker.group
         synchronises = is_first and self.cluster.server_groups > 1
         updater.connect(
-            self._servers, worker.group, sync_every=self.cluster.sync_every if synchronises else 0
+            self._servers,
+            worker.group,
+            num_groups=len(served),
+            sync_every=self.cluster.sync_every if synchronises else 0,
         )
         if is_first:
-            updater.put(len(served))
+            updater.put()
 
     def options_of_group(self, options: TrainOptions) -> TrainOptions:
         """Return the options of this worker group: the first alone writes files."""

@@ -220,6 +220,8 @@ class Server:
             return self.pull(number)
         sent = self.pull(number)
         received = self._synchroniser.exchange(number, sent.values)
+        if received is None:
+            return self.pull(number)
         with self._changed:
             if self._versions[number] != sent.version:  # keep what was applied since
                 received = self._held.values(number) + (received - sent.values)

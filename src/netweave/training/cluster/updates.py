@@ -91,16 +91,20 @@ class ServedUpdater(Updater):
         self._servers: Sequence[Service] = ()
         self._group, self._sync_every = 0, 0
 
-    def connect(self, servers: Sequence[Service], group: int, *, sync_every: int) -> None:
+    def connect(
+        self, servers: Sequence[Service], group: int, *, num_groups: int = 1, sync_every: int = 0
+    ) -> None:
         """Say who holds the slices.
 
         Args:
             servers: The servers by number.
             group: This worker group.
+            num_groups: How many groups push to them.
             sync_every: Updates after which this group has its servers synchronised with others; 0 for never.
         """
         self._servers = [servers[holder] for holder in self._holders]
         self._group, self._sync_every = group, sync_every
+        self._versions = [self.iteration * num_groups] * len(self._servers)
 
     def together(self, stages: Sequence[int]) -> list[list[int]]:
         """Return the slices that are updated by one task: those of a server that are ready together."""
@@ -109,20 +113,15 @@ class ServedUpdater(Updater):
             bundles.setdefault((stage, self._holders[number]), []).append(number)
         return list(bundles.values())
 
-    def put(self, num_groups: int) -> None:
-        """Give the servers what is here: first values, or those of a checkpoint.
-
-        Args:
-            num_groups: How many groups push to them.
-        """
-        version = self.iteration * num_groups
+    def put(self) -> None:
+        """Give the servers what is here: first values, or those of a checkpoint."""
         for number, server in enumerate(self._servers):
             rows = []
             kept = [{key: own[name] for key, own in self.state.items()} for name in self.rule.names]
             for arrays in (self._tensors, *kept):
                 self._row.load(number, arrays)
                 rows.append(self._row.slice(number).clone())
-            server.put(number, torch.stack(rows), sequence=self.iteration, version=version)
+            server.put(number, torch.stack(rows), sequence=self.iteration, version=self._versions[number])
 
     def fetch(self) -> None:
         """Take over what the servers hold, with the rule's state; before a checkpoint."""

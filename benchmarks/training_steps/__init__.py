@@ -1,0 +1,1 @@
+"""Faults that only a backward pass or an update shows."""
