@@ -40,7 +40,7 @@ def job():
         schedule=Schedule(10_000, display_interval=100, test_interval=500),
         checkpoints=Checkpoints("lenet", 5000, formats=("caffemodel",), weights=("start.caffemodel",)),
         seed=7,
-        cluster=Cluster(2, settings={"nservers_per_group": 1}),
+        cluster=Cluster(worker_groups=2, staleness=3, lines={"worker_groups": 4}, file="job.conf"),
         files=("solver.prototxt",),
         notes=("solver_mode is for the user to say",),
     )

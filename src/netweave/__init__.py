@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from netweave.api import (
+        Cluster,
         CompareOptions,
         Comparison,
         Context,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from netweave.keras import EarlyStopping, Sequential
 
 __all__ = [
+    "Cluster",
     "CompareOptions",
     "Comparison",
     "Context",

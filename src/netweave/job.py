@@ -234,19 +234,159 @@ class Checkpoints:
     weights: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+PLACEMENTS = ("slices", "round-robin", "split", "boxes")
+"""Rules by which servers hold parameters: equal bytes; TensorFlow's, MXNet's and SINGA's."""
+
+OUTER_RULES = ("sum", "average", "nesterov", "elastic")
+"""Rules by which server groups are synchronised: SINGA's, the mean, DiLoCo's, and elastic averaging."""
+
+_LEAST = {
+    "worker_groups": 1,
+    "workers_per_group": 1,
+    "server_groups": 1,
+    "servers_per_group": 1,
+    "sync_every": 1,
+    "staleness": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The shape of the machinery that the source asks for; what it means is for ``parallel`` to say.
+    """The workers and servers that train together; ``training.cluster`` places them.
 
     Attributes:
-        num_workers: Processes or devices that compute gradients, >= 1.
-        num_servers: Processes that hold parameters; 0 where workers exchange among themselves.
-        settings: Further wishes by the source's names; JSON values.
+        worker_groups: Groups of workers; each computes gradients of batches of its own, without waiting for
+            the others beyond ``staleness``.
+        workers_per_group: Workers that share each batch of a group.
+        server_groups: Groups of servers; each holds all parameters, and serves as many worker groups as the
+            others.
+        servers_per_group: Servers that share the parameters.
+        separate: Whether servers have processes of their own (SINGA's ``server_worker_separate``).
+        sync_every: Updates after which a server group is synchronised with the others (``sync_freq``).
+        staleness: Updates by which a worker group may be ahead of the slowest one; None for any number.
+        placement: The rule by which servers hold parameters, one of ``PLACEMENTS``.
+        outer: The rule by which server groups are synchronised, one of ``OUTER_RULES``.
+        outer_rate: Learning rate of ``nesterov``, 0.7 by default, or moving rate of ``elastic``, 0.9 divided
+            by the server groups by default.
+        outer_momentum: Momentum of ``nesterov``.
+        file: The file that says so; empty for a program.
+        lines: The lines of the settings there, by attribute.
+
+    Raises:
+        UsageError: A number is out of its range, or the groups cannot be divided among server groups.
     """
 
-    num_workers: int = 1
-    num_servers: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    worker_groups: int = 1
+    workers_per_group: int = 1
+    server_groups: int = 1
+    servers_per_group: int = 1
+    separate: bool = False
+    sync_every: int = 1
+    staleness: int | None = None
+    placement: str = "slices"
+    outer: str = "sum"
+    outer_rate: float | None = None
+    outer_momentum: float = 0.9
+    file: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise self.error(name, f"{name} is {value}, expected {least} or more")
+        for name, known in (("placement", PLACEMENTS), ("outer", OUTER_RULES)):
+            if getattr(self, name) not in known:
+                raise self.error(
+                    name, f"{name} is {getattr(self, name)!r}, expected one of {', '.join(known)}"
+                )
+        if self.worker_groups % self.server_groups:
+            raise self.error(
+                "server_groups",
+                f"{self.worker_groups} worker groups cannot be divided among {self.server_groups} server "
+                "groups; take a number of server groups that divides that of worker groups",
+            )
+        rate = self.outer_rate
+        if rate is not None and not (rate > 0 and (self.outer != "elastic" or rate < 1)):
+            most = " and less than 1" if self.outer == "elastic" else ""
+            raise self.error("outer_rate", f"outer_rate is {rate}, expected more than 0{most}")
+        if not 0 <= self.outer_momentum < 1:
+            raise self.error(
+                "outer_momentum", f"outer_momentum is {self.outer_momentum}, expected 0 or more, less than 1"
+            )
+
+    @property
+    def num_workers(self) -> int:
+        """Number of workers of all groups."""
+        return self.worker_groups * self.workers_per_group
+
+    @property
+    def num_servers(self) -> int:
+        """Number of servers of all groups."""
+        return self.server_groups * self.servers_per_group
+
+    @property
+    def num_processes(self) -> int:
+        """Number of processes: where servers are not separate, each stands beside a worker."""
+        both = (self.num_workers, self.num_servers)
+        return sum(both) if self.separate else max(both)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if one process is all of it, so that it says nothing of several devices."""
+        return self.num_processes == 1
+
+    @property
+    def roles_text(self) -> str:
+        """The workers and servers in words.
+
+        >>> Cluster(workers_per_group=3).roles_text
+        '3 workers and 1 server'
+        """
+        counts = {"worker": self.num_workers, "server": self.num_servers}
+        return " and ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items())
+
+    def require_processes(self, found: int) -> None:
+        """Refuse another number of processes than there are roles.
+
+        Raises:
+            UsageError: There are more or fewer; the message says how many it takes.
+        """
+        need = self.num_processes
+        if need == found:
+            return
+        how = "with processes of their own" if self.separate else "each beside a worker where there is one"
+        raise self.error(
+            "worker_groups" if self.worker_groups > 1 else "workers_per_group",
+            f"the cluster has {self.roles_text}, {how}: it needs {need} processes, found {found}; give "
+            f"--devices cpu:{need}, or as many GPUs, or change the cluster",
+        )
+
+    def place_of(self, name: str) -> str:
+        """Return where a setting stands, for messages."""
+        line = self.lines.get(name)
+        return f"{self.file}:{line}" if line and self.file else self.file or "cluster"
+
+    def error(self, name: str, message: str) -> UsageError:
+        """Return the error for a setting."""
+        return UsageError(f"{self.place_of(name)}: {message}")
+
+    def without_effect(self) -> Iterator[str]:
+        """Yield a sentence for each setting that changes nothing here."""
+        if self.server_groups == 1:
+            what = "changes nothing: one server group has no other to be synchronised with"
+            if self.sync_every > 1:
+                yield f"'sync_every' {what}"
+            if self.outer != "sum":
+                yield f"'outer' {what}"
+        elif self.outer != "nesterov" and "outer_momentum" in self.lines:
+            yield f"'outer_momentum' changes nothing with the outer rule {self.outer!r}"
+        if self.outer_rate is not None and self.outer not in {"nesterov", "elastic"}:
+            yield f"'outer_rate' changes nothing with the outer rule {self.outer!r}"
+        if self.staleness is not None and self.worker_groups == self.server_groups:
+            yield "'staleness' changes nothing: no two worker groups have a server in common"
+        if self.placement != "slices" and self.servers_per_group == 1:
+            yield "'placement' changes nothing: the only server of a group holds all parameters"
 
 
 VERSION = 1
@@ -289,7 +429,7 @@ class Job:
         algorithm: ``bp`` (back-propagation), ``bptt`` (through time), ``cd`` (contrastive divergence).
         algorithm_settings: The algorithm's own numbers by the source's names (``cd_k``).
         seed: Seed of everything that is drawn; None for a fresh one in each run.
-        cluster: The shape of the machinery.
+        cluster: The workers and servers that the source asks for; None if it does not speak of them.
         files: The files that the Job was read from.
         notes: What the source asks for and Netweave does otherwise, one sentence each.
     """
@@ -302,7 +442,7 @@ class Job:
     algorithm: str = "bp"
     algorithm_settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: Cluster | None = None
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -348,7 +488,7 @@ class Job:
             algorithm=content["algorithm"],
             algorithm_settings=content["algorithm_settings"],
             seed=content["seed"],
-            cluster=Cluster(**content["cluster"]),
+            cluster=Cluster(**content["cluster"]) if content["cluster"] else None,
             files=tuple(content["files"]),
             notes=tuple(content["notes"]),
         )

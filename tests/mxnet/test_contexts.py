@@ -101,7 +101,7 @@ def test_a_callback_that_sets_arrays_sets_them_on_all_contexts():
 WRONG = [
     ({"context": cpus(2)}, {"kvstore": "nonsense"}, "unknown key-value store 'nonsense'"),
     ({"context": cpus(2)}, {"batch": 1}, "a batch of 1 records cannot be split over 2 devices"),
-    ({"context": cpus(1)}, {"kvstore": "dist_sync"}, "start them with: torchrun"),
+    ({"context": cpus(1)}, {"kvstore": "dist_sync"}, "start them with: netweave launch"),
     (
         {"context": cpus(2), "compression_params": {"type": "2bit"}},
         {"kvstore": "local"},

@@ -30,7 +30,7 @@ from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unp
 from netweave.api.reading import convert_and_verify, load, run, save, to_inference
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
 from netweave.api.timing import gain_of, load_for_timing, time_inference, time_layers
-from netweave.api.training import PackOptions, load_job, pack, train
+from netweave.api.training import PackOptions, load_cluster, load_job, pack, plan_cluster, train
 from netweave.api.training_records import compare_training, load_training, record_training, save_training
 from netweave.api.weights import PruneResult, prune, replicate, save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, save_zoo_picture, zoo_costs
@@ -48,7 +48,7 @@ from netweave.formats import CODE_NOT_ALLOWED, format_text
 from netweave.formats.mxnet import symbol
 from netweave.graph import Graph
 from netweave.graph.summary import bytes_text
-from netweave.job import Job
+from netweave.job import Cluster, Job
 from netweave.runtime.images.preprocessing import Preprocessing
 from netweave.training.parallel.devices import Context, cpu, device, gpu
 from netweave.training.watchers import TrainOptions
@@ -59,6 +59,7 @@ __all__ = [
     "OUTPUT_TOLERANCE",
     "AnchorResult",
     "CharacterModel",
+    "Cluster",
     "CompareOptions",
     "Comparison",
     "Context",
@@ -105,6 +106,7 @@ __all__ = [
     "load",
     "load_all",
     "load_arrays",
+    "load_cluster",
     "load_for_inspection",
     "load_for_timing",
     "load_job",
@@ -116,6 +118,7 @@ __all__ = [
     "open_comparison",
     "operator",
     "pack",
+    "plan_cluster",
     "plan_memory",
     "prepare",
     "protections",

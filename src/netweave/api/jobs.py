@@ -287,16 +287,22 @@ def start_of(world: World | None, job: Job, resume: str | Path | bool, watch: Wa
     Ranks that were started again go on from what this run has written itself, and begin as they were told to
     where it has written nothing: the same folder may hold checkpoints of earlier runs.
 
+    In a cluster all groups go on from what the first one has written.
+
     Raises:
         UsageError: There is none where one is asked for.
     """
     if world is None:
         return _asked(job, resume, watch)
+    part = world.part
+    if part is not None and not part.is_first:
+        return part.share_start(None)
     start, run, generation = world.keep(lambda: _beginning(job, resume, world.run, watch), "beginning")
     if world.is_first and world.is_restart:
         start = _own(job, run, generation, watch) or start
     shared = world.share(start, "start")
-    return Path(shared) if shared else None
+    path = Path(shared) if shared else None
+    return path if part is None else part.share_start(path)
 
 
 def _beginning(job: Job, resume: str | Path | bool, run: str, watch: Watch) -> tuple[str | None, str, int]:

@@ -24,8 +24,9 @@ from netweave.runtime.backends.runner import TORCH
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training.data.probe import probe, probe_if_there
 from netweave.training.data.source_names import kind_of
+from netweave.training.events import Note
 from netweave.training.monitor import Monitor, ValueWatch, Watched
-from netweave.training.parallel.environment import PREEMPTED
+from netweave.training.parallel.environment import PREEMPTED, rank_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from netweave.training import Evaluated
     from netweave.training.events import Watch
     from netweave.training.monitor import Look
+    from netweave.training.parallel.world import World
     from netweave.training.testing import Tester
     from netweave.training.trainer import Trainer
     from netweave.training.watchers import Audience, TrainOptions
@@ -144,17 +146,34 @@ def _scalar(value: Any) -> float | None:
 
 
 def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
-    """Train in this process, alone or as one of several ranks; see ``train``."""
+    """Train in this process, alone, as one of several ranks, or as a part of a cluster; see ``train``."""
+    environment = rank_environment()
+    if job.cluster is None or job.cluster.is_alone or environment is None or environment.size == 1:
+        with joined(options) as world:
+            return _train(job, options, watch, world)
+    from netweave.training.cluster.part import cluster_part
+    from netweave.training.parallel.world import TIMEOUT_S
+
+    with cluster_part(job, options, environment, timeout_s=options.timeout_s or TIMEOUT_S) as part:
+        for line in part.lines():
+            watch(Note(line))
+        options = replace(options, seed=part.choose_seed(options.seed))
+        if part.role.worker is None:
+            return part.serve()
+        with part.join_group(options.device) as world:
+            net = _train(part.of_group(job), part.options_of_group(options), watch, world)
+        for line in part.close():
+            watch(Note(line))
+    return net
+
+
+def _train(job: Job, options: TrainOptions, watch: Watch, world: World | None) -> TorchNet:
     from netweave.training.process import keep_memory
     from netweave.training.rank_exchange import stages_for
     from netweave.training.trainer import Trainer
     from netweave.training.watchers import Audience
 
-    with (
-        joined(options) as world,
-        traced(world, options.trace),
-        ThreadedEngine() as engine,
-    ):
+    with traced(world, options.trace), ThreadedEngine() as engine:
         audience = Audience(watch)
         place = options.device or "cpu" if world is None else world.device
         if str(place) == "cpu":

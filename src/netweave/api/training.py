@@ -14,7 +14,9 @@ from netweave.api.jobs import announcing_early_failure, device_of_rank
 from netweave.api.runs import need_torch, train_here
 from netweave.errors import UsageError
 from netweave.formats import read_job
-from netweave.job import Job, JobOptions
+from netweave.formats.singa.cluster import read_cluster
+from netweave.graph import Graph
+from netweave.job import Cluster, Job, JobOptions
 from netweave.options import Options
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.data import Source
@@ -30,6 +32,7 @@ from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
+    from netweave.training.cluster.topology import Topology
 
 
 def load_job(
@@ -120,6 +123,14 @@ def train(
         read_job = replace(read_job, checkpoints=replace(read_job.checkpoints, weights=files))
     tell = watch or (lambda event: None)
     is_rank = rank_environment() is not None
+    if options.cluster is not None:
+        cluster = load_cluster(options.cluster)
+        read_job = replace(read_job, cluster=cluster)
+        if not is_rank and len(names) < 2:
+            cluster.require_processes(1)
+    if read_job.cluster is not None and not read_job.cluster.is_alone and len(names) > 1:
+        read_job.cluster.require_processes(len(names))
+    options = replace(options, cluster=None)
     if options.restarts and len(names) < 2 and not is_rank:
         raise UsageError("restarts are for the processes of several devices; give devices, or no restarts")
     if len(names) > 1 and not is_rank:
@@ -130,6 +141,37 @@ def train(
         return train_on(read_job, names, options, tell)
     device = device_of_rank(names) if names else options.device
     return train_here(read_job, replace(options, device=device), tell)
+
+
+def load_cluster(cluster: Cluster | str | Path) -> Cluster:
+    """Return worker groups and servers: as they are, or those of a file.
+
+    Args:
+        cluster: A Cluster, or a file with fields of SINGA's ``ClusterProto``, alone or in ``cluster { }``.
+
+    Raises:
+        SourceError: The file cannot be read, or holds an unknown field.
+        UsageError: A number is out of its range, or the groups cannot be divided; the message has the line.
+    """
+    if isinstance(cluster, Cluster):
+        return cluster
+    return read_cluster(check_file(cluster, what="cluster"))
+
+
+def plan_cluster(graph: Graph, cluster: Cluster | str | Path) -> Topology:
+    """Return the roles of a cluster's processes, and which of a net's parameters each server holds.
+
+    Args:
+        graph: The training net.
+        cluster: The workers and servers, or a file that says them.
+
+    Raises:
+        SourceError: The file cannot be read.
+        UsageError: The settings cannot be, or a server would hold nothing.
+    """
+    from netweave.training.cluster.topology import plan_topology, trained_sizes
+
+    return plan_topology(load_cluster(cluster), trained_sizes(graph))
 
 
 KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5", ".kvfile": "kvfile"}

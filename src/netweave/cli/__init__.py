@@ -23,6 +23,7 @@ from netweave.cli.convert import convert, fix, pack, prune
 from netweave.cli.deferred_modules import defer
 from netweave.cli.doctor import doctor
 from netweave.cli.inspect import inspect, memory, show, zoo
+from netweave.cli.launch import launch
 from netweave.cli.mcp import mcp
 from netweave.cli.run import extract, run, sample, time
 from netweave.cli.serve import serve
@@ -35,7 +36,7 @@ from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at
 SECTIONS = {
     "Compare": (inspect, compare, fix, show, bisect, run),
     "Convert": (convert, prune, zoo),
-    "Train": (train, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
+    "Train": (train, launch, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
     "Serve": (serve, mcp, doctor),
 }
 """The commands, by what they are for, in the order of the help."""

@@ -25,6 +25,12 @@ from netweave.cli.options import NET, Command, everything_option, html_option, j
     show_default=True,
     help="Batch size for which multiply-adds are counted.",
 )
+@click.option(
+    "--cluster",
+    metavar="FILE",
+    help="Also show which process of a cluster holds which parameters; FILE has the words of a job.conf's "
+    "cluster.",
+)
 @json_option
 @html_option
 @functools.partial(reads_nets, several=True)
@@ -33,6 +39,7 @@ def inspect(
     nodes: bool,
     inference: bool,
     batch: int,
+    cluster: str | None,
     json_file: str | None,
     html_file: str | None,
     reading: dict[str, Any],
@@ -57,6 +64,10 @@ def inspect(
         from netweave.cli.net_view import show_net
 
         show_net(output_console(), graph, nodes=nodes, batch=batch)
+    if cluster and json_file != "-":
+        from netweave.cli.net_view import show_cluster
+
+        show_cluster(output_console(), api.plan_cluster(graph, cluster))
 
 
 @click.command(cls=Command, examples=["netweave show ab.json --all"])

@@ -18,6 +18,12 @@ _OPTIONS = (
         help="Train on several devices of this machine, a process each: cpu:2, or 0,1 for GPUs.",
     ),
     click.option(
+        "--cluster",
+        metavar="FILE",
+        help="Worker groups and servers, in the words of a job.conf's cluster; --devices must be as many as "
+        "it has processes.",
+    ),
+    click.option(
         "--exchange",
         type=click.Choice(EXCHANGES),
         default="overlapped",

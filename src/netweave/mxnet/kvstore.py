@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.kvstore import create as create_store
+from netweave.errors import UsageError
 from netweave.mxnet import optimizer as opt
 from netweave.mxnet.ndarray.array import NDArray
+from netweave.mxnet.optimizer_states import read_into, write_states
 
 if TYPE_CHECKING:
     from netweave.training.parallel.kvstore import KVStore as Store
@@ -33,6 +35,11 @@ class KVStore:
     def type(self) -> str:
         """Its kind."""
         return self.store.type
+
+    @property
+    def is_updating(self) -> bool:
+        """Whether the store applies the optimizer itself, so that weights are pulled and not gradients."""
+        return self.type == "dist_async"
 
     @property
     def rank(self) -> int:
@@ -65,6 +72,57 @@ class KVStore:
         """Copy some rows of what is stored; the other rows become zero."""
         self.store.row_sparse_pull(key, _tensors(out), _tensors(row_ids))
 
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+        """Give keys the first worker's values, and copy these to arrays."""
+        self.init(key, value)
+        self.pull(key, out, priority)
+
+    @staticmethod
+    def is_capable(capability: str) -> bool:
+        """Return whether a store can apply an optimizer, the one capability that there is.
+
+        Raises:
+            UsageError: MXNet names no such capability.
+        """
+        if capability.lower() != "optimizer":
+            raise UsageError(f"unknown capability {capability!r} of a store; expected 'optimizer'")
+        return True
+
+    def num_dead_node(self, node_id: int, timeout: int = 60) -> int:
+        """Return 0: a worker that dies ends the run of the others, by name, and is never just counted."""
+        return 0
+
+    def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
+        """Write what the store's optimizer keeps, in a file that MXNet reads.
+
+        Args:
+            fname: The file.
+            dump_optimizer: Of no effect: counts of updates are written in any case, settings never.
+
+        Raises:
+            UsageError: The store has no optimizer, or its values lie on several workers, as MXNet refuses it.
+        """
+        write_states(self._own_updater("saved"), fname)
+
+    def load_optimizer_states(self, fname: str) -> None:
+        """Go on with what ``save_optimizer_states`` wrote, here or in MXNet.
+
+        Raises:
+            ReadError: The file cannot be read, or holds no states.
+            UsageError: As for ``save_optimizer_states``.
+        """
+        keys = self.store.keys
+        read_into(self._own_updater("loaded"), fname, {key: NDArray(self.store.value(key)) for key in keys})
+
+    def _own_updater(self, verb: str) -> opt.Updater:
+        if "dist" in self.type:
+            raise UsageError(
+                f"states of a {self.type} store cannot be {verb}: they lie on all of its workers"
+            )
+        if self._updater is None:
+            raise UsageError("the store has no optimizer yet; call set_optimizer first")
+        return self._updater
+
     def set_optimizer(self, optimizer: opt.Optimizer) -> None:
         """Let an optimizer change stored values."""
         self._updater = opt.get_updater(optimizer)
@@ -91,7 +149,7 @@ def create(name: str = "local") -> KVStore:
     """Return a store; the older names of its kinds work, too.
 
     Raises:
-        UsageError: There is no such kind, or its workers were not started by ``torchrun``.
+        UsageError: There is no such kind, or it is of several workers, and this process is none of several.
     """
     old = {
         "local_update_cpu": "local",
@@ -99,6 +157,9 @@ def create(name: str = "local") -> KVStore:
         "local_allreduce_device": "device",
         "nccl": "device",
         "dist_device_sync": "dist_sync",
+        "dist_sync_device": "dist_sync",
+        "dist_device_async": "dist_async",
+        "dist_async_device": "dist_async",
         "dist": "dist_sync",
     }
     return KVStore(create_store(old.get(name, name)))

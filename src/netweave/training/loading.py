@@ -49,6 +49,7 @@ class LoaderConfig:
         threads: Of decoding; None to find the number by itself.
         share: Number of this rank, and number of ranks, where each takes a part of every batch.
         turns: Where ranks take turns at whole batches instead, or shards of each batch.
+        groups: Number of this worker group, and number of groups, where groups take turns at whole batches.
     """
 
     engine: Engine
@@ -57,6 +58,7 @@ class LoaderConfig:
     threads: int | None = None
     share: tuple[int, int] | None = None
     turns: Turns | Shards | None = None
+    groups: tuple[int, int] = (0, 1)
 
 
 class PhaseLoader:
@@ -210,6 +212,7 @@ def _of_rank(
     """Return the order in which one of several ranks takes records."""
     if config.turns is None and config.share is None:
         return order
+    taken: Order | BatchTurns = order
     if isinstance(records, Iterated):
         raise UsageError(
             f"{place}: records that come one after another cannot be shared among several ranks; give them "
@@ -220,7 +223,10 @@ def _of_rank(
     if config.turns is not None:
         return BatchTurns(order, config.turns)
     assert config.share is not None
-    return BatchShare(order, *config.share, place)
+    group, num_groups = config.groups
+    if num_groups > 1:
+        taken = BatchTurns(order, Turns(group, num_groups, num_groups))
+    return BatchShare(taken, *config.share, place)
 
 
 def _require_a_batch(source: DataSource, loader: Loader) -> None:

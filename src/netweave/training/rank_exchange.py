@@ -125,6 +125,8 @@ class RankExchange:
         self.stop = 0
         self.saves = False
         self._settings, self._engine = options.exchange_settings, engine
+        if world.part is not None:
+            self._settings = world.part.exchange_settings(self._settings)
         is_synchronised = options.sync_batch_norm
         self.require_same_start(
             {**exchange_in_common(self._settings), "synchronised batch normalisation": is_synchronised}
@@ -144,7 +146,8 @@ class RankExchange:
         """
         check_parts(job, self.world.size)
         keeping = ", ".join(memories(net.module))
-        if keeping and self.world.size > 1:
+        groups = 1 if self.world.part is None else self.world.part.cluster.worker_groups
+        if keeping and self.world.size * groups > 1:
             raise UnsupportedError(
                 f"{job.name}: {keeping} keep their state from batch to batch, so several ranks cannot train "
                 "them; use one device"

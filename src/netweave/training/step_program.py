@@ -197,13 +197,18 @@ class StepProgram:
             apply = partial(self._apply, numbers)
             named = f"slice {first}" if first == last else f"slices {first} to {last}"
             self._last = self._engine.push(
-                apply if ranks is None else partial(ranks.timed, apply),
+                apply if ranks is None or not self._updater.computes else partial(ranks.timed, apply),
                 (self._begun, *(self.gradients[number] for number in numbers)),
                 [self.parameters[number] for number in numbers],
                 lane=lane,
                 # beside the passes, what the next forward reads first goes first; between them, at once
                 priority=1 if lane == COMPUTE else -first,
                 name=f"update {step}, {named}",
+            )
+        between = self._updater.between()
+        if between is not None:
+            self._last = self._engine.push(
+                between, (), self.parameters, lane=lane, name=f"synchronise {step}"
             )
         if ranks is not None:
             ranks.push_parameters(step, self.parameters)
@@ -218,12 +223,12 @@ class StepProgram:
         They are ready at the same time there, and a task for each would cost some 40 us for nothing. Slices
         that are summed over ranks become ready one by one, and each has one owner.
         """
-        numbers = range(len(self.parameters))
+        stages = self.completing_stages()
         if self._update_lane != COMPUTE or self._ranks is not None:
-            return [[number] for number in numbers]
+            return self._updater.together(stages)
         by_stage: dict[int, list[int]] = {}
-        for number in numbers:
-            by_stage.setdefault(min(self.passes.stages_of(number), default=0), []).append(number)
+        for number, stage in enumerate(stages):
+            by_stage.setdefault(stage, []).append(number)
         return [by_stage[stage] for stage in sorted(by_stage, reverse=True)]
 
     # What the tasks do.
@@ -282,6 +287,5 @@ class StepProgram:
 
     def _apply(self, numbers: Sequence[int]) -> None:
         assert self._update is not None
-        for number in numbers:
-            self._updater.apply(self._update, number)
+        self._updater.apply(self._update, *numbers)
         self._ended_s = perf_counter()

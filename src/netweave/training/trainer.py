@@ -43,7 +43,7 @@ from netweave.training.net_passes import (
     choose_seed,
     saved_slice_elements,
 )
-from netweave.training.optim import Updater
+from netweave.training.optim import Trained, Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
 from netweave.training.parallel.environment import INTERRUPTED
 from netweave.training.process import let_others_interrupt, limit_memory
@@ -167,7 +167,9 @@ class Trainer(Loop):
         self.history = History()
         self._watch = watch
         self._content = content
-        where = self._where = Where(find_device(device), options.precision == "bf16", self.seed, update_lane)
+        self._part = None if world is None else world.part
+        lane = update_lane if self._part is None else self._part.lane
+        where = self._where = Where(find_device(device), options.precision == "bf16", self.seed, lane)
         self._num_threads = _prepare_thread(
             engine, exchanges=world is not None, threads=THREADS if options.same_bits else None
         )
@@ -183,18 +185,11 @@ class Trainer(Loop):
             tell=lambda text: None if resume else watch(Note(text)),
         )
         self._save_every_s, self._saved_s, self._saves = options.checkpoint_every_s, perf_counter(), False
-        self._ranks = None
-        if world is not None:
-            kind = RankExchange if options.same_bits is None else ShardRanks
-            self._ranks = kind(world, options, engine=engine)
+        self._ranks = _exchange_with(world, options, engine)
         self._kernels = self._set_kernels(options, checkpoint)
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
-        self.updater = Updater(
-            job.solver,
-            parameters,
-            seed=self.seed,
-            slice_elements=saved_slice_elements(checkpoint) or options.slice_elements or SLICE_ELEMENTS,
-        )
+        slices = saved_slice_elements(checkpoint) or options.slice_elements or SLICE_ELEMENTS
+        self.updater = self._make_updater(parameters, slices)
         self.program = self._make_program(options, taps)
         self._state = TrainState(job, self.nets, self.updater)
         self._writer = CheckpointWriter(
@@ -235,6 +230,11 @@ class Trainer(Loop):
         for net in self.nets.values():
             net.set_kernels(kernels)
         return kernels
+
+    def _make_updater(self, parameters: Sequence[Trained], slice_elements: int) -> Updater:
+        if self._part is not None:
+            return self._part.make_updater(self.job.solver, parameters, seed=self.seed)
+        return Updater(self.job.solver, parameters, seed=self.seed, slice_elements=slice_elements)
 
     def _make_program(self, options: TrainOptions, taps: Sequence[str]) -> StepProgram:
         net, ranks, num_stages = self.nets["train"], self._ranks, options.num_stages or 1
@@ -285,6 +285,8 @@ class Trainer(Loop):
         self._ledger = Ledger(notes, self._writer.run, self.iteration)
         if self._ranks is not None:
             self._ranks.require_same_start(values_in_common(self.nets, self.updater))
+        if self._part is not None:
+            self._part.begin(self._engine)
 
     def _reserved(self) -> AbstractContextManager[None]:
         return self._writer.reserved() if self._is_writer else nullcontext()
@@ -431,6 +433,8 @@ class Trainer(Loop):
         result = pushed[-1].result()
         assert isinstance(result, StepResult)
         super().stop(result.stop)
+        if self._part is not None:
+            self.stop(self._part.agree_to_stop(result.stop))
         self._saves = result.saves
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
@@ -479,6 +483,7 @@ class Trainer(Loop):
         self._settle()
         self._saved_s = perf_counter()
         self._average_states()
+        self.updater.fetch()
         content = {
             **self._content(),
             "job": self.job.name,
@@ -517,9 +522,18 @@ class Trainer(Loop):
         if name == "train" and isinstance(self._ranks, ShardRanks):
             return replace(config, turns=self._ranks.shards)
         if name == "train":
-            return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
+            groups = (0, 1) if self._part is None else self._part.groups
+            return replace(config, share=(self._ranks.world.rank, self._ranks.world.size), groups=groups)
         turns = turns_of(self.job.phases[name], self.nets[name], self._ranks.world)
         return replace(config, turns=turns)
+
+
+def _exchange_with(world: World | None, options: TrainOptions, engine: Engine) -> RankExchange | None:
+    """Return what is exchanged with other ranks; None for a run of one."""
+    if world is None:
+        return None
+    kind = RankExchange if options.same_bits is None else ShardRanks
+    return kind(world, options, engine=engine)
 
 
 def _prepare_thread(engine: Engine, *, exchanges: bool, threads: int | None) -> int:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 from netweave.errors import UsageError
 from netweave.files.output_files import write_file, writing
 from netweave.installation import install_command
+from netweave.job import Cluster
 from netweave.options import Options
 from netweave.training.events import Evaluated, Event, Shown, Updated, ValuesSeen, Watch
 from netweave.training.history import History, by_phase
@@ -282,6 +283,8 @@ class TrainOptions(Options):
         stop_signal: Name of a signal besides SIGTERM that says that the machine is taken away: the run
             finishes its update, writes a checkpoint and ends with the exit status 143.
         grace_s: Seconds that the processes of ``devices`` have for this, > 0; then they are killed.
+        cluster: Worker groups and servers, instead of those of the Job: a ``netweave.Cluster``, or a file
+            with fields of SINGA's ``ClusterProto``; ``devices`` must be as many as it has processes.
 
     Raises:
         UsageError: A number is out of its range, or there is no such exchange.
@@ -318,6 +321,7 @@ class TrainOptions(Options):
     restarts: int = 0
     stop_signal: str = "TERM"
     grace_s: float = 30.0
+    cluster: Cluster | str | Path | None = None
 
     def __post_init__(self) -> None:
         for name, least in (

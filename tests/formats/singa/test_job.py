@@ -91,7 +91,7 @@ def test_schedule_cluster_and_checkpoints(tmp_path):
     assert (found.checkpoints.interval, found.checkpoints.weights) == (30, ("first.bin", "second.bin"))
     assert found.checkpoints.prefix == "run/checkpoint/step"
     assert (found.cluster.num_workers, found.cluster.num_servers) == (6, 2)
-    assert {"sync_freq": 4, "nworkers_per_group": 3, "gpu": [0, 1]}.items() <= found.cluster.settings.items()
+    assert (found.cluster.sync_every, found.cluster.workers_per_group) == (4, 3)
     graphs = {name: phase.graph for name, phase in found.phases.items()}
     assert Job.from_json(found.to_json(), graphs) == found
 
@@ -209,8 +209,8 @@ def test_files_of_the_workers_of_a_step_are_one_checkpoint(tmp_path):
 
 
 NOTES = [
-    ("", "2 worker groups would train asynchronously in SINGA"),
-    ("", "the 3 workers of a group would share each batch; one device computes the whole batch"),
+    ("", "6 workers and 2 servers are started with --devices cpu:6; one device computes whole batches"),
+    ("", "'sync_freq' changes nothing: one server group has no other to be synchronised with"),
     ("gpu: 0", "'gpu' is ignored; choose devices with --gpu or --devices"),
     ("resume: true", "'resume' is ignored; --resume goes on from the latest checkpoint"),
     ("reset_param_version: false", "'reset_param_version' changes nothing"),
@@ -242,6 +242,21 @@ def test_location_and_partition_dim_stay_with_the_layers(tmp_path):
         "'partition_dim' 1 of 'data', 'loss' is kept with the layer; one device computes all of its units"
         in found.notes
     )
+
+
+@pytest.mark.parametrize("where", ["net", "layer"])
+def test_another_dimension_of_partition_is_refused(where, tmp_path):
+    layers = data(6) + (
+        LOSS.replace("kSoftmaxLoss", "kSoftmaxLoss partition_dim: 2") if where == "layer" else LOSS
+    )
+    text = conf(
+        layers,
+        net="partition_dim: 2" if where == "net" else "",
+        job=f"train_one_batch {{ alg: kBP }} updater {{ type: kSGD {RATE} }}",
+    )
+    (tmp_path / "job.conf").write_text(f"{text} {CLUSTER}")
+    with pytest.raises(ReadError, match=r"job.conf:\d+: 'partition_dim' is 2, expected -1, 0 or 1"):
+        netweave.load_job(tmp_path / "job.conf")
 
 
 @pytest.mark.parametrize(

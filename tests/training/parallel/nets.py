@@ -104,9 +104,16 @@ DIGITS = {
     "lenet": _lenet("MAX", "ReLU"),
     "smooth": _lenet("AVE", "TanH"),
     "residual": _BLOCK + _dense("out", "pool", 10) + _ACCURACY + _LOSS % "",
+    "grouped": _conv("conv1", "data", 8)
+    + _simple("ReLU", "relu1", "conv1")
+    + _simple("LRN", "norm1", "relu1", "lrn_param { local_size: 3 alpha: 0.1 beta: 0.75 }")
+    + _simple("Pooling", "pool1", "norm1", "pooling_param { pool: MAX kernel_size: 3 stride: 2 }")
+    + _conv("conv2", "pool1", 8).replace("num_output: 8", "num_output: 8 group: 2")
+    + _dense("out", "conv2", 10)
+    + _LOSS % "",
 }
 """LeNet for scikit-learn's digits, as Caffe has it, and without steps in its derivative; a net with batch
-normalisation and dropout."""
+normalisation and dropout; AlexNet's layers with groups and normalisation across channels."""
 
 CLIPPED = 'clip_gradients: 0.5 type: "Adam" momentum2: 0.999 '
 """Settings of a solver that needs the norm of all gradients before it changes any."""

@@ -107,8 +107,8 @@ def test_codes_of_a_device_store_are_mxnets_one_residual_for_each_device():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda store: netweave.kvstore.create("dist_async"), "expected one of local, device, dist_sync"),
-        (lambda store: netweave.kvstore.create("dist_sync"), "start them with: torchrun"),
+        (lambda store: netweave.kvstore.create("p3"), "expected one of local, device, dist_sync, dist_async"),
+        (lambda store: netweave.kvstore.create("dist_sync"), "start them with: netweave launch"),
         (lambda store: store.init("weight", torch.ones(1)), "key 'weight' of the store has a value already"),
         (
             lambda store: store.push("bias", torch.ones(1)),

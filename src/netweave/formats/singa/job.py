@@ -13,6 +13,7 @@ from pathlib import Path
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.files.protobuf import Message
+from netweave.formats.singa.cluster import cluster_notes, cluster_of
 from netweave.formats.singa.energy import build_contrastive, build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
 from netweave.formats.singa.inputs import InputLayer, SizesOfRecords, data_sources, source_of
@@ -21,7 +22,6 @@ from netweave.formats.singa.net import (
     Net,
     build,
     checkpoints_of,
-    cluster_of,
     place_of,
     schedule_of,
     solver_of,
@@ -29,7 +29,7 @@ from netweave.formats.singa.net import (
 from netweave.formats.singa.paths import below, root_of
 from netweave.formats.singa.unroll import kind_of
 from netweave.graph.summary import names_text
-from netweave.job import Job, JobOptions, Phase, with_path
+from netweave.job import Cluster, Job, JobOptions, Phase, with_path
 
 ALGORITHMS = {"kBP": "bp", "kBPTT": "bptt", "kCD": "cd"}
 
@@ -65,9 +65,11 @@ def read_job(path: Path, options: JobOptions | None = None) -> Job:
             f"the algorithm {own!r} is user-defined, expected one of {', '.join(ALGORITHMS)}",
             place=place_of(path, message, "train_one_batch"),
         )
+    _check_partitions(message["neuralnet"], path)
     nets = _Nets(message, path, root_of(message, path), options)
     phases, shares = nets.read()
     settings = message["train_one_batch"]["cd_conf"]
+    cluster = cluster_of(message["cluster"], path)
     return Job(
         name=message["name"] or path.stem,
         phases=_moved(phases, options.data, place),
@@ -76,10 +78,20 @@ def read_job(path: Path, options: JobOptions | None = None) -> Job:
         checkpoints=checkpoints_of(message, nets.root),
         algorithm=ALGORITHMS[algorithm],
         algorithm_settings={"cd_k": settings["cd_k"]} if algorithm == "kCD" else {},
-        cluster=cluster_of(message),
+        cluster=cluster,
         files=(place,),
-        notes=tuple(notes_of(message)),
+        notes=tuple(notes_of(message, cluster)),
     )
+
+
+def _check_partitions(net: Message, path: Path) -> None:
+    """Refuse a dimension of partition that SINGA aborts with (``neuralnet.cc``)."""
+    for message in (net, *net["layer"]):
+        if "partition_dim" in message and message["partition_dim"] not in {-1, 0, 1}:
+            raise ReadError(
+                f"'partition_dim' is {message['partition_dim']}, expected -1, 0 or 1",
+                place=place_of(path, message, "partition_dim"),
+            )
 
 
 class _Nets:
@@ -183,28 +195,18 @@ def _moved(phases: Mapping[str, Phase], data: Mapping[str, str], place: str) -> 
     }
 
 
-def notes_of(message: Message) -> Iterator[str]:
-    """Yield the sentences for a file."""
-    yield from _cluster_notes(message)
-    yield from _schedule_notes(message)
-    yield from _layer_notes(message)
-
-
-def _cluster_notes(message: Message) -> Iterator[str]:
-    cluster = message["cluster"]
-    groups, workers = cluster["nworker_groups"], cluster["nworkers_per_group"]
-    if groups > 1:
+def notes_of(message: Message, cluster: Cluster | None) -> Iterator[str]:
+    """Yield the sentences for a file, and for the cluster that it asks for."""
+    if cluster is not None and not cluster.is_alone:
         yield (
-            f"{groups} worker groups would train asynchronously in SINGA; here there is one, so that no "
-            "gradient is computed from outdated parameters"
+            f"{cluster.roles_text} are started with --devices cpu:{cluster.num_processes}; one device "
+            "computes whole batches, each from the parameters that the last one left"
         )
-    if workers > 1:
-        yield (
-            f"the {workers} workers of a group would share each batch; one device computes the whole batch, "
-            "with the same mean gradient"
-        )
+    yield from cluster_notes(message["cluster"], cluster)
     if "gpu" in message:
         yield "'gpu' is ignored; choose devices with --gpu or --devices"
+    yield from _schedule_notes(message)
+    yield from _layer_notes(message)
 
 
 def _schedule_notes(message: Message) -> Iterator[str]:

@@ -21,7 +21,7 @@ from netweave.formats.singa.inputs import INPUTS, InputLayer, Inputs, SizesOfRec
 from netweave.formats.singa.layers import LAYERS, REASONS
 from netweave.formats.singa.unroll import Unit, forward_sources, kind_of, unroll
 from netweave.graph import Graph, GraphBuilder, Layer, Origin
-from netweave.job import Checkpoints, Cluster, Policy, Schedule, Solver
+from netweave.job import Checkpoints, Policy, Schedule, Solver
 
 PHASES = {"TRAIN": "kTrain", "VALIDATE": "kVal", "TEST": "kTest"}
 """SINGA's names of the phases."""
@@ -322,8 +322,6 @@ POLICIES: dict[str, tuple[str, str]] = {
 }
 """How the learning rate changes: the kind in a Job, and the field of its settings."""
 
-_CLUSTER = {"nworker_groups", "nworkers_per_group", "nserver_groups", "nservers_per_group"}
-
 _WORKER = re.compile(r"(?P<step>.*)-worker\d+(\.bin)?$")
 """Name of a checkpoint; each worker of a group writes the parts of the parameters that it owns."""
 
@@ -412,20 +410,6 @@ def _by_step(names: Sequence[str]) -> tuple[str, ...]:
         match = _WORKER.fullmatch(name)
         steps.setdefault(match["step"] if match else name, []).append(name)
     return tuple(",".join(files) for files in steps.values())
-
-
-def cluster_of(message: Message) -> Cluster:
-    """Return the machinery that the file asks for."""
-    cluster = message["cluster"]
-    settings: dict[str, Any] = {name: value for name, value in _all(cluster).items() if name not in _CLUSTER}
-    settings |= {name: cluster[name] for name in sorted(_CLUSTER)}
-    if message["gpu"]:
-        settings["gpu"] = list(message["gpu"])
-    return Cluster(
-        num_workers=cluster["nworker_groups"] * cluster["nworkers_per_group"],
-        num_servers=cluster["nserver_groups"] * cluster["nservers_per_group"],
-        settings=settings,
-    )
 
 
 def _all(message: Message) -> dict[str, Any]:

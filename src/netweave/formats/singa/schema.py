@@ -2,7 +2,8 @@
 
 Texts name their fields and values, so that one schema reads the files of all three; the numbers are those of
 0.3, whose checkpoints are the same in all. ``location`` stands in documents only; no version has read it.
-The notation is that of ``netweave.files.protobuf``.
+The fields of ``ClusterProto`` from 200 on are Netweave's own. The notation is that of
+``netweave.files.protobuf``.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ message ClusterProto
   1 nworker_groups int32 =1; 2 nserver_groups int32 =1; 3 nworkers_per_group int32 =1;
   4 nservers_per_group int32 =1; 5 nworkers_per_procs int32 =1; 6 nservers_per_procs int32 =1;
   10 workspace string; 20 server_worker_separate bool =false; 21 sync_freq int32 =1;
-  60 start_port int32 =6723; 62 share_memory bool =true; 81 poll_time int32 =100
+  60 start_port int32 =6723; 62 share_memory bool =true; 81 poll_time int32 =100;
+  200 staleness int32; 201 placement string; 202 outer string; 203 outer_rate float;
+  204 outer_momentum float
 """
 
 NET = """

@@ -81,9 +81,21 @@ class Trainer:
         if self._store is not None:
             for number, one in self._params.items():
                 self._store.init(number, one.list_data()[0])
+                if self._store.is_updating:
+                    self._store.pull(number, one.list_data())
+            if self._store.is_updating:
+                self._store.set_optimizer(self._optimizer)
 
     def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
         """Sum the gradients, divide them by the batch size and update."""
+        self._begin()
+        if self._store is not None and self._store.is_updating:
+            self._optimizer.rescale_grad = self._scale / batch_size
+            for number, one in self._params.items():
+                self._store.push(number, one.list_grad(), priority=-number)
+            for number, one in self._params.items():
+                self._store.pull(number, one.list_data(), priority=-number)
+            return
         self.allreduce_grads()
         self.update(batch_size, ignore_stale_grad)
 
@@ -92,6 +104,7 @@ class Trainer:
         self._begin()
         if self._store is None:
             return
+        self._require_own_updates("allreduce_grads")
         for number, one in self._params.items():
             self._store.push(number, one.list_grad(), priority=-number)
             self._store.pull(number, one.list_grad(), priority=-number)
@@ -99,12 +112,24 @@ class Trainer:
     def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
         """Update by the gradients as they are, divided by the batch size."""
         self._begin()
+        self._require_own_updates("update")
         self._optimizer.rescale_grad = self._scale / batch_size
         for number, one in self._params.items():
             arrays, gradients = one.list_data(), one.list_grad()
             self._updater(number, gradients[0], arrays[0])
             for other in arrays[1:]:
                 arrays[0].copyto(other)
+
+    def _require_own_updates(self, method: str) -> None:
+        """Refuse what cannot be done where the store updates.
+
+        Raises:
+            UsageError: The store applies the optimizer itself, as each push comes.
+        """
+        if self._store is not None and self._store.is_updating:
+            raise UsageError(
+                f"{method}() is for gradients that a worker updates by; with dist_async call step()"
+            )
 
     def save_states(self, fname: str) -> None:
         """Write what the optimizer keeps, in a file that MXNet's trainer reads.

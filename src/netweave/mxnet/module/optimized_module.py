@@ -98,6 +98,8 @@ class OptimizedModule(BaseModule):
             for number, name in enumerate(self._param_names):
                 self._kvstore.init(number, self.execs[0].arg_dict[name])
                 self._kvstore.pull(number, [one.arg_dict[name] for one in self.execs])
+            if self._kvstore.is_updating:
+                self._kvstore.set_optimizer(optimizer)
         if self._states_file is not None:
             self.load_optimizer_states(self._states_file)
             self._states_file = None
@@ -121,6 +123,9 @@ class OptimizedModule(BaseModule):
         """
         if self._updater is None:
             raise UsageError("there is no optimizer yet; call init_optimizer first")
+        if self._kvstore is not None and self._kvstore.is_updating:
+            self._update_on_store()
+            return
         first = self.execs[0]
         for number, name in enumerate(self._param_names):
             gradients = [one.grad_dict[name] for one in self.execs if name in one.grad_dict]
@@ -133,6 +138,14 @@ class OptimizedModule(BaseModule):
             self._updater(number, total, first.arg_dict[name])
             for other in self.execs[1:]:
                 first.arg_dict[name].copyto(other.arg_dict[name])
+
+    def _update_on_store(self) -> None:
+        """Push all gradients, then pull what the store has made of the arrays."""
+        updated = [(n, name) for n, name in enumerate(self._param_names) if name in self.execs[0].grad_dict]
+        for number, name in updated:
+            self._kvstore.push(number, [one.grad_dict[name] for one in self.execs], priority=-number)
+        for number, name in updated:
+            self._kvstore.pull(number, [one.arg_dict[name] for one in self.execs], priority=-number)
 
     def save_optimizer_states(self, fname: str) -> None:
         """Write what the optimizer keeps, in a file that MXNet reads.

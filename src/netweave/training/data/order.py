@@ -172,7 +172,7 @@ class BatchShare:
         UsageError: A batch has fewer records than there are ranks.
     """
 
-    order: Order
+    order: Order | BatchTurns
     rank: int
     size: int
     place: str = ""
@@ -340,6 +340,16 @@ class BatchTurns:
 
     order: Order
     turns: Turns
+
+    @property
+    def num_records(self) -> int | None:
+        """Records of an epoch; None where they have no end."""
+        return self.order.num_records
+
+    @property
+    def last(self) -> str:
+        """The way in which the last batch of an epoch is made."""
+        return self.order.last
 
     @property
     def batch_size(self) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from netweave.training.optim.rule import (
     SLICE_ELEMENTS,
     Beginning,
     Block,
+    FlatLayout,
     Multiplied,
     Piece,
     Tensors,
@@ -71,16 +72,20 @@ class Updater:
         parameters: What to change; those with ``lr_mult`` 0 are left alone.
         seed: Of what rules draw.
         slice_elements: Most elements of a slice.
+        layout: The slices, where they are not of that size.
 
     Attributes:
         iteration: Number of updates begun.
         rate: Learning rate of the last update, before multipliers.
         state: What the rule keeps for each parameter, by key and name.
         layout: The flat layout of the parameters.
+        computes: Whether updates are computed in this process.
 
     Raises:
         UsageError: There is no such rule or policy, a setting is wrong, or a key occurs twice.
     """
+
+    computes: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -89,6 +94,7 @@ class Updater:
         *,
         seed: int = 0,
         slice_elements: int = SLICE_ELEMENTS,
+        layout: FlatLayout | None = None,
     ) -> None:
         self.rule = make_rule(solver.kind, solver.settings)
         self.policy = make_policy(solver.policy)
@@ -107,7 +113,7 @@ class Updater:
         }
         assert all(is_dense(parameter.tensor) for parameter in trained)  # a span is a run of memory
         whole = self.rule.whole_parameters
-        self.layout = flat_layout(
+        self.layout = layout or flat_layout(
             {key: parameter.tensor.numel() for key, parameter in self._trained.items()},
             slice_elements=slice_elements,
             whole_parameters=whole,
@@ -129,6 +135,25 @@ class Updater:
     def parameters(self) -> dict[str, torch.Tensor]:
         """The trained parameters by key, in the order of the layout."""
         return {key: parameter.tensor for key, parameter in self._trained.items()}
+
+    def trained_by(self, key: str) -> Trained:
+        """Return a trained parameter."""
+        return self._trained[key]
+
+    def together(self, stages: Sequence[int]) -> list[list[int]]:
+        """Return the slices that are updated by one task, where gradients become ready one by one.
+
+        Args:
+            stages: The stage that completes the gradient of each slice.
+        """
+        return [[number] for number in range(len(stages))]
+
+    def between(self) -> Callable[[], None] | None:
+        """Return what is to be done between the update that has begun and the next; None for nothing."""
+        return None
+
+    def fetch(self) -> None:
+        """Take over what others hold of parameters and state: nothing, where all of it is here."""
 
     def step(self, loss: float | None = None) -> None:
         """Change every parameter by the gradients that are there; the gradients stay as they are.
@@ -182,11 +207,12 @@ class Updater:
         scale = self.rule.scale(beginning)
         return Update(step, self.rate, scale, self.rule.begin(beginning))
 
-    def apply(self, update: Update, number: int) -> None:
-        """Change the elements of one slice."""
+    def apply(self, update: Update, *numbers: int) -> None:
+        """Change the elements of slices."""
         with torch.no_grad():
-            for pieces in self._plans[number]:
-                self.rule.update(self._block(pieces, update))
+            for number in numbers:
+                for pieces in self._plans[number]:
+                    self.rule.update(self._block(pieces, update))
 
     def _block(self, pieces: list[Piece], update: Update) -> Block:
         first = pieces[0].parameter

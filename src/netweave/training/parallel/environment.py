@@ -62,6 +62,7 @@ class RankEnvironment:
         address: Host of the store.
         port: Port of the store.
         agent_holds_store: Whether who started the processes holds the store; else rank 0 does.
+        group: The processes that these are among several groups; empty for all.
     """
 
     rank: int
@@ -71,6 +72,7 @@ class RankEnvironment:
     address: str
     port: int
     agent_holds_store: bool
+    group: str = ""
 
     @property
     def hosts_store(self) -> bool:

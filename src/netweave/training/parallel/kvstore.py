@@ -34,7 +34,7 @@ Key = int | str
 Values = Tensor | Sequence[Tensor]
 UpdateFunction = Callable[[Key, Tensor, Tensor], None]
 
-TYPES = ("local", "device", "dist_sync")
+TYPES = ("local", "device", "dist_sync", "dist_async")
 
 LANE = "store"
 """Where sums and updates are computed."""
@@ -44,7 +44,7 @@ class KVStore:
     """Values by key; made by ``create``.
 
     Args:
-        kind: ``local``, ``device`` or ``dist_sync``.
+        kind: ``local``, ``device`` or ``dist_sync``; ``dist_async`` is ``cluster.async_store``.
         world: The workers; None for this one alone.
         engine: Where it works, so that its tasks may name the variables of others; one of its own by default.
 
@@ -61,6 +61,7 @@ class KVStore:
         self._owns_engine = engine is None
         self._engine = ThreadedEngine({LANE: 1}) if engine is None else engine
         self._engine.add_lane(LANE)
+        self._lane = LANE
         self._stored: dict[Key, Tensor] = {}
         self._variables: dict[Key, Variable] = {}
         self._residuals: dict[tuple[Key, int], Tensor] = {}
@@ -147,7 +148,7 @@ class KVStore:
             partial(self._update, key, merged),
             (),
             [variable],
-            lane=LANE,
+            lane=self._lane,
             priority=priority,
             name=f"store {named}",
         )
@@ -240,6 +241,11 @@ class KVStore:
         self._engine.wait_all()
         if self._world is not None:
             self._world.barrier()
+
+    @property
+    def keys(self) -> list[Key]:
+        """The keys that have values, in the order in which they were given."""
+        return list(self._stored)
 
     def variable(self, key: Key) -> Variable:
         """Return the variable of a key, for tasks that read or change its value."""

@@ -43,6 +43,7 @@ class ExchangeSettings:
         compression: One of ``COMPRESSIONS``.
         threshold: What one 2-bit code stands for, > 0 (MXNet's ``threshold``); needed with ``2bit`` alone.
             There is no default: the size of gradients depends on the net, and on whether its loss is a mean.
+        owners: The rank that updates each slice, where a cluster says it; ``kind`` is ``owner`` then.
 
     Raises:
         UsageError: A name is unknown, or they do not go together.
@@ -51,6 +52,7 @@ class ExchangeSettings:
     kind: str = "overlapped"
     compression: str = "none"
     threshold: float | None = None
+    owners: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in EXCHANGES:
@@ -118,7 +120,7 @@ def plan(settings: ExchangeSettings, slices: Sequence[SliceInfo], num_ranks: int
     numbers = range(len(slices))
     order = tuple(sorted(numbers, key=lambda number: (-slices[number].stage, -number)))
     if settings.kind == "owner":
-        return ExchangePlan(_owners_by_size(slices, num_ranks), order)
+        return ExchangePlan(settings.owners or _owners_by_size(slices, num_ranks), order)
     if settings.kind == "owner-by-layer":
         return ExchangePlan(owners_by_layer([one.layer for one in slices], num_ranks), order)
     return ExchangePlan((), order)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
+    from netweave.training.cluster.part import ClusterPart
     from netweave.training.parallel.environment import RankEnvironment
 
 
@@ -83,8 +84,10 @@ class RankStore:
         self._num_calls: Counter[str] = Counter()
         self.is_restart = False
         # a process may train several times; keys of the last time are still there
-        RankStore.num_joined = number = next(_joined)
-        self._place = f"netweave/{number}"
+        if not environment.group:  # the groups of a run have its number
+            RankStore.num_joined = next(_joined)
+        number = RankStore.num_joined
+        self._place = f"netweave/{number}/{environment.group}".rstrip("/")
         self._base = self._connect(is_master=environment.hosts_store)
         self._run = distributed.PrefixStore(f"{self._place}/run", self._base)
         self._roster = self._call(
@@ -325,7 +328,9 @@ class World:
         machines: The ranks of each machine, in order.
         progress: How far this rank is, for the others.
         occupancy: How long it computed and communicated.
+        store: The store through which the ranks have met.
         timeout_s: How long a rank is waited for.
+        part: The part in a cluster of which these ranks are a worker group; None where they are all.
     """
 
     def __init__(
@@ -339,16 +344,17 @@ class World:
         self.rank, self.size = environment.rank, environment.size
         self.device = device
         self.timeout_s = timeout_s
+        self.part: ClusterPart | None = None
         self.occupancy = Occupancy()
         self._closed = False
         self._groups: dict[str, Group] = {}
         self._blame: str | None = None
         self._blame_lock = threading.Lock()
-        self._store = RankStore(environment, timeout_s=timeout_s)
+        self.store = RankStore(environment, timeout_s=timeout_s)
         try:
             self.ranks, self.run = self._introduce()
-            self.is_restart = self._store.is_restart
-            self._heartbeat = Heartbeat(self._store, self.rank, timeout_s=timeout_s, tell=tell)
+            self.is_restart = self.store.is_restart
+            self._heartbeat = Heartbeat(self.store, self.rank, timeout_s=timeout_s, tell=tell)
         except NetweaveError as error:
             self._announce(error)
             raise
@@ -394,15 +400,15 @@ class World:
         Raises:
             PeerError: A rank is not there within the timeout, or has failed; the message names it.
         """
-        return self._store.gather(value, what)
+        return self.store.gather(value, what)
 
     def share(self, value: Any, what: str) -> Any:
         """Return the value that rank 0 has: JSON values, small ones, through the store."""
-        return self._store.share(value, what)
+        return self.store.share(value, what)
 
     def keep(self, make: Callable[[], Any], what: str) -> Any:
         """Return the value that the first start's rank 0 made, so that a restarted run has it again."""
-        return self._store.keep(make, what)
+        return self.store.keep(make, what)
 
     def require_equal(self, value: Any, what: str, remedy: str) -> None:
         """Refuse to go on unless all ranks have the same value; see ``require_all_equal``."""
@@ -459,7 +465,7 @@ class World:
         with self._blame_lock:  # collectives on their way all fail, and are told the same
             until_s = time.monotonic() + (FIND_S if has_ended and not is_launched() else 0.0)
             while self._blame is None:
-                cause = self._store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
+                cause = self.store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
                 if cause or time.monotonic() >= until_s:
                     self._blame = cause
                     self._heartbeat.report()  # the others wait for it, and this rank ends
@@ -482,8 +488,8 @@ class World:
     def _announce(self, error: BaseException) -> None:
         """Tell the others why this rank ends, unless it ends because of another one."""
         if not isinstance(error, PeerError):
-            self._store.announce_failure(str(error) or type(error).__name__)
-        self._store.leave()
+            self.store.announce_failure(str(error) or type(error).__name__)
+        self.store.leave()
 
     def __enter__(self) -> Self:
         return self
@@ -502,10 +508,10 @@ class World:
         while True:
             try:
                 ranks = self._gather_ranks()
-                self._store.names = [str(rank) for rank in ranks]
+                self.store.names = [str(rank) for rank in ranks]
                 return ranks, self.keep(lambda: secrets.token_hex(8), "run")
             except StartedAgainError:
-                self._store.meet()
+                self.store.meet()
 
     def _gather_ranks(self) -> list[Rank]:
         host = os.environ.get(MACHINE) or socket.gethostname()
@@ -522,7 +528,7 @@ class World:
         return ranks
 
     def _initialise(self) -> None:
-        store = distributed.PrefixStore("groups", self._store.keys)
+        store = distributed.PrefixStore("groups", self.store.keys)
         self._connect(
             lambda: distributed.init_process_group(
                 "gloo",
@@ -566,11 +572,18 @@ def join(
     environment = environment or rank_environment()
     if environment is None:
         return None
-    if threading.current_thread() is threading.main_thread() and environment.is_one_machine:
-        # gloo would look up the host's name, which on many machines leads to no interface or a slow one
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    use_loopback(environment)
     place = find_device(device or os.environ.get(DEVICE) or "cpu")
     return World(environment, device=place, timeout_s=timeout_s, tell=tell or _tell)
+
+
+def use_loopback(environment: RankEnvironment) -> None:
+    """Let gloo use the loopback where all ranks are on one machine.
+
+    It would look up the host's name, which on many machines leads to no interface or a slow one.
+    """
+    if threading.current_thread() is threading.main_thread() and environment.is_one_machine:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
 
 
 def _says_ended(error: BaseException) -> bool:

@@ -1,0 +1,35 @@
+"""``netweave inspect --cluster``: the table of who holds what."""
+
+from __future__ import annotations
+
+import pytest
+
+from netweave.cli import main
+from tests.training import small
+from tests.training.singa_jobs import CLASSIFIER, RATE, job_text
+
+
+def test_inspect_shows_who_holds_what(tmp_path, capsys):
+    small.write(tmp_path)
+    shapes = "input_param { shape { dim: 5 dim: 6 } shape { dim: 5 } }"
+    net = small.NET.replace('"HDF5Data"', '"Input"')
+    net = net.replace('hdf5_data_param { source: "list.txt" batch_size: 5 }', shapes)
+    (tmp_path / "net.prototxt").write_text(net)
+    cluster = tmp_path / "cluster.conf"
+    cluster.write_text('nworkers_per_group: 2 nservers_per_group: 2 placement: "round-robin" sync_freq: 3')
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["inspect", str(tmp_path / "net.prototxt"), "--cluster", str(cluster)])
+    output = capsys.readouterr().out
+    assert "worker 0 of worker group 0 and server 0 of server group 0" in output
+    assert "96   ip/0" in output
+    assert "the largest server holds 1.71 times the mean" in output
+    assert "note: 'sync_every' changes nothing" in output
+
+
+def test_train_refuses_a_cluster_that_one_process_cannot_be(tmp_path, capsys):
+    job = job_text(CLASSIFIER, updater=f"type: kSGD {RATE}", alg="kBP", more="train_steps: 1", workspace="w")
+    (tmp_path / "job.conf").write_text(job)
+    (tmp_path / "cluster.conf").write_text("\nnworkers_per_group: 2")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["train", str(tmp_path / "job.conf"), "--cluster", str(tmp_path / "cluster.conf")])
+    assert "cluster.conf:2: the cluster has 2 workers and 1 server" in capsys.readouterr().err
