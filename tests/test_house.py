@@ -70,7 +70,6 @@ MIN_LINES, MAX_LINES = 40, 700
 SHORT = {
     "*/__init__.py": "the surface of a package",
     "__main__.py": "the entry point of python -m",
-    "api/kvstore.py": "a public module",
     "cli/*.py": "one command, or options that several commands share",
     "comparison/name_lists.py": "imported by modules of comparison that do not import each other",
     "comparison/stopwatch.py": "imported on three floors of comparison",
@@ -126,7 +125,7 @@ def header_lines(tree: ast.Module) -> int:
 def test_most_of_a_file_is_its_subject():
     """Files in src are few and full: of their lines at most 9 % are docstrings and imports at the head."""
     texts = [path.read_text() for path in SOURCES if path.is_relative_to(ROOT / "src")]
-    assert len(texts) <= 885
+    assert len(texts) <= 890
     heads = sum(header_lines(ast.parse(text)) for text in texts)
     assert heads <= 0.09 * sum(len(text.splitlines()) for text in texts)
 

@@ -191,8 +191,8 @@ def _compare_training(
 ) -> int:
     """Compare two trainings, show what was found, and return the exit status."""
     from netweave import api
+    from netweave.cli.compare_view import show_training_comparison
     from netweave.cli.console import output_console, working, write_json
-    from netweave.cli.training_comparison_view import show_training_comparison
 
     if len(nets) != 2:
         raise UsageError("--train compares two nets: netweave compare A B --train")

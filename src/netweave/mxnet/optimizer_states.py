@@ -48,7 +48,7 @@ def states_content(updater: Updater) -> bytes:
     return encode_states({**states, OWN: own})
 
 
-def read_into(updater: Updater, fname: str, weights: Mapping[int, NDArray]) -> None:
+def read_into(updater: Updater, fname: str, weights: Mapping[Any, NDArray]) -> None:
     """Go on with what ``write_states``, or MXNet, wrote; see ``restore_states``.
 
     Raises:
