@@ -61,7 +61,7 @@ def commands(name: str, options: Namespace, table: Path) -> dict[str, list[str]]
         BF16[0]: [*ours, threads, "1:bf16", *images],
     }
     if options.before:
-        found["before"] = [*ours, threads, *images]
+        found["before"] = [*ours, threads, "1", *images]
     for candidate, kind in PYTORCH.items():
         worker = [sys.executable, "-m", "benchmarks.training.torch_worker", name, kind]
         found[candidate] = [*worker, *sizes, *images]

@@ -20,6 +20,7 @@ from netweave import __version__
 from netweave.cli.boxes import anchors, evaluate_boxes
 from netweave.cli.compare import bisect, compare
 from netweave.cli.convert import convert, fix, pack, prune
+from netweave.cli.deferred_modules import defer
 from netweave.cli.doctor import doctor
 from netweave.cli.inspect import inspect, memory, show, zoo
 from netweave.cli.mcp import mcp
@@ -109,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     message = ""
     if arguments is None:
         _spare_collector(given)
+        defer()
     try:
         with _output_errors():
             status = _run(given)

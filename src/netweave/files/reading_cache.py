@@ -41,10 +41,15 @@ STAMPS = "stamps.json"
 """File of an entry with the size and time of each of these files, as they were."""
 
 
+def cache_folder() -> Path:
+    """Return the folder of all that Netweave keeps only to save time; it need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "netweave"
+
+
 def folder() -> Path:
     """Return the folder of the cache; it need not exist."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "netweave" / "readings"
+    return cache_folder() / "readings"
 
 
 def key_of(

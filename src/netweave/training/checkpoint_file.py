@@ -335,10 +335,17 @@ def require_values(checkpoint: Checkpoint, *, place: str) -> None:
         for row in feeds.rows(name):
             row.count("batch")
     _require_history(state.inside("history"))
+    _require_kernels(state)
     if checkpoint.state.get("layout"):
         state.inside("layout").count("slice_elements", least=1)
     for name, array in checkpoint.arrays.items():
         _require_numbers(array, name, place)
+
+
+def _require_kernels(state: _Values) -> None:
+    for rank in state.rows("kernels") if "kernels" in state.values else []:
+        for question in rank.values:
+            rank.of(question, str)
 
 
 def _require_history(history: _Values) -> None:

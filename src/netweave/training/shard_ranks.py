@@ -7,9 +7,7 @@ every update.
 
 from __future__ import annotations
 
-import platform
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +15,7 @@ from torch import distributed
 
 from netweave.errors import UnsupportedError, UsageError
 from netweave.runtime.backends.torch.node_memory import memories
+from netweave.runtime.backends.trials import processor
 from netweave.training.data.order import Shards
 from netweave.training.loading import moving_states
 from netweave.training.parallel.shards import ShardBatch, ShardExchange, tree_sum
@@ -47,13 +46,9 @@ SHARDS = "the number of shards"
 
 def kernels() -> dict[str, str]:
     """Return by name what the bits of a pass depend on besides the net: the processor and its libraries."""
-    try:
-        models = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        models = None
     versions = re.search(r"MKL-DNN v(\S+)", torch.__config__.show())
     return {
-        "the processor": models[1] if models else platform.processor() or platform.machine(),
+        "the processor": processor()["model name"],
         "the instruction set": torch.backends.cpu.get_cpu_capability(),
         "torch": torch.__version__,
         "oneDNN": versions[1] if versions else "none",

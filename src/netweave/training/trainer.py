@@ -18,6 +18,7 @@ from netweave.files.library_errors import reading
 from netweave.job import Job, Phase
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.device import find_device, parameter_not_finite, release_threads
+from netweave.runtime.backends.torch.kernels import PLAIN, Kernels, TriedKernels
 from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.engine import Engine
@@ -185,13 +186,18 @@ class Trainer(Loop):
         )
         self._save_every_s, self._saved_s, self._saves = options.checkpoint_every_s, perf_counter(), False
         self._ranks = _exchange_with(world, options, engine)
+        self._kernels = self._set_kernels(options, checkpoint)
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
         slices = saved_slice_elements(checkpoint) or options.slice_elements or SLICE_ELEMENTS
         self.updater = self._make_updater(parameters, slices)
         self.program = self._make_program(options, taps)
         self._state = TrainState(job, self.nets, self.updater)
-        run = (checkpoint.origin.run if checkpoint else "") or choose_run_name(world)
-        self._writer = CheckpointWriter(job.checkpoints, engine, keep=options.keep or KEPT, run=run)
+        self._writer = CheckpointWriter(
+            job.checkpoints,
+            engine,
+            keep=options.keep or KEPT,
+            run=(checkpoint.origin.run if checkpoint else "") or choose_run_name(world),
+        )
         self._speed = RecordSpeed()
         self._since_display = MeanOutputs()
         self._num_samples = 0
@@ -216,6 +222,19 @@ class Trainer(Loop):
         if self._part is not None:
             return self._part.make_updater(self.job.solver, parameters, seed=self.seed)
         return Updater(self.job.solver, parameters, seed=self.seed, slice_elements=slice_elements)
+
+    def _set_kernels(self, options: TrainOptions, checkpoint: Checkpoint | None) -> Kernels:
+        """Give the nets what multiplies matrices: after a checkpoint the same kernels as before it.
+
+        There are no trials with ``same_bits``, nor within a memory limit: a plan knows torch's kernels.
+        """
+        kernels, choices = PLAIN, checkpoint.state.get("kernels") if checkpoint else []
+        if choices is not None and options.same_bits is None and options.memory is None:
+            rank = 0 if self._ranks is None else self._ranks.world.rank
+            kernels = TriedKernels(choices[rank] if rank < len(choices) else {})
+        for net in self.nets.values():
+            net.set_kernels(kernels)
+        return kernels
 
     def _make_program(self, options: TrainOptions, taps: Sequence[str]) -> StepProgram:
         net, ranks, num_stages = self.nets["train"], self._ranks, options.num_stages or 1
@@ -325,6 +344,7 @@ class Trainer(Loop):
             torch.set_num_threads(self._num_threads)
         for net in self.nets.values():
             net.guard(None)
+            net.set_kernels(PLAIN)
             if net.draws is not None:
                 net.draws.release()
         for loader in self._loaders.values():
@@ -475,6 +495,10 @@ class Trainer(Loop):
         }
         if isinstance(self._ranks, ShardRanks):
             content["same bits"] = self._ranks.promise()
+        if isinstance(self._kernels, TriedKernels):
+            choices = dict(self._kernels.choices)
+            world = None if self._ranks is None else self._ranks.world
+            content["kernels"] = [choices] if world is None else world.gather(choices, "kernels")
         content["displayed batches"], sums = self._since_display.state()
         arrays = {f"display:{name}": to_array(tensor) for name, tensor in sums.items()}
         if self._ranks is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -14,6 +14,7 @@ from netweave.errors import NetweaveError, RunError
 from netweave.graph import Effect, Graph, effects_of
 from netweave.runtime.backends.inputs import check_inputs
 from netweave.runtime.backends.runner import BACKENDS, TAPPING, Runner, RunSettings, prepare
+from netweave.runtime.backends.trials import in_turns
 
 SLOWER = 2.0
 """A backend that takes longer than this, relative to the fastest in the first round, is not timed further.
@@ -139,15 +140,8 @@ def select(
 
 def _times(runners: Mapping[str, Runner], inputs: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
     """Return the seconds of each runner in each round; those of one alone are measured too."""
-    times: dict[str, list[float]] = defaultdict(list)
-    began = time.perf_counter()
-    for number in range(MAX_ROUNDS):
-        if number >= MIN_ROUNDS and time.perf_counter() - began > BUDGET_S:
-            break
-        order = list(runners)[:: 1 if number % 2 else -1]
-        for backend in order:
-            times[backend].append(_seconds(runners[backend], inputs))
-    return {backend: tuple(seconds) for backend, seconds in times.items()}
+    measures = {backend: partial(_seconds, runner, inputs) for backend, runner in runners.items()}
+    return in_turns(measures, min_rounds=MIN_ROUNDS, max_rounds=MAX_ROUNDS, budget_s=BUDGET_S)
 
 
 def _seconds(runner: Runner, inputs: Mapping[str, np.ndarray]) -> float:

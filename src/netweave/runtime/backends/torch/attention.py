@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the copy in written source says F)
 
+from netweave.runtime.backends.torch.kernels import PLAIN, Kernels
 from netweave.runtime.backends.torch.operator_table import lowering
 
 
@@ -86,10 +87,11 @@ def multi_head_attention(
     num_heads: int,
     scale: float,
     is_causal: int = 0,
+    kernels: Kernels = PLAIN,
 ) -> Tensor:
     """Attend between dense layers."""
-    q = F.linear(query, query_weight.t(), query_bias)
-    k = F.linear(key, key_weight.t(), key_bias)
-    v = F.linear(value, value_weight.t(), value_bias)
+    q = kernels.linear(query, query_weight.t(), query_bias)
+    k = kernels.linear(key, key_weight.t(), key_bias)
+    v = kernels.linear(value, value_weight.t(), value_bias)
     x = attention(q, k, v, num_heads=num_heads, scale=scale, is_causal=bool(is_causal))
-    return F.linear(x, output_weight.t(), output_bias)
+    return kernels.linear(x, output_weight.t(), output_bias)

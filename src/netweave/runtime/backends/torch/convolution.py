@@ -10,15 +10,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.elementwise import is_pointwise, pointwise
+from netweave.runtime.backends.torch.kernels import PLAIN, Kernels
 from netweave.runtime.backends.torch.operator_table import Ints, lower_to, lowering
 
 lower_to(torch.det, "Det", since=11, num_inputs=1)
 
 
 @lowering("MatMul", since=1)
-def matmul(a: Tensor, b: Tensor) -> Tensor:
+def matmul(a: Tensor, b: Tensor, *, kernels: Kernels = PLAIN) -> Tensor:
     """Multiply as ``numpy.matmul``."""
-    return torch.matmul(a, b)
+    return kernels.matmul(a, b)
 
 
 @lowering("Gemm", since=9)
@@ -31,12 +32,13 @@ def gemm(
     beta: float = 1.0,
     transA: int = 0,
     transB: int = 0,
+    kernels: Kernels = PLAIN,
 ) -> Tensor:
     """Return ``alpha * a @ b + beta * c``; the usual dense layer is one call of torch's."""
     a = a.t() if transA else a
     if alpha == beta == 1.0 and (c is None or c.ndim == 1) and a.is_floating_point():
-        return functional.linear(a, b if transB else b.t(), c)
-    y = torch.matmul(a, b.t() if transB else b)
+        return kernels.linear(a, b if transB else b.t(), c)
+    y = kernels.matmul(a, b.t() if transB else b)
     y = y if alpha == 1.0 else (alpha * y).to(y.dtype)
     if c is None:
         return y
@@ -130,6 +132,7 @@ def conv(
     kernel_shape: Ints = (),
     pads: Ints = (),
     strides: Ints = (),
+    kernels: Kernels = PLAIN,
 ) -> Tensor:
     """Correlate over any number of spatial axes; padding that differs at the two ends is made first."""
     num_axes = x.ndim - 2
@@ -142,7 +145,7 @@ def conv(
     if padding is None:
         x, padding = pad(x, resolved), [0] * num_axes
     if is_pointwise(x, w, strides=stride, padding=padding, group=group):
-        return pointwise(x, w, b)
+        return pointwise(x, w, b, kernels)
     if num_axes in _STRAIGHT:
         return _STRAIGHT[num_axes](x, w, b, stride, padding, dilation, group)
     return torch.convolution(x, w, b, stride, padding, dilation, False, [0] * num_axes, group)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.device import torch_dtype
+from netweave.runtime.backends.torch.kernels import PLAIN, Kernels
 from netweave.runtime.backends.torch.operator_table import Ints, Number, lower_to, lowering
 
 _ONE_INPUT = (
@@ -185,15 +186,16 @@ def is_pointwise(x: Tensor, w: Tensor, *, strides: Sequence[int], padding: Seque
     )
 
 
-def pointwise(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+def pointwise(x: Tensor, w: Tensor, b: Tensor | None, kernels: Kernels = PLAIN) -> Tensor:
     """Return the convolution of images, channels last in memory, with a window of one.
 
     Args:
         x: The images.
         w: The filters; their last two axes are 1.
         b: The biases.
+        kernels: What multiplies matrices.
     """
-    made: Tensor = _Pointwise.apply(x, w, b)
+    made: Tensor = _Pointwise.apply(x, w, b, kernels)
     return made
 
 
@@ -202,19 +204,18 @@ def _rows(images: Tensor) -> Tensor:
     return images.movedim(1, -1).view(-1, images.shape[1])
 
 
+def _images(rows: Tensor, like: Tensor) -> Tensor:
+    """Return (pixels, channels) as images of the size of others; for autograd it is no view."""
+    size = (len(like), *like.shape[2:], rows.shape[1])
+    return rows.view(size).movedim(-1, 1).data
+
+
 class _Pointwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        sizes = (x.shape[0], w.shape[0], *x.shape[2:])
-        y = torch.empty(sizes, dtype=x.dtype, memory_format=torch.channels_last)
-        rows, columns = _rows(x), w.flatten(1).t()
-        if b is None:
-            torch.mm(rows, columns, out=_rows(y))
-        else:
-            torch.addmm(b, rows, columns, out=_rows(y))
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, kernels: Kernels) -> Tensor:
         ctx.save_for_backward(x, w)
-        ctx.has_bias = b is not None
-        return y
+        ctx.kernels, ctx.has_bias = kernels, b is not None
+        return _images(kernels.product(_rows(x), w.flatten(1).t(), b), x)
 
     @staticmethod
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
@@ -226,13 +227,11 @@ class _Pointwise(torch.autograd.Function):
             gradients: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
                 above, x, w, sizes, *settings, wanted
             )
-            return gradients
-        rows, dx = _rows(above.contiguous(memory_format=torch.channels_last)), None
-        if wanted[0]:
-            dx = torch.empty_like(x)
-            torch.mm(rows, w.flatten(1), out=_rows(dx))
-        dw = (rows.t() @ _rows(x)).view(w.shape) if wanted[1] else None
-        return dx, dw, rows.sum(0) if wanted[2] else None
+            return *gradients, None
+        rows, product = _rows(above.contiguous(memory_format=torch.channels_last)), ctx.kernels.product
+        dx = _images(product(rows, w.flatten(1)), x) if wanted[0] else None
+        dw = product(rows.t(), _rows(x)).view(w.shape) if wanted[1] else None
+        return dx, dw, rows.sum(0) if wanted[2] else None, None
 
 
 class _Every(torch.autograd.Function):

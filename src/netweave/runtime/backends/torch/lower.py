@@ -31,6 +31,7 @@ from netweave.graph.passes.folding import ScaledNormalisation, scaled_normalisat
 from netweave.graph.passes.windows import rectified_pools
 from netweave.runtime.backends.torch.device import to_tensor
 from netweave.runtime.backends.torch.elementwise import every
+from netweave.runtime.backends.torch.kernels import Kernels
 from netweave.runtime.backends.torch.node_memory import Memory, OperatorState
 from netweave.runtime.backends.torch.operator_table import (
     Lowering,
@@ -241,6 +242,8 @@ class _Lowerer:
             keywords |= {"draws": self._shared("draws", Draws), "stream": stream_of(node_name(node))}
         if "batch" in row.injected:
             keywords["batch"] = self._shared("batch", WholeBatch)
+        if "kernels" in row.injected:
+            keywords["kernels"] = self._shared("kernels", Kernels)
         return keywords
 
     def _statistics(self, node: ir.Node) -> dict[str, Any]:
@@ -304,7 +307,7 @@ class _Lowerer:
         return self._fx.get_attr(free)
 
     def _shared(self, name: str, kind: type[Any]) -> fx.Node:
-        """Return what all nodes of the net are told by: where they draw from, what batch they see."""
+        """Return what all nodes of the net share: where they draw from, the batch, the kernels."""
         if not hasattr(self._root, name):
             setattr(self._root, name, kind())
         return self._attribute(name)
@@ -377,7 +380,7 @@ def _free(root: nn.Module, name: str) -> str:
     """Return a name for an attribute of a module that is not taken."""
     plain = identifier(name, "tensor")
     free, count = plain, 0
-    while hasattr(root, free) or hasattr(fx.GraphModule, free) or free in {"draws", "batch"}:
+    while hasattr(root, free) or hasattr(fx.GraphModule, free) or free in {"draws", "batch", "kernels"}:
         count += 1
         free = f"{plain}_{count}"
     return free

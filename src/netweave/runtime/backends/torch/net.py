@@ -6,7 +6,7 @@ import linecache
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, fx
 from netweave.errors import RunError
 from netweave.graph import Graph
 from netweave.runtime.backends.inputs import check_inputs
+from netweave.runtime.backends.runner import Purpose, RunSettings
 from netweave.runtime.backends.torch.device import (
     check_bfloat16,
     check_float16,
@@ -22,15 +23,13 @@ from netweave.runtime.backends.torch.device import (
     to_numpy,
     to_tensor,
 )
+from netweave.runtime.backends.torch.kernels import Kernels, tried_in_inference
 from netweave.runtime.backends.torch.lower import VALUES, lower
 from netweave.runtime.backends.torch.parameters import ParameterStore, Views
 from netweave.runtime.backends.torch.random import Draws
 from netweave.runtime.backends.torch.recomputation import PlannedModule, schedule
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.runtime.memory_plan import Net
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.runner import RunSettings
 
 
 class TorchNet:
@@ -165,6 +164,11 @@ class TorchNet:
         if hasattr(self.module, "batch"):
             self.module.batch = batch
 
+    def set_kernels(self, kernels: Kernels) -> None:
+        """Let ``kernels`` multiply matrices from now on; stages that are cut later do too."""
+        if hasattr(self.module, "kernels"):
+            self.module.kernels = kernels
+
     def forward(self, module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Run the net's module, or a stage of it.
 
@@ -234,6 +238,8 @@ class PreparedTorchNet:
         """Lower a graph; see ``backends.prepare``."""
         _check_precision(settings.precision)
         self._net = TorchNet(graph, taps=taps).eval()
+        if settings.purpose is Purpose.INFERENCE:
+            self._net.set_kernels(tried_in_inference(self._net.module))
         self._threads = settings.threads
         self._half = _HALF.get(settings.precision)
         self._dtypes = {

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 #
 # Some keywords are no attributes: ``num_outputs`` is how many outputs the node has, ``training`` whether
 # the net is in training mode, ``memory`` what the node keeps from call to call, those of
-# ``graph.Statistics`` its rule, ``draws`` and ``stream`` where it draws random numbers, and ``batch`` the
-# whole batch, where what is computed is a part of one. A function whose return type is a tuple gives all
-# outputs, any other the first.
+# ``graph.Statistics`` its rule, ``draws`` and ``stream`` where it draws random numbers, ``batch`` the
+# whole batch, where what is computed is a part of one, and ``kernels`` what multiplies matrices. A function
+# whose return type is a tuple gives all outputs, any other the first.
 #
 # To add one: write ``@lowering("Name", since=version)`` over the function in the file of its family.
 # ``since`` is the first version of the operator with this meaning.
@@ -44,7 +44,7 @@ Number = int | float
 """An input of one element that arrives as a Python number."""
 
 INJECTED = frozenset(
-    {"num_outputs", "training", "memory", "unbiased", "fixed", "count", "draws", "stream", "batch"}
+    {"num_outputs", "training", "memory", "unbiased", "fixed", "count", "draws", "stream", "batch", "kernels"}
 )
 """Keywords of a lowering that are no attributes of the operator."""
 

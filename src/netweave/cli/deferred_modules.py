@@ -1,0 +1,73 @@
+"""Modules of other packages that are executed when something of them is first used.
+
+``onnx_ir`` and ``onnx_shape_inference`` import sympy for sizes that are formulas. Most nets have none, and
+sympy takes a quarter of a second to load, as long as comparing two small nets. ``importlib.util.LazyLoader``
+does not help: it executes a module as soon as a second one imports it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from threading import RLock
+from types import ModuleType
+from typing import Any
+
+FORMULAS = frozenset(
+    {
+        "onnx_ir._symbolic_shapes",
+        "onnx_shape_inference._constraints",
+        "onnx_shape_inference._symbolic_shapes",
+        "sympy",
+    }
+)
+"""sympy, and the modules that use it while they are imported."""
+
+_executing = RLock()
+
+
+def defer(names: Collection[str] = FORMULAS) -> None:
+    """Have modules executed late that are not imported yet; for a process that is ours alone."""
+    sys.meta_path.insert(0, _Finder(names))
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in self._names else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Late(spec.loader)
+        return spec
+
+
+class _Late(Loader):
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__class__ = _Deferred
+        module.__dict__.pop("__path__", None)  # so that the import of a module inside executes this one first
+
+
+class _Deferred(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        """Execute the module, of which something is missing, unless it is what is being executed."""
+        with _executing:
+            spec = self.__spec__
+            late = spec.loader if spec is not None else None
+            if spec is not None and isinstance(late, _Late):
+                spec.loader = self.__loader__ = late.loader
+                if spec.submodule_search_locations is not None:
+                    self.__path__ = spec.submodule_search_locations
+                late.loader.exec_module(self)
+                self.__class__ = ModuleType  # type: ignore[assignment]  # it is a module like any other now
+        return ModuleType.__getattribute__(self, name)
