@@ -225,7 +225,11 @@ def _times(graphs: Sequence[Graph], told: Connection) -> list[dict[str, float]]:
 def _sorting(parts: SortedParts) -> dict[str, Any]:
     """Return what became of the files: those of each net, and what is in no net."""
     return {
-        "nets": [[file.name for file in files] for _, files in parts.nets],
+        "nets": [
+            *([file.name for file in files] for _, files in parts.nets),
+            *([file.name] for file in parts.unread),
+        ],
+        "sizes": {file.name: sizes for file, sizes in parts.unread.items() if sizes},
         "unused": [{"name": file.name, "why": why} for file, why in parts.unused.items()],
     }
 
