@@ -224,6 +224,9 @@ EDITORS: dict[str, Editor] = {
 }
 """Editors of texts, by their name in the dialect of a format."""
 
+MODEL = "model"
+"""The editor of formats that are no texts (``onnx_model``)."""
+
 MAX_BYTES = 8 << 20
 """Larger files are not texts that somebody wrote."""
 
@@ -289,7 +292,8 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
         findings: Findings of it whose fixes are applied; those with an effect by default.
     """
     wanted = [f for f in comparison.findings if not f.latent] if findings is None else list(findings)
-    if comparison.b.format == "onnx" and comparison.b.files:
+    editor = dialect_of(comparison.b.format).editor
+    if editor is not None and editor.name == MODEL and comparison.b.files:
         return _mend_model(comparison, wanted)
     texts = _Texts()
     refused: dict[int, str] = {}

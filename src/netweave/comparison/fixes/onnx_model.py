@@ -47,12 +47,15 @@ class ModelEdits:
         except (OSError, DecodeError) as error:
             raise NotAppliedError(f"{Path(file).name} cannot be read again: {error}") from error
         self._edited: set[tuple[str, str]] = set()
+        self._lines: dict[str, str] = {}
 
     @property
     def text(self) -> str:
         """The model in a readable form: a line for each node with its attributes, and one for each array."""
+        arrays = self.model.graph.initializer
+        self._lines |= {one.name: _array_text(one) for one in arrays if one.name not in self._lines}
         nodes = [_node_text(node) for node in self.model.graph.node]
-        return "\n".join([*nodes, *map(_array_text, self.model.graph.initializer)]) + "\n"
+        return "\n".join([*nodes, *(self._lines[one.name] for one in arrays)]) + "\n"
 
     @property
     def content(self) -> bytes:
@@ -152,6 +155,7 @@ class ModelEdits:
         for array, values in changed:
             if (num_users := self._num_users(array.name)) > 1:
                 raise NotAppliedError(f"{num_users} nodes share the array {array.name!r}")
+            self._lines.pop(array.name, None)
             kind = helper.tensor_dtype_to_np_dtype(array.data_type)
             array.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(values.astype(kind)), array.name))
 
