@@ -74,6 +74,11 @@ def leave_out(model):
     model.graph.node.remove(node(model, "leaky"))
 
 
+def other_operator_with_settings(model):
+    node(model, "leaky").op_type = "Relu"
+    del node(model, "leaky").attribute[:]
+
+
 def other_operator(model):
     node(model, "gate").op_type = "Tanh"
 
@@ -85,6 +90,7 @@ FAULTS = {
     "axis": put("soft", axis=2),
     "automatic padding": put("conv2", auto_pad="SAME_LOWER", dilations=[1, 1]),
     "operator": other_operator,
+    "operator with settings": other_operator_with_settings,
     "order of inputs": swap,
     "weights": scale,
     "missing node": leave_out,

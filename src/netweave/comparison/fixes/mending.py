@@ -324,7 +324,7 @@ def _mend_model(comparison: Comparison, wanted: Sequence[Finding]) -> Mended:
     from netweave.comparison.fixes.onnx_model import ModelEdits  # and onnx, which texts do without
 
     file = comparison.b.files[0]
-    nodes = {id(group.finding): group.nodes_b for group in comparison.groups if group.finding is not None}
+    groups = {id(group.finding): group for group in comparison.groups if group.finding is not None}
     try:
         model = ModelEdits(file)
     except NotAppliedError as error:
@@ -332,7 +332,7 @@ def _mend_model(comparison: Comparison, wanted: Sequence[Finding]) -> Mended:
     before, applied, refused = model.text, [], []
     for finding in wanted:
         try:
-            model.apply(finding, nodes.get(id(finding), ()), comparison)
+            model.apply(finding, groups.get(id(finding)), comparison)
             applied.append(finding)
         except NotAppliedError as error:
             refused.append(Refusal(finding, str(error)))

@@ -18,7 +18,7 @@ from netweave.comparison.fixes.text import NotAppliedError
 from netweave.graph import Graph, parameter_key
 
 if TYPE_CHECKING:
-    from netweave.comparison import Comparison, Edit, Finding
+    from netweave.comparison import Comparison, Edit, Finding, Group
     from netweave.comparison.result.report import NetRecord
 
 OP_TYPE = "op_type"
@@ -69,13 +69,14 @@ class ModelEdits:
         entries = [entry for array in arrays for entry in array.external_data]
         return list(dict.fromkeys(entry.value for entry in entries if entry.key == "location"))
 
-    def apply(self, finding: Finding, nodes: Sequence[str], comparison: Comparison) -> None:
+    def apply(self, finding: Finding, group: Group | None, comparison: Comparison) -> None:
         """Apply the fix of a finding; nothing is changed if it cannot be applied whole.
 
         Args:
             finding: The finding.
-            nodes: Nodes of the second net that it is about, besides the layer that it names.
-            comparison: The comparison; the first net has the values of weights that differ.
+            group: The group that it is about; None if it is about none.
+            comparison: The comparison; the first net has the values of weights that differ, and the settings
+                of an operator that replaces another.
 
         Raises:
             NotAppliedError: The model has no such node, or the fix takes more than such edits.
@@ -84,12 +85,12 @@ class ModelEdits:
         before.CopyFrom(self.model)
         edited = set(self._edited)
         try:
-            self._apply(finding, nodes, comparison)
+            self._apply(finding, group, comparison)
         except NotAppliedError:
             self.model, self._edited = before, edited
             raise
 
-    def _apply(self, finding: Finding, nodes: Sequence[str], comparison: Comparison) -> None:
+    def _apply(self, finding: Finding, group: Group | None, comparison: Comparison) -> None:
         if not finding.fix:
             raise NotAppliedError("no fix is known")
         if finding.mismatch == "missing-layer" and finding.layer_a and not finding.layer_b:
@@ -99,8 +100,12 @@ class ModelEdits:
         elif not finding.edits:
             raise NotAppliedError(f"the fix is more than a setting; do it by hand: {finding.fix}")
         else:
+            names = (finding.layer_b, *(group.nodes_b if group is not None else ()))
             for edit in finding.edits:
-                self._edit(self._node(finding.layer_b, *nodes, edit=edit), edit)
+                node = self._node(*names, edit=edit)
+                self._edit(node, edit)
+                if edit.name == OP_TYPE and group is not None:
+                    _take_settings(node, comparison.a, group.nodes_a, self._opset)
 
     def _node(self, *names: str, edit: Edit | None = None) -> onnx.NodeProto:
         """Return the first node of some names, and of those that have a setting."""
@@ -224,6 +229,19 @@ def _replace_operator(node: onnx.NodeProto, op_type: str, opset: int) -> None:
     node.op_type = op_type
     for attribute in [one for one in node.attribute if one.name not in schema.attributes]:
         node.attribute.remove(attribute)
+
+
+def _take_settings(node: onnx.NodeProto, a: Graph | NetRecord, names: Sequence[str], opset: int) -> None:
+    """Give a node whose operator was replaced the settings that the operator has in the first net."""
+    known = onnx.defs.get_schema(node.op_type, opset, "").attributes
+    for other in a.nodes if isinstance(a, Graph) else ():
+        if other.name in names and other.op_type == node.op_type:
+            del node.attribute[:]
+            node.attribute.extend(
+                helper.make_attribute(name, attribute.value)
+                for name, attribute in other.attributes.items()
+                if name in known and isinstance(attribute.value, int | float | str | list | tuple)
+            )
 
 
 def _set_attribute(node: onnx.NodeProto, edit: Edit, opset: int) -> None:
