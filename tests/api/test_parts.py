@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from netweave import api
+from netweave.api import parts as parts_module
 from netweave.errors import CodeError, ReadError, UsageError
 from netweave.files.sandbox import has_guard
 
@@ -134,6 +135,24 @@ def test_weights_of_no_net_are_told(drawn):
     assert {file.name: why for file, why in found.unused.items()} == {
         "leaves-0000.params": "weights that fit no net here"
     }
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_exported_net_and_a_module_are_two_nets(tmp_path):
+    """The module has no sizes, or is code that is not allowed: neither makes it a part of the other net."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnx")
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
+    image = torch.zeros(1, 3, 8, 8)
+    torch.onnx.export(net, (image,), str(tmp_path / "net.onnx"), dynamo=False)
+    torch.jit.trace(net, image).save(str(tmp_path / "script.pt"))
+    torch.save(net.state_dict(), str(tmp_path / "state.pt"))
+    files = sorted(tmp_path.iterdir())
+    for code, unread in ((True, {"script.pt": [1, 3, 8, 8]}), (False, {"script.pt": None})):
+        parts = api.sort_parts(files, code=code)
+        assert [[file.name for file in own] for _, own in parts.nets] == [["net.onnx"]]
+        assert {file.name: next(iter(sizes.values()), None) for file, sizes in parts.unread.items()} == unread
+        assert {file.name: why for file, why in parts.unused.items()} == {"state.pt": parts_module.WEIGHTS}
 
 
 def test_what_a_file_names_belongs_to_it(drawn, tmp_path):

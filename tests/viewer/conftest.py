@@ -49,8 +49,20 @@ class Shown:
     def saved(self, button: str) -> bytes:
         """Press a button that saves a file, and return the file."""
         with self.page.expect_download() as download:
-            self.page.get_by_role("button", name=button).click()
+            self.view(button)
         return Path(download.value.path()).read_bytes()
+
+    def view(self, button: str) -> None:
+        """Press a button of the menu View."""
+        self.page.locator(".nw-menu > summary").click()
+        self.page.get_by_role("button", name=button).click()
+        self.page.locator(".nw-menu > summary").click()
+
+    def heat(self, *chosen: str, **by: str) -> None:
+        """Choose a measure in the menu View."""
+        self.page.locator(".nw-menu > summary").click()
+        self.page.get_by_label("Heat map of the layers").select_option(*chosen, **by)
+        self.page.locator(".nw-menu > summary").click()
 
     def svg(self) -> ET.Element:
         return ET.fromstring(self.saved("Save as SVG"))

@@ -28,6 +28,11 @@ def transform(page) -> list[float]:
     )
 
 
+PANES = """
+[...document.querySelectorAll('.nw-pane')].map(pane => pane.getBoundingClientRect()).filter(p => p.width)
+"""
+
+
 def test_the_list_and_the_details_close_by_button_and_key_and_stay_closed(show, faulty):
     shown = show(faulty)
     page = shown.page
@@ -83,7 +88,10 @@ def test_both_nets_are_one_graph_in_the_overlay(show, faulty):
     panes = page.locator(".nw-pane:visible")
     assert panes.count() == 1
     assert panes.get_attribute("aria-label") == "Both nets"
+    page.locator(".nw-menu > summary").click()
     assert page.get_by_role("button", name="Both nets as one graph").get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("button", name="Both nets as one graph").is_visible()
     texts = [element.text for element in shown.svg().iter(f"{SVG}text") if element.text]
     assert texts.count("conv1") == 1, "what both have is drawn once"
     assert "relu2" in texts, "so is what one of them has"
@@ -139,21 +147,65 @@ def test_a_phone_has_the_verdict_the_differences_and_a_search(show, faulty, dark
 def test_nothing_lies_over_anything_else(show, faulty, width):
     shown = show(faulty, viewport=(width, 900))
     page = shown.page
-    for selector in (".nw-tools button", ".nw-tools select", ".nw-chip-large", ".nw-sentence"):
+    for selector in (".nw-tools button", ".nw-tools summary", ".nw-chip-large", ".nw-sentence"):
         for element in page.locator(selector).all():
-            if not element.is_visible():
-                continue
+            if not element.is_visible() or element.bounding_box()["width"] <= 1:
+                continue  # a heading that is heard alone
             assert element.evaluate("e => e.scrollWidth <= e.clientWidth + 1"), element.inner_text()
     overlapping = page.evaluate(
         """() => {
-          const all = [...document.querySelectorAll('.nw-header button, .nw-header select, .nw-header h1')]
-            .filter(e => e.checkVisibility()).map(e => [e.textContent, e.getBoundingClientRect()]);
+          const all = [...document.querySelectorAll('.nw-header :is(button, summary, h1)')]
+            .filter(e => e.checkVisibility() && e.offsetWidth > 1)
+            .map(e => [e.textContent, e.getBoundingClientRect()]);
           return all.flatMap(([a, x], i) => all.slice(i + 1).filter(([, y]) =>
             x.left < y.right - 1 && y.left < x.right - 1 && x.top < y.bottom - 1 && y.top < x.bottom - 1
           ).map(([b]) => [a, b]));
         }"""
     )
     assert overlapping == []
+    assert place(page, ".nw-header")["height"] <= 56
+
+
+@pytest.mark.parametrize("width", [768, 1000])
+def test_in_a_narrow_window_the_details_are_a_drawer(show, faulty, width):
+    shown = show(faulty, viewport=(width, 900))
+    page = shown.page
+    details, nets_width = page.locator(".nw-inspector"), place(page, ".nw-stage")["width"]
+    assert not details.is_visible()
+    assert min(pane["width"] for pane in page.evaluate(PANES)) > 240
+    page.locator(".nw-row").first.click()
+    assert details.is_visible()
+    assert place(page, ".nw-stage")["width"] == nets_width, "they lie over the nets"
+    shown.press("]")
+    assert not details.is_visible()
+    assert shown.errors == []
+
+
+def test_the_browser_leads_back_through_the_findings(show, faulty):
+    shown = show(faulty)
+    page = shown.page
+    first = shown.selected
+    shown.press("n", "n")
+    assert shown.selected != first
+    page.go_back()
+    page.wait_for_timeout(200)
+    second = shown.selected
+    page.go_back()
+    page.wait_for_timeout(200)
+    assert shown.selected == first != second
+    page.go_forward()
+    page.wait_for_timeout(200)
+    assert shown.selected == second
+
+
+def test_on_paper_the_verdict_stands_in_full_above_the_list_the_nets_and_the_details(show, faulty):
+    shown = show(faulty)
+    page = shown.page
+    page.emulate_media(media="print")
+    parts = [place(page, name) for name in (".nw-sentence", ".nw-sidebar", ".nw-stage", ".nw-inspector")]
+    assert all(upper["y"] + upper["height"] <= lower["y"] + 1 for upper, lower in pairwise(parts))
+    assert page.locator(".nw-sentence").evaluate("e => e.scrollHeight <= e.clientHeight + 1")
+    assert not page.locator(".nw-tools:visible").count()
 
 
 def test_labels_of_blocks_in_blocks_do_not_overprint(show, residual_pair):

@@ -35,6 +35,7 @@ def test_each_measure_has_a_scale(show, port, dark):
     page = shown.page
     legend = page.get_by_role("complementary", name="Scale of the heat map")
     assert not legend.is_visible()
+    page.locator(".nw-menu > summary").click()
     select = page.get_by_label("Heat map of the layers")
     measures = select.locator("option").all_inner_texts()[1:]
     assert measures == [
@@ -59,7 +60,7 @@ def test_each_measure_has_a_scale(show, port, dark):
 
 def test_the_figures_of_a_layer_are_those_of_the_net(show, port):
     shown = show(port)
-    shown.page.get_by_label("Heat map of the layers").select_option("parameters")
+    shown.heat("parameters")
     # conv1 has 16 filters of 3 x 3 x 3, without a bias
     assert "432" in texts(shown)
 
@@ -76,8 +77,8 @@ def test_own_data_are_laid_over_both_nets_by_name(show, port):
     shown_texts = [element.text for element in drawn.iter(f"{SVG}text") if element.text]
     assert {"0.25", "3"} <= set(shown_texts)
     assert any("0, 255, 0" in (rect.get("fill") or "") for rect in drawn.iter(f"{SVG}rect"))
-    page.get_by_label("Heat map of the layers").select_option("multiply_adds")
-    page.get_by_label("Heat map of the layers").select_option(label="Own: latency.json")
+    shown.heat("multiply_adds")
+    shown.heat(label="Own: latency.json")
     assert legend.locator("b").inner_text() == "latency.json"
     assert problems(page) == []
 
@@ -129,6 +130,8 @@ def test_heat_is_chosen_by_keyboard_alone(show, port):
     shown.press("h")
     legend = shown.page.get_by_role("complementary", name="Scale of the heat map")
     assert legend.locator("b").inner_text() == "Parameters"
+    shown.page.locator(".nw-menu > summary").focus()
+    shown.page.keyboard.press("Enter")
     shown.page.get_by_role("button", name="Your own data on the nets").focus()
     shown.page.keyboard.press("Enter")
     expect(legend.locator("b")).to_have_text("a.csv")

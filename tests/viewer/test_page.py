@@ -177,7 +177,7 @@ def test_a_link_to_a_layer_in_a_fold_opens_it(show):
 def test_both_views_show_their_own(show, port):
     shown = show(port)
     assert "Pooling" in texts(shown.svg())
-    shown.page.get_by_role("button", name="Show operators").click()
+    shown.view("Show operators")
     shown.page.wait_for_timeout(200)
     found = texts(shown.svg())
     assert "MaxPool" in found
@@ -197,7 +197,7 @@ def test_pictures_are_saved(show, port):
 
 def test_heat_writes_the_amounts(show, port):
     shown = show(port)
-    shown.page.get_by_label("Heat map of the layers").select_option("Multiply-adds")
+    shown.heat("Multiply-adds")
     # conv1: 16 filters of 27 weights at 32 x 32 places; fc: 10 of 32 x 8 x 8
     assert {"442 k", "20.5 k"} <= set(texts(shown.svg()))
     shown.press("h")
@@ -234,7 +234,7 @@ def test_a_comparison_from_a_file_shows_its_layers(show, port, tmp_path):
     api.save_comparison(port, tmp_path / "found.json")
     shown = show(api.open_comparison(tmp_path / "found.json"))
     assert shown.selected == ["pool1", "down1"]
-    assert shown.page.get_by_role("button", name="Show operators").count() == 0
+    assert shown.page.locator("[title^='Show operators']").count() == 0
     a, b = heights(shown.svg())
     assert a["pool1"] == b["down1"]
     assert not shown.errors

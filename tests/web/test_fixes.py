@@ -108,3 +108,30 @@ def test_a_net_that_was_deleted_cannot_be_mended(done):
     owner, comparison, _, _ = done
     owner.call("DELETE", f"/nets/{comparison.net_b_id}")
     assert "was deleted" in owner.call("POST", f"/comparisons/{comparison.pk}/fix").json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b"abcdef", b"abXdef"), (b"abcdef", b"abcabcdef"), (b"aaaa", b"aaa"), (b"abc", b"abc"), (b"", b"x")],
+)
+def test_of_a_mended_model_only_what_is_new_is_kept(done, old, new):
+    from netweave.web.work import storage
+
+    owner, comparison, _, _ = done
+    file = comparison.net_b.files.get(name="leaves-0000.params")
+    with default_storage.open(file.stored, "wb") as stream:
+        stream.write(old)
+    kept = child.changed_bytes(old, new)
+    assert len(kept["new"]) <= 8
+    content = json.dumps({"all": {file.name: kept}}).encode()
+    comparison.fixes = storage.keep(f"results/{comparison.pk}/model.json.gz", content)
+    comparison.save()
+    assert owner.call("GET", f"/comparisons/{comparison.pk}/fix").content == new
+    file.delete()
+    assert "was deleted" in owner.call("GET", f"/comparisons/{comparison.pk}/fix").json()["detail"]
+
+
+def test_a_model_that_changes_too_much_is_not_kept(monkeypatch):
+    monkeypatch.setattr(child, "MAX_CHANGED_BYTES", 3)
+    assert child.changed_bytes(b"a1234b", b"a567b") is not None
+    assert child.changed_bytes(b"a1234b", b"a5678b") is None

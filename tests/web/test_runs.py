@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
+import socket
+import subprocess
+import sys
 
 import pytest
 
 pytest.importorskip("tensorboard")
 
 from netweave import api
+from netweave.errors import RunError
+from netweave.training.events import Ended, Stopped
+from netweave.training.run_record import recorded
 
 
 def write(folder, points, **scalars):
@@ -78,17 +86,102 @@ def test_pages_list_the_runs_and_show_one(runs, visitor):
     assert "/runs/show?run=lenet%2Ffirst" in page
     assert browser.open("/runs/show?run=lenet%2Ffirst").status_code == 200
     found = browser.client.get("/runs/curves?run=lenet%2Ffirst").json()
-    assert found["live"]
+    assert found["state"] == "unknown", "its files have just changed, but nobody said whose they are"
     assert found["curves"]["train/loss"][0] == [0, 2.0]
     assert found["checkpoints"][0]["iteration"] == 500
     again = browser.client.get(f"/runs/curves?run=lenet%2Ffirst&since={found['since']}").json()
     assert "curves" not in again
 
 
-def test_a_run_that_rests_is_not_shown_as_running(runs, visitor):
-    for file in (runs / "lenet" / "first").iterdir():
-        os.utime(file, (1e9, 1e9))
-    assert not visitor().client.get("/runs/curves?run=lenet%2Ffirst").json()["live"]
+def shown(visitor, run="lenet/first"):
+    """Return what the page of a run says of its state, in the list, on its page and to the script."""
+    browser = visitor()
+    name = run.replace("/", "%2F")
+    answer = browser.client.get(f"/runs/curves?run={name}").json()["state"]
+    marks = [
+        set(re.findall(r'data-verdict="(\w+)"', browser.open(page).content.decode()))
+        for page in ("/runs/", f"/runs/show?run={name}")
+    ]
+    assert marks == [set() if answer == "unknown" else {answer}] * 2
+    return answer
+
+
+def write_record(folder, **fields):
+    usual = {"host": socket.gethostname(), "pid": os.getpid(), "birth": "", "started": 1e9}
+    (folder / api.RUN_RECORD).write_text(json.dumps(usual | fields))
+
+
+def dead_process():
+    """Return the number of a process that has just ended."""
+    return subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    ).stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({}, "running"),
+        ({"birth": "of another process with this number"}, "lost"),
+        ({"pid": None}, "lost"),
+        ({"end": "finished"}, "finished"),
+        ({"end": "stopped"}, "stopped"),
+        ({"end": "failed", "reason": "the loss is nan"}, "failed"),
+        ({"host": "elsewhere"}, "unknown"),
+    ],
+)
+@pytest.mark.parametrize("age_s", [0, 1e8])
+def test_the_state_of_a_run_comes_from_its_process_and_not_from_the_age_of_its_files(
+    runs, visitor, fields, state, age_s
+):
+    folder = runs / "lenet" / "first"
+    if "pid" in fields:
+        fields = {"pid": int(dead_process())}
+    write_record(folder, **fields)
+    for file in folder.iterdir():
+        then = file.stat().st_mtime - age_s
+        os.utime(file, (then, then))
+    assert shown(visitor) == state
+
+
+def test_a_failed_run_shows_first_why(runs, visitor):
+    folder = runs / "lenet" / "first"
+    write_record(folder, end="failed", reason="iteration 7: the loss is nan")
+    page = visitor().open("/runs/show?run=lenet%2Ffirst").content.decode()
+    assert page.index("iteration 7: the loss is nan") < page.index('class="charts"')
+    assert "Continue" not in page
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "reason"),
+    [
+        (RunError("the loss is nan"), "failed", "the loss is nan"),
+        (ZeroDivisionError(), "failed", "ZeroDivisionError"),
+        (KeyboardInterrupt(), "stopped", ""),
+        (SystemExit(143), "stopped", ""),
+    ],
+)
+def test_a_run_notes_that_an_error_ended_it(tmp_path, error, state, reason):
+    assert api.run_status(tmp_path) == api.RunStatus(api.RunState.UNKNOWN)
+
+    def train():
+        with recorded(tmp_path):
+            assert api.run_status(tmp_path).is_running
+            raise error
+
+    with pytest.raises(type(error)):
+        train()
+    assert api.run_status(tmp_path) == api.RunStatus(api.RunState(state), reason)
+
+
+@pytest.mark.parametrize(
+    ("events", "state"), [([Ended(3, {})], "finished"), ([Stopped(2, None), Ended(2, {})], "stopped")]
+)
+def test_a_run_notes_its_end(tmp_path, events, state):
+    with recorded(tmp_path) as note:
+        for event in events:
+            note(event)
+    assert api.run_status(tmp_path) == api.RunStatus(api.RunState(state))
 
 
 @pytest.mark.parametrize("run", ["../..", "/etc", "lenet", "nowhere", "", "lenet/first/../second"])

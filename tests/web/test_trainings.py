@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from netweave.api import RunState, RunStatus
 from netweave.web import trainings
 from netweave.web.nets import RefusedError
 
@@ -72,11 +75,14 @@ def test_a_training_runs_stops_with_a_checkpoint_and_goes_on(offered, visitor):
     wait_until(lambda: browser.client.get("/runs/curves?run=first").json().get("curves"))
     page = browser.open("/runs/show?run=first").content
     assert b"Write a checkpoint and stop" in page
+    assert b"Continue" not in page
+    assert trainings.status("first") == RunStatus(RunState.RUNNING)
     assert browser.submit("/runs/stop", run="first").status_code == 302
     wait_until(lambda: not trainings.find("first").is_running)
     (state,) = folder.glob("line_iter_*.solverstate")
     reached = int(state.stem.rpartition("_")[2])
     assert reached > 0
+    assert trainings.status("first") == RunStatus(RunState.STOPPED)
     assert b"Continue" in browser.open("/runs/show?run=first").content
     assert browser.submit("/runs/resume", run="first").status_code == 302
 
@@ -85,8 +91,32 @@ def test_a_training_runs_stops_with_a_checkpoint_and_goes_on(offered, visitor):
         return curves["train/objective"][-1][0]
 
     wait_until(lambda: last() > reached + 10)
-    trainings.stop("first")
+    os.kill(trainings.find("first").pid, signal.SIGKILL)
     wait_until(lambda: not trainings.find("first").is_running)
+    wait_until(lambda: trainings.status("first").state is RunState.FAILED)
+    assert trainings.status("first").reason == "it was killed (SIGKILL)"
+
+
+@guarded
+@pytest.mark.slow
+def test_a_training_that_has_ended_says_how(offered, visitor):
+    browser = visitor()
+    started("whole", solver=SOLVER.replace(b"100000000", b"3"))
+    wait_until(lambda: trainings.status("whole").state is not RunState.RUNNING)
+    started("bad", solver=SOLVER.replace(b"net.prototxt", b"nowhere.prototxt"))
+    wait_until(lambda: trainings.status("bad").state is not RunState.RUNNING)
+    assert trainings.status("whole") == RunStatus(RunState.FINISHED)
+    failed = trainings.status("bad")
+    assert failed.state is RunState.FAILED
+    assert "nowhere.prototxt" in failed.reason
+    for name, words in (("whole", "has reached its last iteration"), ("bad", "no checkpoint to continue")):
+        page = browser.open(f"/runs/show?run={name}").content
+        assert b"Continue" not in page
+        with pytest.raises(RefusedError, match=words):
+            trainings.resume(name)
+    assert page.index(b"nowhere.prototxt") < page.index(b'class="charts"')
+    (offered / "runs" / "bad" / trainings.STATUS).unlink()  # as after a restart of the machine
+    assert trainings.status("bad").state is RunState.LOST
 
 
 @guarded
@@ -149,7 +179,7 @@ def test_what_does_not_fit_is_refused(offered, monkeypatch, name, files, data, s
 
 def test_a_sandbox_that_does_not_start_leaves_nothing_behind(offered, monkeypatch):
     monkeypatch.setattr(trainings, "missing", lambda: "")
-    monkeypatch.setattr(trainings, "_guard", lambda folder, data, *, info: ["false"])
+    monkeypatch.setattr(trainings, "_guard", lambda folder, data, *, info, status: ["false"])
     with pytest.raises(RefusedError, match="the sandbox did not start"):
         trainings.start("first", "s", {"s": SOLVER}, ".")
     assert list((offered / "runs").iterdir()) == []

@@ -74,6 +74,8 @@ export class App {
     private readonly document: Document,
     private readonly address: Address,
     fixes: FixActions | null,
+    /** Where a page that has a head of its own wants the verdict and the tools. */
+    private readonly head: HTMLElement | null = null,
   ) {
     this.help = helpDialog(document);
     this.stage = new Stage(document.nets, {
@@ -92,22 +94,26 @@ export class App {
       fixes,
       openLab: (id) => this.openLab(id),
     });
-    this.toolbar = new Toolbar(document, {
-      setView: (view) => void this.setView(view),
-      setHeat: (shown) => this.setHeat(shown === "own" ? this.ownData : shown),
-      ownData: (text, name) => this.takeOwnData(text, name),
-      say: (text) => this.say(text),
-      toggleOverlay: () => this.toggleOverlay(),
-      togglePanel: (panel) => this.togglePanel(panel),
-      foldAll: (isOpen) => void this.foldAll(isOpen),
-      toggleIdle: () => void this.toggleIdle(),
-      zoomBy: (factor) => this.stage.zoomBy(factor),
-      fit: () => this.stage.fit(),
-      step: (by) => void this.step(by),
-      save: (kind) => void this.save(kind),
-      help: () => this.help.showModal(),
-      lab: () => this.openLab(this.selected),
-    });
+    this.toolbar = new Toolbar(
+      document,
+      {
+        setView: (view) => void this.setView(view),
+        setHeat: (shown) => this.setHeat(shown === "own" ? this.ownData : shown),
+        ownData: (text, name) => this.takeOwnData(text, name),
+        say: (text) => this.say(text),
+        toggleOverlay: () => this.toggleOverlay(),
+        togglePanel: (panel) => this.togglePanel(panel),
+        foldAll: (isOpen) => void this.foldAll(isOpen),
+        toggleIdle: () => void this.toggleIdle(),
+        zoomBy: (factor) => this.stage.zoomBy(factor),
+        fit: () => this.stage.fit(),
+        step: (by) => void this.step(by),
+        save: (kind) => void this.save(kind),
+        help: () => this.help.showModal(),
+        lab: () => this.openLab(this.selected),
+      },
+      head ? "p" : "h1",
+    );
     const isPair = document.kind === "comparison";
     this.arrangement = new Arrangement(
       { list: this.sidebar.element, nets: this.stage.element, details: this.inspector.element },
@@ -127,11 +133,8 @@ export class App {
   async start(): Promise<void> {
     const link = readLink(this.hash());
     await this.setView(link?.view ?? "layers");
-    addEventListener("hashchange", () => void this.follow());
-    if (!(await this.follow())) {
-      const [first] = this.sidebar.differences;
-      if (first !== undefined) await this.select(first, { keepsLink: true });
-    }
+    addEventListener("hashchange", () => void this.arrive());
+    await this.arrive();
     performance.mark("netweave-shown");
     this.element.dataset["state"] = "shown";
     this.element.dispatchEvent(new CustomEvent("netweave-shown", { detail: this }));
@@ -140,7 +143,7 @@ export class App {
   /** Select an item or a fold, and bring it into sight; null selects nothing. */
   async select(
     id: number | null,
-    options: { side?: number; keepsLink?: boolean; stays?: boolean } = {},
+    options: { side?: number; keepsLink?: boolean; stays?: boolean; isStep?: boolean } = {},
   ): Promise<void> {
     if (id !== null && !this.scene.isFold(id)) {
       this.lastLayer = id;
@@ -160,7 +163,10 @@ export class App {
     this.showPosition();
     this.announce();
     if (!this.address.isEmbedded && !options.keepsLink && (id === null || !this.scene.isFold(id))) {
-      history.replaceState(null, "", id === null ? location.pathname + location.search : this.link());
+      const address = id === null ? location.pathname + location.search : this.link();
+      // the browser's own keys lead back through the findings, and not through every box that was looked at
+      if (options.isStep && address !== location.hash) history.pushState(null, "", address);
+      else history.replaceState(null, "", address);
     }
   }
 
@@ -173,7 +179,7 @@ export class App {
     const next =
       by > 0 ? places.findIndex((place) => place > at) : places.findLastIndex((place) => place < at);
     const wrapped = next >= 0 ? next : by > 0 ? 0 : differences.length - 1;
-    await this.select(differences[wrapped]!);
+    await this.select(differences[wrapped]!, { isStep: true });
   }
 
   async move(direction: Direction): Promise<void> {
@@ -353,9 +359,13 @@ export class App {
       "Arrow keys move along the net, n and p step through differences, f collapses or expands a block, Enter moves to the details, ? lists all keys.",
     );
     this.element.classList.add("nw-viewer");
-    this.stage.element.append(hint, this.busy, this.heatMap.legend);
+    this.stage.element.append(hint, this.busy, this.heatMap.legend, this.toolbar.drawing);
+    if (this.head) {
+      this.head.classList.add("nw-head");
+      this.head.replaceChildren(this.toolbar.element);
+    }
     this.element.replaceChildren(
-      this.toolbar.element,
+      ...(this.head ? [] : [this.toolbar.element]),
       this.arrangement.body,
       this.arrangement.tabs,
       this.help,
@@ -418,10 +428,10 @@ export class App {
 
   /** Something was chosen in the list; on a phone its details come, which say what is wrong. */
   private async chosen(id: number): Promise<void> {
-    await this.select(id);
-    if (!this.arrangement.isPhone) return;
-    this.arrangement.showPart("details");
-    this.keepFocus();
+    await this.select(id, { isStep: true });
+    if (!this.arrangement.isNarrow) return;
+    this.arrangement.open("details");
+    if (this.arrangement.isPhone) this.keepFocus();
   }
 
   /** Give the focus to what is in sight, if what had it is hidden or gone. */
@@ -467,6 +477,13 @@ export class App {
 
   private link(): string {
     return linkTo(this.scene.model, this.selected!, this.side);
+  }
+
+  /** Go where the address says, else to the first difference. */
+  private async arrive(): Promise<void> {
+    if (await this.follow()) return;
+    const [first] = this.sidebar.differences;
+    if (first !== undefined) await this.select(first, { keepsLink: true });
   }
 
   /** Go where the address says; say whether it names something here. */

@@ -1,4 +1,7 @@
-/** Which parts of the page are there: the list and the details can be closed; a phone shows one part at a time. */
+/**
+ * Which parts of the page are there. The list and the details can be closed; in a narrow window the details are a
+ * drawer over the nets, and a phone shows one part at a time.
+ */
 
 import { h } from "./dom.ts";
 
@@ -7,6 +10,8 @@ export type Panel = "list" | "details";
 type Part = "list" | "nets" | "details";
 
 const PHONE = "(max-width: 760px)";
+/** As in viewer.css. */
+const NARROW = "(max-width: 1000px)";
 const KEPT = "netweave-closed-panels";
 
 export class Arrangement {
@@ -15,6 +20,8 @@ export class Arrangement {
   readonly tabs: HTMLElement;
   private readonly buttons = new Map<Part, HTMLButtonElement>();
   private readonly closed: Set<Panel>;
+  /** The details of a narrow window; they come when something is chosen, and cover the nets. */
+  private isDrawerOpen = false;
 
   constructor(
     parts: { list: HTMLElement; nets: HTMLElement; details: HTMLElement },
@@ -38,17 +45,30 @@ export class Arrangement {
     this.closed = new Set(kept());
     this.showPart("list");
     this.apply();
+    for (const query of [PHONE, NARROW]) matchMedia(query).addEventListener("change", () => this.apply());
   }
 
   get isPhone(): boolean {
     return matchMedia(PHONE).matches;
   }
 
+  get isNarrow(): boolean {
+    return matchMedia(NARROW).matches;
+  }
+
   isOpen(panel: Panel): boolean {
-    return !this.closed.has(panel);
+    return this.isDrawer(panel) ? this.isDrawerOpen : !this.closed.has(panel);
+  }
+
+  private isDrawer(panel: Panel): boolean {
+    return panel === "details" && this.isNarrow && !this.isPhone;
   }
 
   toggle(panel: Panel): void {
+    if (this.isDrawer(panel)) {
+      this.isDrawerOpen = !this.isDrawerOpen;
+      return this.apply();
+    }
     if (!this.closed.delete(panel)) this.closed.add(panel);
     try {
       localStorage.setItem(KEPT, [...this.closed].join());
@@ -59,7 +79,7 @@ export class Arrangement {
   }
 
   open(panel: Panel): void {
-    if (this.closed.has(panel)) this.toggle(panel);
+    if (!this.isOpen(panel)) this.toggle(panel);
     if (this.isPhone) this.showPart(panel);
   }
 
@@ -71,7 +91,7 @@ export class Arrangement {
 
   private apply(): void {
     for (const panel of ["list", "details"] as const)
-      this.body.toggleAttribute(`data-no-${panel}`, this.closed.has(panel));
+      this.body.toggleAttribute(`data-no-${panel}`, !this.isOpen(panel));
     this.changed();
   }
 }

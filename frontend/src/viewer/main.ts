@@ -2,6 +2,7 @@
 
 import { type Address, App } from "./app.ts";
 import { listenToKeys } from "./keys.ts";
+import { startMenus } from "./menus.ts";
 import { type Document, VERSION } from "./model/document.ts";
 import { type StoredDocument, withRows } from "./model/tables.ts";
 import { ofToday } from "./model/version1.ts";
@@ -16,6 +17,8 @@ export interface Options {
   address?: Address;
   /** What applies fixes, where there is something that can. */
   fixes?: FixActions;
+  /** Takes the verdict and the tools, in a page that has a head of its own. */
+  head?: HTMLElement | null;
 }
 
 /** Show a document of any release up to this one in an element; resolves when it is on the page. */
@@ -32,7 +35,8 @@ export async function mount(
   const shown = isStored(document) ? await withRows(document) : ofToday(document);
   element.classList.toggle("nw-whole", options.wholePage ?? false);
   try {
-    const app = new App(element, shown, options.address ?? { url: "", note: "" }, options.fixes ?? null);
+    const { address = { url: "", note: "" }, fixes = null, head = null } = options;
+    const app = new App(element, shown, address, fixes, head);
     await app.start();
     listenToKeys(app, element, options.address?.isEmbedded ?? false);
   } catch (error) {
@@ -105,7 +109,8 @@ function fail(element: HTMLElement, message: string): void {
  *
  * `src` is a document as `/api/comparisons/ID/document` has it. With `embedded` the viewer leaves the address of
  * the page alone and listens to keys only while it has the focus. `address` and `address-note` are what "Copy link"
- * copies and says; `fix` is where fixes are applied, in the workbench.
+ * copies and says; `fix` is where fixes are applied, in the workbench, and `head` selects the element of the page that
+ * the verdict and the tools stand in.
  */
 class NetweaveViewer extends HTMLElement {
   connectedCallback(): void {
@@ -118,11 +123,14 @@ class NetweaveViewer extends HTMLElement {
       note: this.getAttribute("address-note") ?? "",
       isEmbedded: this.hasAttribute("embedded"),
     };
-    const options: Options = fix === null ? { address } : { address, fixes: workbenchFixes(fix) };
+    const wanted = this.getAttribute("head");
+    const head = wanted === null ? null : document.querySelector<HTMLElement>(wanted);
+    const options: Options = fix === null ? { address, head } : { address, head, fixes: workbenchFixes(fix) };
     mountFrom(this, source, options).catch((error: unknown) => {
       if (this.dataset["state"] === "fetching") fail(this, `The nets could not be fetched: ${String(error)}`);
     });
   }
 }
 
+startMenus(document, "details.nw-menu");
 customElements.define("netweave-viewer", NetweaveViewer);

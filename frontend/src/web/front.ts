@@ -135,6 +135,11 @@ async function lead(nets: Net[], places: Places, say: Say): Promise<void> {
     );
     return places.show(net);
   }
+  if (failed.length && nets.length === 2) {
+    // one may lack something that can be added, such as sizes or the word to read code
+    say("bad", "Not all nets can be read as they are; see below why.");
+    return nets.forEach((net) => places.show(net));
+  }
   if (!failed.length && first && second && !more.length) {
     const job = await call<Job>("POST", "/api/comparisons", { a: first.id, b: second.id });
     return location.assign(job.page);

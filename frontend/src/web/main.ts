@@ -5,7 +5,7 @@ import "./web.css";
 
 import { startArriving } from "./arrive.ts";
 import { follow } from "./follow.ts";
-import { startMenus } from "./menus.ts";
+import { startMenus } from "../viewer/menus.ts";
 import { startPair } from "./pair.ts";
 import { followRuns } from "./run.ts";
 import { startAgain } from "./settings.ts";
@@ -23,5 +23,5 @@ if (run) followRuns(run);
 for (const again of document.querySelectorAll<HTMLFormElement>("form[data-again]")) startAgain(again);
 
 startArriving(document);
-startMenus(document);
+startMenus(document, "details.menu");
 startCopying(document);

@@ -1,4 +1,4 @@
-/** Page 1: two places for files, the samples, and the button that compares. */
+/** Page 1: the place for files, the samples, and, folded away, two places that say which net is which. */
 
 import { call, type Job, type Net, Refused } from "./http.ts";
 import { startFront } from "./front.ts";
@@ -18,10 +18,12 @@ export function startPair(form: HTMLFormElement): void {
       refusal ||
       (waits.length === 2 && !anyFiles() ? "Waiting for the files of both nets." : (waits[0] ?? ""));
     why.classList.toggle("text-danger", refusal !== "");
+    if (anyFiles() && apart) apart.open = true;
     remember(sides);
   };
   const anyFiles = (): boolean => sides.some((side) => side.net);
   const sides: Side[] = [];
+  const apart = form.closest("details");
   for (const root of form.querySelectorAll<HTMLElement>("[data-side]"))
     sides.push(
       new Side(root, () => {
@@ -47,14 +49,24 @@ export function startPair(form: HTMLFormElement): void {
       .then((job) => location.assign(job.page), fail);
   });
 
-  for (const sample of document.querySelectorAll<HTMLButtonElement>("[data-sample]"))
+  const samples = [...document.querySelectorAll<HTMLButtonElement>("[data-sample]")];
+  const problem = document.querySelector<HTMLElement>("#front-problem");
+  for (const sample of samples)
     sample.addEventListener("click", () => {
-      call<{ a: Net; b: Net }>("POST", `/api/samples/${sample.dataset.sample}`).then((pair) => {
-        sides[0]?.show(pair.a);
-        sides[1]?.show(pair.b);
-        button.scrollIntoView({ block: "nearest" });
-      }, fail);
+      if (samples.some((other) => other.ariaBusy)) return; // one that was pressed is on its way
+      sample.ariaBusy = "true";
+      call<{ a: Net; b: Net }>("POST", `/api/samples/${sample.dataset.sample}`)
+        .then(({ a, b }) => call<Job>("POST", "/api/comparisons", { a: a.id, b: b.id }))
+        .then((job) => location.assign(job.page))
+        .catch((error: unknown) => {
+          sample.ariaBusy = null;
+          if (!problem) return;
+          problem.hidden = false;
+          problem.textContent = error instanceof Refused ? error.message : String(error);
+        });
     });
+  // a page that the browser kept, and that is come back to
+  addEventListener("pageshow", () => samples.forEach((sample) => (sample.ariaBusy = null)));
 
   // a file that misses the places must not replace the page
   for (const name of ["dragover", "drop"] as const)

@@ -9,7 +9,7 @@ type Curves = Record<string, Point[]>;
 
 interface Answer {
   since: string;
-  live: boolean;
+  state: string;
   curves?: Curves;
   checkpoints?: { name: string; iteration: number | null; num_bytes: number; modified: string }[];
 }
@@ -19,7 +19,7 @@ interface Run {
   title: string;
   address: string;
   since: string;
-  live: boolean;
+  state: string;
   curves: Curves;
 }
 
@@ -45,8 +45,8 @@ export function followRuns(root: HTMLElement): void {
   const find = (selector: string): HTMLElement => root.querySelector<HTMLElement>(selector)!;
   const status = find(".read");
   const runs = [...root.querySelectorAll<HTMLElement>("[data-curves]")].map((item): Run => {
-    const { curves: address = "", title = "" } = item.dataset;
-    return { title, address, since: "", live: false, curves: {} };
+    const { curves: address = "", title = "", state = "" } = item.dataset;
+    return { title, address, since: "", state, curves: {} };
   });
   const charts = new Map<string, Chart>();
   const axis = (): Axis =>
@@ -57,7 +57,8 @@ export function followRuns(root: HTMLElement): void {
     const groups = byName(runs);
     status.hidden = groups.size > 0;
     status.className = "read";
-    status.textContent = "The event files contain no values yet.";
+    const isUnderWay = runs.some((run) => run.state === "running");
+    status.textContent = `The event files contain no values${isUnderWay ? " yet" : ""}.`;
     for (const [name, curves] of groups) {
       const chart = charts.get(name) ?? new Chart(name);
       charts.set(name, chart);
@@ -68,13 +69,14 @@ export function followRuns(root: HTMLElement): void {
     // what has the focus keeps it, as long as nothing is moved
     if (wanted.length !== here.length || wanted.some((chart, place) => chart !== here[place]))
       find(".charts").replaceChildren(...wanted);
-    find("[data-live]").hidden = !runs.some((run) => run.live);
   };
 
   /** Ask for what is new of a run; whether there is something. */
   const ask = async (run: Run): Promise<boolean> => {
     const answer = await call<Answer>("GET", `${run.address}&since=${run.since}`);
-    [run.since, run.live] = [answer.since, answer.live];
+    // what stands on the page besides the curves, such as why it failed, is the server's
+    if (run.state === "running" && answer.state !== "running") location.reload();
+    [run.since, run.state] = [answer.since, answer.state];
     if (!answer.curves) return false;
     run.curves = answer.curves;
     if (runs.length === 1) {
@@ -90,8 +92,7 @@ export function followRuns(root: HTMLElement): void {
       if (!document.hidden) {
         const news = await Promise.all(runs.map(ask));
         if (news.includes(true)) draw();
-        else find("[data-live]").hidden = !runs.some((run) => run.live);
-        if (runs.some((run) => run.live)) pause = LIVE_MS;
+        if (news.includes(true) || runs.some((run) => run.state === "running")) pause = LIVE_MS;
       }
     } catch (error) {
       status.hidden = false;

@@ -51,12 +51,15 @@ from netweave.graph.summary import bytes_text
 from netweave.job import Cluster, Job
 from netweave.runtime.images.preprocessing import Preprocessing
 from netweave.training.parallel.devices import Context, cpu, device, gpu
+from netweave.training.run_record import RECORD as RUN_RECORD
+from netweave.training.run_record import RunState, RunStatus, is_alive, process_birth, run_status
 from netweave.training.watchers import TrainOptions
 from netweave.viewer import comparison_sarif, summary_lines
 
 __all__ = [
     "CODE_NOT_ALLOWED",
     "OUTPUT_TOLERANCE",
+    "RUN_RECORD",
     "AnchorResult",
     "CharacterModel",
     "Cluster",
@@ -72,6 +75,8 @@ __all__ = [
     "PreparedNet",
     "Preprocessing",
     "PruneResult",
+    "RunState",
+    "RunStatus",
     "SortedParts",
     "TrainOptions",
     "Verdict",
@@ -102,6 +107,7 @@ __all__ = [
     "gpu",
     "image_input",
     "inject",
+    "is_alive",
     "kvstore",
     "load",
     "load_all",
@@ -121,12 +127,14 @@ __all__ = [
     "plan_cluster",
     "plan_memory",
     "prepare",
+    "process_birth",
     "protections",
     "prune",
     "read_curves",
     "record_training",
     "replicate",
     "run",
+    "run_status",
     "sample",
     "save",
     "save_arrays",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import filecmp
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +39,7 @@ from netweave.comparison import (
 )
 from netweave.comparison.fixes import Mended
 from netweave.errors import NetweaveError, UsageError
-from netweave.files.output_files import write_file
+from netweave.files.output_files import write_file, writing
 from netweave.files.persistent_child import keep_children
 from netweave.graph import Graph
 from netweave.runtime.memory_plan import parse_bytes
@@ -332,14 +334,34 @@ def fix_port(
         raise UsageError(
             f"the fixes change several files ({names}); apply the patch that 'netweave fix' prints"
         )
-    ((file, text),) = mended.after.items()
-    write_file(target, text)
+    ((file, content),) = mended.contents.items()
+    _bring_data(mended.data_files, Path(file).parent, target.parent)
+    write_file(target, content)
     name = _renamed(b, file, target, comparison.b.files)
     try:
         again = compare(a, name, memory=memory, input_shapes=input_shapes, **options)
     except NetweaveError as error:
         return FixedPort(target, mended, None, str(error), name)
     return FixedPort(target, mended, again, name=name)
+
+
+def _bring_data(names: Sequence[str], source: Path, folder: Path) -> None:
+    """Copy the external data of a model beside its mended file.
+
+    Raises:
+        UsageError: Another file is there.
+        WriteError: A file cannot be written.
+    """
+    for name in names:
+        old, new = source / name, folder / name
+        if not new.exists():
+            with writing(new):
+                new.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(old, new)
+        elif not new.samefile(old) and not filecmp.cmp(old, new, shallow=False):
+            raise UsageError(
+                f"{new} is there and is not the external data of the model; choose another folder"
+            )
 
 
 def _renamed(net: str, file: str, target: Path, files: Sequence[str]) -> str:

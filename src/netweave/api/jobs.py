@@ -24,6 +24,7 @@ from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_genera
 from netweave.training.goodput import Goodput, read_goodput
 from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import RankEnvironment, rank_environment
+from netweave.training.run_record import is_alive, process_birth
 
 if TYPE_CHECKING:
     from netweave.job import Job
@@ -128,7 +129,7 @@ def list_jobs() -> list[RunningJob]:
         job = _read(path)
         if job is None:
             continue
-        if job.here and not _alive(job):
+        if job.here and not is_alive(job.pid, job.birth):
             path.unlink(missing_ok=True)
             continue
         running.append(job)
@@ -203,31 +204,6 @@ def _read(path: Path) -> RunningJob | None:
         content: dict[str, Any] = json.loads(path.read_text())
         return RunningJob(**content)
     return None
-
-
-def _alive(job: RunningJob) -> bool:
-    """Return whether the process of a local job still runs, and its number was not reused."""
-    try:
-        os.kill(job.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it runs, as another user
-        pass
-    return not job.birth or process_birth(job.pid) == job.birth
-
-
-def process_birth(pid: int) -> str:
-    """Return when the kernel started a process, with the start of the system.
-
-    Empty where the kernel does not say, or there is no such process. With it a process is known again though
-    numbers of processes are used again.
-    """
-    with contextlib.suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        # the name of the program stands in brackets and may hold blanks; the 20th field after it is the time
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return f"{boot} {fields[19]}"
-    return ""
 
 
 P = ParamSpec("P")

@@ -16,7 +16,9 @@ from netweave.files.checksums import SUFFIX as CHECKSUM_SUFFIX
 from netweave.files.source import Source
 from netweave.files.zipped import unpack
 from netweave.formats import FORMATS, Format, find_format
-from netweave.graph import Graph
+from netweave.graph import Graph, known_shape
+
+WEIGHTS = "weights that fit no net here"
 
 
 def formats() -> tuple[Format, ...]:
@@ -88,10 +90,13 @@ class SortedParts:
 
     Attributes:
         nets: Each net with its files: those that it was read from, and those that these name.
+        unread: Files that are nets of their own but cannot be read as they are: they contain code, or lack
+            the sizes of inputs. With sizes to try, which are those of the first net.
         unused: Files of no net, with what they are.
     """
 
     nets: tuple[tuple[Graph, tuple[Path, ...]], ...]
+    unread: dict[Path, dict[str, list[int]]]
     unused: dict[Path, str]
 
 
@@ -130,8 +135,46 @@ def sort_parts(
         except NetweaveError:
             break
         nets.append((graph, _files_of(graph, rest)))
-    unused = {file: _what_it_is(file, code=code) for file in rest}
-    return SortedParts(tuple(nets), unused)
+    return SortedParts(tuple(nets), *_sort_rest(first, rest, code=code))
+
+
+def _sort_rest(
+    first: Graph, rest: Sequence[Path], *, code: bool
+) -> tuple[dict[Path, dict[str, list[int]]], dict[Path, str]]:
+    """Return the nets that cannot be read as they are, and what is in no net; see ``SortedParts``."""
+    unread: dict[Path, dict[str, list[int]]] = {}
+    unused: dict[Path, str] = {}
+    for file in rest:
+        try:
+            load_parts([file], code=code)
+        except NetweaveError as error:
+            open_inputs = error.open_inputs if isinstance(error, SourceError) else ()
+            if open_inputs:
+                unread[file] = _sizes_of(first, open_inputs)
+            elif isinstance(error, CodeError) and not _are_weights(file, error):
+                unread[file] = {}
+            else:
+                unused[file] = _what_it_is(error)
+        else:
+            unused[file] = "not needed"
+    return unread, unused
+
+
+def _sizes_of(first: Graph, names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the sizes of a net's inputs for inputs of another, an open batch as 1; none without a match."""
+    known = [known_shape(value) or () for value in first.inputs]
+    if len(known) != len(names) or any(size is None for sizes in known for size in sizes[1:]):
+        return {}
+    filled = [[size or 1 for size in sizes] for sizes in known]
+    return {name: sizes for name, sizes in zip(names, filled, strict=True) if sizes}
+
+
+def _are_weights(file: Path, error: CodeError) -> bool:
+    """Return whether a file that may contain code is seen without it to hold weights alone."""
+    try:
+        return not len(as_far_as_known(file, error).nodes)
+    except NetweaveError:
+        return False
 
 
 def _files_of(graph: Graph, files: Sequence[Path]) -> tuple[Path, ...]:
@@ -159,14 +202,10 @@ def _belongs(file: Path, known: Path) -> bool:
         return content.find(file.name.encode()) >= 0
 
 
-def _what_it_is(file: Path, *, code: bool) -> str:
-    try:
-        load_parts([file], code=code)
-    except NetweaveError as error:
-        if "holds weights" in str(error) or "holds arrays" in str(error):
-            return "weights that fit no net here"
-        return error.message if isinstance(error, SourceError) else str(error)
-    return "not needed"
+def _what_it_is(error: NetweaveError) -> str:
+    if isinstance(error, CodeError) or "holds weights" in str(error) or "holds arrays" in str(error):
+        return WEIGHTS
+    return error.message if isinstance(error, SourceError) else str(error)
 
 
 def unpack_parts(folder: Path, *, max_bytes: int) -> None:

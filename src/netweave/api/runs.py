@@ -22,11 +22,13 @@ from netweave.installation import install_command
 from netweave.job import JobOptions, checked_phases, checked_probe
 from netweave.runtime.backends.runner import TORCH
 from netweave.runtime.engine import ThreadedEngine, Trace
+from netweave.training.checkpoint_file import SUFFIX
 from netweave.training.data.probe import probe, probe_if_there
 from netweave.training.data.source_names import kind_of
 from netweave.training.events import Note
 from netweave.training.monitor import Monitor, ValueWatch, Watched
 from netweave.training.parallel.environment import PREEMPTED, rank_environment
+from netweave.training.run_record import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,6 +73,11 @@ class Checkpoint:
     iteration: int | None
     num_bytes: int
     modified: float
+
+    @property
+    def can_be_resumed(self) -> bool:
+        """True if ``netweave train --resume`` finds it, and not only weights or Caffe's solver state."""
+        return self.name.endswith(SUFFIX)
 
 
 def find_runs(folder: str | Path) -> dict[str, float]:
@@ -195,8 +202,11 @@ def _train(job: Job, options: TrainOptions, watch: Watch, world: World | None) -
             watch=audience.show,
         )
         try:
-            _show_to(audience, trainer, engine, options, rank=0 if world is None else world.rank)
-            with stopping(trainer, options.stop_signal):
+            rank = 0 if world is None else world.rank
+            _show_to(audience, trainer, engine, options, rank=rank)
+            folder = Path(options.events) if options.events and rank == 0 else None
+            with recorded(folder) as note_end, stopping(trainer, options.stop_signal):
+                audience.watch(note_end)
                 trainer.run()
         finally:
             trainer.close()

@@ -95,10 +95,10 @@ class Resizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Editor:
-    """The text that a fix changes.
+    """The text that a fix changes, or the model.
 
     Attributes:
-        name: A key of ``netweave.comparison.fixes.mending.EDITORS``.
+        name: A key of ``netweave.comparison.fixes.mending.EDITORS``, or ``model``.
         endings: Ends of the names of the files that are such texts.
         copies_layers: Whether a missing layer can be copied from another text of the format.
     """

@@ -221,6 +221,10 @@ class Audience:
             self._watchers.append(EventFiles(events))
         self._watch += [watcher.show for watcher in self._watchers]
 
+    def watch(self, watch: Watch) -> None:
+        """Add one that is told of the events from now on."""
+        self._watch.append(watch)
+
     def show(self, event: Event) -> None:
         """Tell all of an event."""
         for watch in self._watch:

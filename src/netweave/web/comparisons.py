@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -69,21 +70,34 @@ def start(
     return made
 
 
-def mended_texts(comparison: Comparison, finding: int | None) -> dict[str, str]:
-    """Return the second net's texts with fixes applied, by file name.
+def mended_files(comparison: Comparison, finding: int | None) -> dict[str, bytes]:
+    """Return the second net's files with fixes applied, by file name.
 
     Args:
         comparison: A comparison that is done.
-        finding: The number of the finding that is fixed; None for all.
+        finding: Number of the finding whose fix is applied; None for all.
 
     Raises:
-        RefusedError: There is no fix that can be applied.
+        RefusedError: There is no fix that can be applied, or the file that it changes was deleted.
     """
     known = storage.kept_json(comparison.fixes) if comparison.fixes else {}
-    texts: dict[str, str] = known.get("all" if finding is None else str(finding), {})
+    texts: dict[str, Any] = known.get("all" if finding is None else str(finding), {})
     if not texts:
-        raise RefusedError("no fix of this comparison can be applied to the text; the page says why")
-    return texts
+        raise RefusedError("no fix of this comparison can be applied to the file; the page says why")
+    return {name: _mended_content(comparison, name, kept) for name, kept in texts.items()}
+
+
+def _mended_content(comparison: Comparison, name: str, kept: str | dict[str, Any]) -> bytes:
+    """Return a mended file: a text, or a model of which what is new is kept (``child.changed_bytes``)."""
+    if isinstance(kept, str):
+        return kept.encode()
+    net = comparison.net_b
+    file = None if net is None else net.files.filter(name=name).first()
+    if file is None:
+        raise RefusedError(f"{name} was deleted, or lies in an archive; upload it by itself")
+    with default_storage.open(file.stored) as stream:
+        old: bytes = stream.read()
+    return old[: kept["start"]] + base64.b64decode(kept["new"]) + old[len(old) - kept["end"] :]
 
 
 def apply_fix(comparison: Comparison, finding: int | None) -> Comparison:
@@ -91,7 +105,7 @@ def apply_fix(comparison: Comparison, finding: int | None) -> Comparison:
 
     Args:
         comparison: A comparison that is done; its nets stay as they are.
-        finding: As for ``mended_texts``.
+        finding: As for ``mended_files``.
 
     Raises:
         RefusedError: A net was deleted, there is no fix, or there is no room for the mended net.
@@ -100,16 +114,16 @@ def apply_fix(comparison: Comparison, finding: int | None) -> Comparison:
     a, b = comparison.net_a, comparison.net_b
     if a is None or b is None:
         raise RefusedError("a net of this comparison was deleted; upload it again")
-    texts = mended_texts(comparison, finding)
+    contents = mended_files(comparison, finding)
     files = list(b.files.all())
-    if not texts.keys() <= {file.name for file in files}:
+    if not contents.keys() <= {file.name for file in files}:
         raise RefusedError("the file lies in an archive; upload the files by themselves, or take the patch")
     mended = nets.make_net(
         b.workspace, name=f"{b.name}, mended"[:200], input_shapes=b.input_shapes, entry=b.entry
     )
     for file in files:
-        text = texts.get(file.name)
-        with ContentFile(text.encode()) if text is not None else default_storage.open(file.stored) as stream:
+        content = contents.get(file.name)
+        with ContentFile(content) if content is not None else default_storage.open(file.stored) as stream:
             nets.add_file(mended, file.name, stream, num_bytes=stream.size)
     mended.refresh_from_db()
     return start(a, mended, chosen=comparison.settings, own_input=comparison.own_input)

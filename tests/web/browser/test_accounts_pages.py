@@ -54,6 +54,7 @@ def test_a_user_signs_up_out_and_in_and_finds_what_was_left(visitor):
     page = visitor()
     sign_up(page, "grace")
     done = compare_a_sample(page)
+    page.locator("summary", has_text="Menu").click()
     page.get_by_role("button", name="Sign out").click()
     page.goto(done)
     sign_in(page, "grace", "not the password")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.browser.visiting import VIEWER, compare, compare_a_sample, drop, problems, selected
+from tests.web.browser.visiting import VIEWER, compare, compare_a_sample, drop, open_more, problems, selected
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -98,6 +98,7 @@ def test_blocks_fold_and_unfold(page, tmp_path):
 
 def test_pictures_are_exported(page):
     compare_a_sample(page)
+    page.locator(".nw-menu > summary").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as SVG").click()
     texts = [element.text for element in ET.parse(download.value.path()).iter() if element.text]
@@ -124,11 +125,12 @@ def test_a_verdict_is_read_by_keyboard_alone(page):
 
 def test_the_page_of_a_net_shows_it_and_leads_to_its_comparison(page):
     compare_a_sample(page)
-    page.locator("summary", has_text="Nets").click()
+    open_more(page, "Nets")
     page.get_by_role("link", name="leaves.prototxt", exact=True).click()
     page.wait_for_selector(VIEWER)
     expect(page.get_by_text("Caffe · 12 layers · 25,627 parameters")).to_be_visible()
     expect(page.locator("canvas[role=application]")).to_have_count(1)
+    page.locator("summary", has_text="Compare").click()
     page.get_by_role("link", name="Compare as A").click()
     expect(page.get_by_role("region", name="Net A")).to_contain_text("Caffe net, recognised")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.browser.visiting import AXE, VIEWER, compare_a_sample, problems
+from tests.web.browser.visiting import AXE, VIEWER, compare_a_sample, open_more, problems
 from tests.web.running import Workbench
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.multi]
 def test_a_comparison_is_sent_on_as_a_page_and_as_text_for_an_issue(visit):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     compare_a_sample(page)
+    open_more(page)
     menu = page.locator("summary", has_text="Export")
     menu.focus()
     page.keyboard.press("Enter")
@@ -39,7 +40,7 @@ def test_a_comparison_is_sent_on_as_a_page_and_as_text_for_an_issue(visit):
 def test_the_menu_is_within_the_window_of_a_phone(visit, scheme):
     page = visit(viewport={"width": 390, "height": 800}, color_scheme=scheme)
     compare_a_sample(page)
-    page.locator("summary", has_text="Export").click()
+    open_more(page, "Export")
     box = page.get_by_role("button", name="Copy as Markdown").locator("..").bounding_box()
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390

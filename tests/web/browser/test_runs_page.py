@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from netweave.training.run_record import recorded
 from tests.web.browser.visiting import AXE, problems
 
 pytest.importorskip("tensorboard")
@@ -36,6 +37,12 @@ def add(writer, step: int, **scalars: float) -> None:
 def test_a_run_is_followed_without_reloading(page, writer, runs):
     for step in range(5):
         add(writer, step, objective=2.0 / (1 + step), images_per_s=1000.0)
+    with recorded(runs / "lenet"):
+        follow(page, writer, runs)
+    expect(page.locator(".verdict")).to_have_text("finished")
+
+
+def follow(page, writer, runs):
     page.goto("/runs/")
     expect(page.get_by_text("running")).to_be_visible()
     page.get_by_role("link", name="lenet").click()

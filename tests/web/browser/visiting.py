@@ -25,10 +25,32 @@ def compare(page):
     return page.url
 
 
+def drop_a_sample(page, folder):
+    """Choose the files of a sample for both nets, and wait until they are read."""
+    from netweave.web.samples import samples
+
+    sample = samples()["mended"]
+    page.goto("/")
+    for letter, files in (("A", sample.a), ("B", sample.b)):
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        drop(page, letter, *(folder / name for name in files))
+    page.locator("#compare:enabled").wait_for()
+
+
 def compare_a_sample(page, title="A port with a mistake"):
     page.goto("/")
     page.get_by_role("button", name=title).click()
-    return compare(page)
+    page.wait_for_url("**/comparisons/**")
+    page.wait_for_selector(VIEWER)
+    return page.url
+
+
+def open_more(page, *parts):
+    """Open the menu of what is seldom done to a net or a comparison, and parts of it."""
+    page.locator("summary", has_text="More").click()
+    for part in parts:
+        page.locator(".more .panel summary", has_text=part).click()
 
 
 def selected(page):

@@ -18,6 +18,8 @@ export class Sidebar {
   private readonly tabs: HTMLElement;
   private readonly legend: HTMLElement;
   private readonly count: HTMLElement;
+  /** The verdict, where the head of the page has no room for it. */
+  private readonly said: HTMLElement;
   private model!: Model;
   private drawn: number[] = [];
   private index!: SearchIndex;
@@ -50,16 +52,18 @@ export class Sidebar {
       this.search,
       h("kbd", { "aria-hidden": "true" }, "/"),
     );
+    this.said = h("p", { class: "nw-said", "aria-hidden": "true" });
     this.element = h(
       "nav",
       { class: "nw-sidebar", "aria-label": "Layers and differences" },
-      ...[searchBox, this.tabs, this.count, this.list.element, this.legend],
+      ...[this.said, searchBox, this.tabs, this.count, this.list.element, this.legend],
     );
   }
 
   /** Show the items of a model, without those that are not drawn unless they are searched. */
   show(model: Model, leftOut: ReadonlySet<number>): void {
     this.model = model;
+    this.said.textContent = model.document.kind === "comparison" ? model.document.sentence : "";
     this.drawn = model.order.filter((id) => !leftOut.has(id));
     this.index = new SearchIndex(model);
     this.differences = model.order.filter((id) => {

@@ -27,18 +27,21 @@ export interface ToolbarActions {
 
 export class Toolbar {
   readonly element: HTMLElement;
+  /** Stands in a corner of the drawing. */
+  readonly drawing: HTMLElement;
   private readonly views = new Map<View, HTMLButtonElement>();
   private readonly position = h("span", { class: "nw-position", role: "status" });
   private readonly measure: HTMLSelectElement;
   private readonly file: HTMLInputElement;
   private readonly overlay: HTMLButtonElement;
   private readonly idle: HTMLButtonElement;
-  private readonly blocks: HTMLElement;
   private readonly panels: Record<"list" | "details", HTMLButtonElement>;
 
   constructor(
     document: Document,
     private readonly actions: ToolbarActions,
+    /** What the sentence is: the heading of the page, if the page has no other. */
+    heading: "h1" | "p",
   ) {
     this.measure = h(
       "select",
@@ -59,17 +62,27 @@ export class Toolbar {
     const { toggleOverlay, togglePanel } = this.actions;
     this.overlay = button("Overlay", "Overlay: both nets as one graph (v)", toggleOverlay, "v");
     this.idle = button("", "", () => this.actions.toggleIdle());
-    this.blocks = group(
-      "Blocks",
-      button("⊟", "Collapse all blocks", () => this.actions.foldAll(false)),
-      button("⊞", "Expand all blocks", () => this.actions.foldAll(true)),
+    this.drawing = h(
+      "div",
+      { class: "nw-tools nw-corner", role: "toolbar", "aria-label": "Drawing" },
+      group(
+        "Blocks",
+        button("⊟", "Collapse all blocks", () => this.actions.foldAll(false)),
+        button("⊞", "Expand all blocks", () => this.actions.foldAll(true)),
+      ),
+      group(
+        "Zoom",
+        button("−", "Zoom out (-)", () => this.actions.zoomBy(1 / 1.3), "-"),
+        button("+", "Zoom in (+)", () => this.actions.zoomBy(1.3), "+"),
+        button("Fit", "Fit to the window (0)", () => this.actions.fit(), "0"),
+      ),
     );
     this.panels = {
       list: button("◧", "List (left bracket)", () => togglePanel("list"), "["),
       details: button("◨", "Details (right bracket)", () => togglePanel("details"), "]"),
     };
     this.showOverlay(false);
-    this.element = h("header", { class: "nw-header" }, verdictPart(document), this.tools(document));
+    this.element = h("div", { class: "nw-header" }, verdictPart(document, heading), this.tools(document));
   }
 
   showView(view: View): void {
@@ -78,8 +91,7 @@ export class Toolbar {
 
   /** Say how many items do nothing at inference, and whether they are drawn. */
   showIdle(count: number, isShown: boolean): void {
-    if (count) this.blocks.append(this.idle);
-    else this.idle.remove();
+    this.idle.hidden = !count;
     const words = `${count.toLocaleString("en")} idle`;
     this.idle.textContent = words;
     this.idle.title = `${isShown ? "Hide" : "Show"} what does nothing at inference`;
@@ -141,50 +153,49 @@ export class Toolbar {
             button("›", "Next difference (n)", () => actions.step(1), "n"),
           )
         : null;
-    const isPair = document.nets.length > 1;
-    const hasNodes = document.nets.some((net) => net.nodes.length);
-    const views = hasNodes
-      ? group("View", this.viewButton("layers", "Layers"), this.viewButton("operators", "Operators"))
-      : null;
     return h(
       "div",
       { class: "nw-tools", role: "toolbar", "aria-label": "Tools" },
       steps,
-      drawing(views),
-      drawing(isPair ? this.overlay : null),
-      this.heatGroup(),
-      this.file,
-      drawing(this.blocks),
-      drawing(
-        group(
-          "Zoom",
-          button("−", "Zoom out (-)", () => actions.zoomBy(1 / 1.3), "-"),
-          button("+", "Zoom in (+)", () => actions.zoomBy(1.3), "+"),
-          button("Fit", "Fit to the window (0)", () => actions.fit(), "0"),
-        ),
-      ),
-      drawing(
-        group(
-          "Export",
-          button("SVG", "Save as SVG", () => actions.save("svg")),
-          button("PNG", "Save as PNG", () => actions.save("png")),
-        ),
-      ),
-      drawing(
-        button("Padding", "Padding lab: windows of convolutions and poolings (w)", () => actions.lab(), "w"),
-      ),
+      this.viewMenu(document),
       group("Panels", this.panels.list, this.panels.details),
       button("?", "Keys and marks (?)", () => actions.help(), "?"),
     );
   }
 
-  private heatGroup(): HTMLElement {
+  /** What changes how the nets are shown, out of the way until it is wanted. */
+  private viewMenu(document: Document): HTMLElement {
+    const { actions } = this;
+    const isPair = document.nets.length > 1;
+    const hasNodes = document.nets.some((net) => net.nodes.length);
+    const views = hasNodes
+      ? group("View", this.viewButton("layers", "Layers"), this.viewButton("operators", "Operators"))
+      : null;
     const words = "Your own data on the nets: JSON or CSV of values by node name";
-    return drawing(
-      group(
-        "Heat",
+    return h(
+      "details",
+      { class: "nw-menu" },
+      h("summary", { title: "How the nets are shown" }, "View"),
+      h(
+        "div",
+        { class: "nw-menu-panel" },
+        views,
+        isPair ? this.overlay : null,
+        this.idle,
         this.measure,
-        button("Data", words, () => this.file.click()),
+        button("Own data …", words, () => this.file.click()),
+        this.file,
+        button(
+          "Padding lab",
+          "Padding lab: windows of convolutions and poolings (w)",
+          () => actions.lab(),
+          "w",
+        ),
+        group(
+          "Save",
+          button("SVG", "Save as SVG", () => actions.save("svg")),
+          button("PNG", "Save as PNG", () => actions.save("png")),
+        ),
       ),
     );
   }
@@ -197,9 +208,9 @@ export class Toolbar {
   }
 }
 
-function verdictPart(document: Document): HTMLElement {
+function verdictPart(document: Document, heading: "h1" | "p"): HTMLElement {
   if (document.kind === "net") {
-    return h("div", { class: "nw-verdict" }, h("h1", { class: "nw-sentence" }, document.title));
+    return h("div", { class: "nw-verdict" }, h(heading, { class: "nw-sentence" }, document.title));
   }
   const { mark, words, key } = verdictLook(document);
   return h(
@@ -211,7 +222,7 @@ function verdictPart(document: Document): HTMLElement {
       h("span", { class: "nw-mark" }, mark),
       `${words[0]!.toUpperCase()}${words.slice(1)}`,
     ),
-    h("h1", { class: "nw-sentence", title: document.sentence }, withoutVerdict(document)),
+    h(heading, { class: "nw-sentence", title: document.sentence }, withoutVerdict(document)),
   );
 }
 
@@ -233,10 +244,4 @@ function button(text: string, label: string, act: () => void, key?: string): HTM
 
 function group(label: string, ...parts: HTMLElement[]): HTMLElement {
   return h("div", { class: "nw-group", role: "group", "aria-label": label }, ...parts);
-}
-
-/** What only changes the drawing: a phone has it above the drawing alone. */
-function drawing<T extends HTMLElement | null>(part: T): T {
-  part?.classList.add("nw-drawing");
-  return part;
 }

@@ -224,6 +224,9 @@ EDITORS: dict[str, Editor] = {
 }
 """Editors of texts, by their name in the dialect of a format."""
 
+MODEL = "model"
+"""The editor of formats that are no texts (``onnx_model``)."""
+
 MAX_BYTES = 8 << 20
 """Larger files are not texts that somebody wrote."""
 
@@ -256,27 +259,42 @@ class Mended:
         after: The changed texts.
         applied: Findings whose fix is in them.
         refused: Findings whose fix is not.
+        models: The changed files that are no text; ``before`` and ``after`` have them in a readable form.
+        data_files: Files that must lie beside the changed ones, as these name them.
     """
 
     before: dict[str, str]
     after: dict[str, str]
     applied: tuple[Finding, ...]
     refused: tuple[Refusal, ...]
+    models: dict[str, bytes] = field(default_factory=dict)
+    data_files: tuple[str, ...] = ()
+
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The changed files as they are written, by name."""
+        return {file: self.models.get(file) or text.encode() for file, text in self.after.items()}
 
     @property
     def diff(self) -> str:
-        """The changes as a patch, which ``patch`` and ``git apply`` take; empty if there are none."""
+        """The changes as a patch, which ``patch`` and ``git apply`` take; empty if there are none.
+
+        That of a model is to be read only.
+        """
         return "".join(unified_diff(file, self.before[file], text) for file, text in self.after.items())
 
 
 def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> Mended:
-    """Apply fixes to the text of B's files; no file is changed.
+    """Apply fixes to the text of B's files, or to its model; no file is changed.
 
     Args:
         comparison: The comparison; B's files are read again.
         findings: Findings of it whose fixes are applied; those with an effect by default.
     """
     wanted = [f for f in comparison.findings if not f.latent] if findings is None else list(findings)
+    editor = dialect_of(comparison.b.format).editor
+    if editor is not None and editor.name == MODEL and comparison.b.files:
+        return _mend_model(comparison, wanted)
     texts = _Texts()
     refused: dict[int, str] = {}
     planned: dict[int, list[Change]] = {}
@@ -299,6 +317,29 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
         tuple(finding for finding in wanted if id(finding) in planned),
         tuple(Refusal(finding, refused[id(finding)]) for finding in wanted if id(finding) in refused),
     )
+
+
+def _mend_model(comparison: Comparison, wanted: Sequence[Finding]) -> Mended:
+    """Apply fixes to an ONNX model."""
+    from netweave.comparison.fixes.onnx_model import ModelEdits  # and onnx, which texts do without
+
+    file = comparison.b.files[0]
+    groups = {id(group.finding): group for group in comparison.groups if group.finding is not None}
+    try:
+        model = ModelEdits(file)
+    except NotAppliedError as error:
+        return Mended({}, {}, (), tuple(Refusal(finding, str(error)) for finding in wanted))
+    before, applied, refused = model.text, [], []
+    for finding in wanted:
+        try:
+            model.apply(finding, groups.get(id(finding)), comparison)
+            applied.append(finding)
+        except NotAppliedError as error:
+            refused.append(Refusal(finding, str(error)))
+    if not applied:
+        return Mended({}, {}, (), tuple(refused))
+    models, data_files = {file: model.content}, tuple(model.data_files)
+    return Mended({file: before}, {file: model.text}, tuple(applied), tuple(refused), models, data_files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +484,7 @@ def _place(comparison: Comparison, finding: Finding) -> tuple[str, Editor]:
         raise NotAppliedError(f"the fix is more than a setting; do it by hand: {finding.fix}")
     net = comparison.b
     file, line = finding.place_b.rpartition(":")[0], _line(finding)
-    if net.files and net.files[0].endswith(".onnx") and not file.endswith(".onnx"):
+    if net.files and net.files[0].endswith(".onnx") and file and not file.endswith(".onnx"):
         raise NotAppliedError(
             f"{Path(net.files[0]).name} was converted from {Path(file).name}; change that, and convert again"
         )

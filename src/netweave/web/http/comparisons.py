@@ -95,11 +95,11 @@ def unshare_comparison(request: HttpRequest, key: UUID) -> Any:
 @router.get("/{uuid:key}/fix", summary="The file of the second net with fixes applied")
 def mended_file(request: HttpRequest, key: UUID, finding: Finding = None) -> HttpResponse:
     """With all fixes, or with that of one finding; 422 where none can be applied to the text of one file."""
-    texts = comparisons.mended_texts(own_comparison(request, key), finding)
-    if len(texts) > 1:
+    files = comparisons.mended_files(own_comparison(request, key), finding)
+    if len(files) > 1:
         raise RefusedError("the fixes change several files; take the patch")
-    ((name, text),) = texts.items()
-    response = HttpResponse(text.encode(), content_type="application/octet-stream")
+    ((name, content),) = files.items()
+    response = HttpResponse(content, content_type="application/octet-stream")
     response.headers["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
     return response
 

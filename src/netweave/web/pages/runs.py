@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +24,6 @@ from netweave.web.pages.shared import owned
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-
-LIVE_SECONDS = 60.0
-"""A run whose files changed within this time is taken for running: events are written every few seconds."""
 
 MAX_POINTS = 2000
 """More points than a screen has columns are thinned out."""
@@ -66,7 +62,7 @@ def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show the runs, those that changed last first."""
     newest_first = sorted(_known_runs().items(), key=lambda row: row[1], reverse=True)
     rows = [
-        {"name": name, "title": title(name), "changed": _time(changed), "live": _is_live(changed)}
+        {"name": name, "title": title(name), "changed": _time(changed), "status": trainings.status(name)}
         for name, changed in newest_first
     ]
     return render(request, "web/runs.html", {"runs": rows, "folder": settings.OPTIONS.runs})
@@ -77,17 +73,24 @@ def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
 def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show one run, or several over each other; the curves come by ``curves``."""
     runs_shown = _runs(request)
-    runs = [{"name": name, "title": title(name)} for name in runs_shown]
+    runs: list[dict[str, Any]] = [
+        {"name": name, "title": title(name), "status": trainings.status(name)} for name in runs_shown
+    ]
     context = {
         "runs": runs,
         "title": runs[0]["title"] if len(runs) == 1 else f"{len(runs)} runs",
-        "live": any(map(_is_live, runs_shown.values())),
+        "states": sorted({run["status"].state for run in runs}),
         "axes": AXES,
     }
-    if len(runs) == 1 and settings.OPTIONS.training:
-        training = trainings.find(runs[0]["name"])
-        context |= {"training": training, "run": runs[0]["name"]}
-        context["last_words"] = trainings.last_words(runs[0]["name"]) if training else ""
+    if len(runs) == 1:
+        name = runs[0]["name"]
+        context |= {"run": name, "status": runs[0]["status"]}
+        if settings.OPTIONS.training and trainings.find(name) is not None:
+            context |= {
+                "is_ours": True,
+                "can_continue": not trainings.reason_not_to_continue(name),
+                "last_words": trainings.last_words(name),
+            }
     return render(request, "web/run.html", context)
 
 
@@ -96,8 +99,9 @@ def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
 def curves(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Return the curves and checkpoints of a run; nothing if it has not changed since ``since``."""
     ((name, changed), *_) = _runs(request).items()
-    if request.GET.get("since") == f"{changed:.3f}":
-        return JsonResponse({"since": f"{changed:.3f}", "live": _is_live(changed)})
+    answer: dict[str, Any] = {"since": f"{changed:.3f}", "state": trainings.status(name).state}
+    if request.GET.get("since") == answer["since"]:
+        return JsonResponse(answer)
     folder = _folder() / name
     thinned = {tag: _thinned(points) for tag, points in api.read_curves(folder).items()}
     checkpoints: list[dict[str, Any]] = [
@@ -109,23 +113,12 @@ def curves(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
         }
         for checkpoint in api.find_checkpoints(folder)[:100]
     ]
-    return JsonResponse(
-        {
-            "since": f"{changed:.3f}",
-            "live": _is_live(changed),
-            "curves": thinned,
-            "checkpoints": checkpoints,
-        }
-    )
+    return JsonResponse(answer | {"curves": thinned, "checkpoints": checkpoints})
 
 
 def title(name: str) -> str:
     """Return what a run is called."""
     return Path(settings.OPTIONS.runs).expanduser().resolve().name if name == "." else name
-
-
-def _is_live(changed: float) -> bool:
-    return time.time() - changed < LIVE_SECONDS
 
 
 def _time(seconds: float) -> datetime:

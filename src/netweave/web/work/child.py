@@ -6,6 +6,7 @@ worker ends it when time is out, when the job is cancelled, and by its own end.
 
 from __future__ import annotations
 
+import base64
 import gc
 import json
 import math
@@ -21,6 +22,8 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from netweave import api, viewer
 from netweave.errors import MAX_MESSAGE, CodeError, NetweaveError, SourceError, UsageError, shortened
 from netweave.web import chosen_options
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 MAX_FIXES = 100
 """Findings whose fix can be applied alone; more are applied all at once."""
+
+MAX_CHANGED_BYTES = 8 << 20
+"""A mended model that differs in more bytes from the one that was uploaded is not kept."""
 
 TIMED_PASSES = 3
 """Forward passes that the time of layers is the mean of, after one to warm up."""
@@ -225,21 +231,55 @@ def _times(graphs: Sequence[Graph], told: Connection) -> list[dict[str, float]]:
 def _sorting(parts: SortedParts) -> dict[str, Any]:
     """Return what became of the files: those of each net, and what is in no net."""
     return {
-        "nets": [[file.name for file in files] for _, files in parts.nets],
+        "nets": [
+            *([file.name for file in files] for _, files in parts.nets),
+            *([file.name] for file in parts.unread),
+        ],
+        "sizes": {file.name: sizes for file, sizes in parts.unread.items() if sizes},
         "unused": [{"name": file.name, "why": why} for file, why in parts.unused.items()],
     }
 
 
-def _fixes(found: Comparison) -> dict[str, dict[str, str]]:
-    """Return the mended texts by file name: with all fixes, and with that of each finding by its number."""
+def _fixes(found: Comparison) -> dict[str, dict[str, Any]]:
+    """Return the mended files by name: with all fixes, and with that of each finding by its number.
+
+    Of a model, only what differs from the file that was uploaded is kept (``changed_bytes``).
+    """
     findings = [group.finding for group in found.groups if group.finding]
     wanted: dict[str, list[Finding] | None] = {str(n): [f] for n, f in enumerate(findings[:MAX_FIXES])}
     mended = {key: api.mend(found, some) for key, some in ({"all": None} | wanted).items()}
-    return {
-        key: {Path(file).name: text for file, text in one.after.items()}
+    files = {
+        key: {
+            Path(file).name: changed_bytes(Path(file).read_bytes(), one.models[file])
+            if file in one.models
+            else text
+            for file, text in one.after.items()
+        }
         for key, one in mended.items()
-        if one.after
     }
+    return {key: known for key, texts in files.items() if texts and None not in (known := texts).values()}
+
+
+def changed_bytes(old: bytes, new: bytes) -> dict[str, Any] | None:
+    """Return what is new between the same beginning and the same end; None if it is too much to keep.
+
+    >>> changed_bytes(b"model: stride 1, weights", b"model: stride 2, weights")
+    {'start': 14, 'new': 'Mg==', 'end': 9}
+    """
+    a, b = (np.frombuffer(content, np.uint8) for content in (old, new))
+    start = _num_equal(a, b)
+    end = _num_equal(a[start:][::-1], b[start:][::-1])
+    middle = new[start : len(new) - end]
+    if len(middle) > MAX_CHANGED_BYTES:
+        return None
+    return {"start": start, "new": base64.b64encode(middle).decode(), "end": end}
+
+
+def _num_equal(a: np.ndarray, b: np.ndarray) -> int:
+    """Return with how many elements two arrays begin alike."""
+    most = min(len(a), len(b))
+    differ = np.flatnonzero(a[:most] != b[:most])
+    return int(differ[0]) if differ.size else most
 
 
 def _parts(request: Request, number: int) -> dict[str, Any]:

@@ -93,7 +93,8 @@ def split(net: Net, facts: dict[str, Any]) -> None:
     for names in others:
         if not all(name in kept for name in names):
             continue
-        other = Net.objects.create(workspace_id=net.workspace_id, name=names[0])
+        sizes = facts["sorting"].get("sizes", {}).get(names[0], {})
+        other = Net.objects.create(workspace_id=net.workspace_id, name=names[0], input_shapes=sizes)
         File.objects.filter(pk__in=[kept[name].pk for name in names]).update(net=other)
         leases.queue(other, read_net)
         made.append(str(other.pk))

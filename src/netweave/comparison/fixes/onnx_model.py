@@ -1,0 +1,321 @@
+"""Edits of ONNX models: attributes, operators, inputs and stored arrays of nodes, in the protobuf."""
+
+from __future__ import annotations
+
+import ast
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import helper, numpy_helper
+
+from netweave.comparison import INPUT_ORDER
+from netweave.comparison.fixes.text import NotAppliedError
+from netweave.graph import Graph, parameter_key
+
+if TYPE_CHECKING:
+    from netweave.comparison import Comparison, Edit, Finding, Group
+    from netweave.comparison.result.report import NetRecord
+
+OP_TYPE = "op_type"
+"""The setting of an edit that has a node compute another operator."""
+
+MAX_SHOWN = 8
+"""Elements of an attribute that the readable form of a model has."""
+
+
+class ModelEdits:
+    """An ONNX model that fixes are applied to; the file itself stays as it is.
+
+    External data are left where they are, and only an array that a fix replaces moves into the model.
+
+    Args:
+        file: The file of the model.
+
+    Raises:
+        NotAppliedError: It cannot be read again.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        try:
+            self.model = onnx.load(file, load_external_data=False)
+        except (OSError, DecodeError) as error:
+            raise NotAppliedError(f"{Path(file).name} cannot be read again: {error}") from error
+        self._edited: set[tuple[str, str]] = set()
+        self._lines: dict[str, str] = {}
+
+    @property
+    def text(self) -> str:
+        """The model in a readable form: a line for each node with its attributes, and one for each array."""
+        arrays = self.model.graph.initializer
+        self._lines |= {one.name: _array_text(one) for one in arrays if one.name not in self._lines}
+        nodes = [_node_text(node) for node in self.model.graph.node]
+        return "\n".join([*nodes, *(self._lines[one.name] for one in arrays)]) + "\n"
+
+    @property
+    def content(self) -> bytes:
+        """The model as a file holds it."""
+        return self.model.SerializeToString()
+
+    @property
+    def data_files(self) -> list[str]:
+        """Files of external data, as the model names them from its own folder."""
+        arrays = [one for one in self.model.graph.initializer if one.external_data]
+        entries = [entry for array in arrays for entry in array.external_data]
+        return list(dict.fromkeys(entry.value for entry in entries if entry.key == "location"))
+
+    def apply(self, finding: Finding, group: Group | None, comparison: Comparison) -> None:
+        """Apply the fix of a finding; nothing is changed if it cannot be applied whole.
+
+        Args:
+            finding: The finding.
+            group: The group that it is about; None if it is about none.
+            comparison: The comparison; the first net has the values of weights that differ, and the settings
+                of an operator that replaces another.
+
+        Raises:
+            NotAppliedError: The model has no such node, or the fix takes more than such edits.
+        """
+        before = onnx.ModelProto()
+        before.CopyFrom(self.model)
+        edited = set(self._edited)
+        try:
+            self._apply(finding, group, comparison)
+        except NotAppliedError:
+            self.model, self._edited = before, edited
+            raise
+
+    def _apply(self, finding: Finding, group: Group | None, comparison: Comparison) -> None:
+        if not finding.fix:
+            raise NotAppliedError("no fix is known")
+        if finding.mismatch == "missing-layer" and finding.layer_a and not finding.layer_b:
+            self._insert(finding.layer_a, comparison.a)
+        elif finding.mismatch == "weights" and not finding.edits:
+            self._give_weights(finding, comparison)
+        elif not finding.edits:
+            raise NotAppliedError(f"the fix is more than a setting; do it by hand: {finding.fix}")
+        else:
+            names = (finding.layer_b, *(group.nodes_b if group is not None else ()))
+            for edit in finding.edits:
+                node = self._node(*names, edit=edit)
+                self._edit(node, edit)
+                if edit.name == OP_TYPE and group is not None:
+                    _take_settings(node, comparison.a, group.nodes_a, self._opset)
+
+    def _node(self, *names: str, edit: Edit | None = None) -> onnx.NodeProto:
+        """Return the first node of some names, and of those that have a setting."""
+        for name in names:
+            found = [node for node in self.model.graph.node if node.name == name]
+            if not found:  # a node without a name is called after its output
+                found = [node for node in self.model.graph.node if not node.name and name in node.output]
+            if len(found) == 1 and (edit is None or self._has(found[0], edit.name)):
+                return found[0]
+        of = f" with the setting {edit.name}" if edit is not None else ""
+        raise NotAppliedError(f"{Path(self.file).name} has no node {names[0]!r}{of} of its own in its graph")
+
+    def _has(self, node: onnx.NodeProto, setting: str) -> bool:
+        if setting in {INPUT_ORDER, OP_TYPE}:
+            return True
+        try:
+            return setting in onnx.defs.get_schema(node.op_type, self._opset, node.domain).attributes
+        except onnx.defs.SchemaError:
+            return False
+
+    def _edit(self, node: onnx.NodeProto, edit: Edit) -> None:
+        key = (node.output[0], edit.name)
+        if key in self._edited:
+            raise NotAppliedError(f"another fix changes {edit.name} of {node.name}; compare again after that")
+        self._edited.add(key)
+        if edit.name == INPUT_ORDER:
+            _reorder(node, edit.value)
+        elif edit.name == OP_TYPE:
+            _replace_operator(node, edit.value, self._opset)
+        else:
+            _set_attribute(node, edit, self._opset)
+
+    @property
+    def _opset(self) -> int:
+        versions = [entry.version for entry in self.model.opset_import if entry.domain in {"", "ai.onnx"}]
+        return max(versions, default=1)
+
+    def _give_weights(self, finding: Finding, comparison: Comparison) -> None:
+        """Give B's arrays of a layer the values of A's of the same roles and sizes."""
+        given = _arrays_by_role(comparison.a, finding.layer_a)
+        own = _arrays_by_role(comparison.b, finding.layer_b)
+        arrays = {array.name: array for array in self.model.graph.initializer}
+        changed = [
+            (arrays[key], values)
+            for role, (key, old) in own.items()
+            if role in given and key in arrays
+            for values in [given[role][1]]
+            if values.shape == old.shape == tuple(arrays[key].dims) and not np.array_equal(values, old)
+        ]
+        if not changed:
+            raise NotAppliedError(f"the arrays of {finding.layer_b} are not stored as those of the first net")
+        for array, values in changed:
+            if (num_users := self._num_users(array.name)) > 1:
+                raise NotAppliedError(f"{num_users} nodes share the array {array.name!r}")
+            self._lines.pop(array.name, None)
+            kind = helper.tensor_dtype_to_np_dtype(array.data_type)
+            array.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(values.astype(kind)), array.name))
+
+    def _num_users(self, name: str) -> int:
+        return sum(name in node.input for node in self.model.graph.node)
+
+    def _insert(self, name: str, a: Graph | NetRecord) -> None:
+        """Insert a node of A with one input and no arrays behind the node that it follows in A."""
+        if not a.files or not a.files[0].endswith(".onnx"):
+            raise NotAppliedError("a node is copied only from another ONNX model")
+        source = ModelEdits(a.files[0])
+        node = source._node(name)
+        before = next((one for one in source.model.graph.node if node.input[0] in one.output), None)
+        if len(node.input) != 1 or len(node.output) != 1 or before is None:
+            raise NotAppliedError(f"{name} has other inputs than one node, and only such nodes are copied")
+        readers = [one.name for one in source.model.graph.node if node.output[0] in one.input]
+        output = self._node(before.name).output[list(before.output).index(node.input[0])]
+        graph = self.model.graph
+        moved = [one for one in graph.node if output in one.input]
+        if not readers or sorted(one.name for one in moved) != sorted(readers):
+            raise NotAppliedError(f"other nodes read {output!r} than read {name} in the first net")
+        copied = onnx.NodeProto()
+        copied.CopyFrom(node)
+        names = {value for one in graph.node for value in (*one.input, *one.output)}
+        copied.input[0] = output
+        copied.output[0] = node.output[0] if node.output[0] not in names else f"{name}/output"
+        if any(one.name == name for one in graph.node) or copied.output[0] in names:
+            raise NotAppliedError(f"the model has another node or value called {name!r}")
+        for one in moved:
+            for place, value in enumerate(one.input):
+                if value == output:
+                    one.input[place] = copied.output[0]
+        place = 1 + next(number for number, one in enumerate(graph.node) if output in one.output)
+        graph.node.insert(place, copied)
+
+
+def _arrays_by_role(graph: Graph | NetRecord, layer: str) -> dict[str, tuple[str, np.ndarray]]:
+    """Return key and values of the stored arrays of a layer by their role; none of a net without arrays."""
+    if not isinstance(graph, Graph):
+        return {}
+    keys = graph.layers[layer].parameters if layer in graph.layers else ()
+    arrays = {
+        key: value.const_value.numpy()
+        for value in graph.model.graph.initializers.values()
+        if value.const_value is not None and (key := parameter_key(value)) in keys
+    }
+    return {graph.parameters[key].role: (key, arrays[key]) for key in keys if key in arrays}
+
+
+def _reorder(node: onnx.NodeProto, order: str) -> None:
+    places = [int(place) - 1 for place in order.split(",")]
+    if sorted(places) != list(range(len(node.input))):
+        raise NotAppliedError(f"{node.name} has {len(node.input)} inputs, and the order is {order}")
+    inputs = [node.input[place] for place in places]
+    del node.input[:]
+    node.input.extend(inputs)
+
+
+def _replace_operator(node: onnx.NodeProto, op_type: str, opset: int) -> None:
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, "")
+    except onnx.defs.SchemaError as error:
+        raise NotAppliedError(f"opset {opset} of the model has no {op_type}") from error
+    if node.domain or not schema.min_input <= len(node.input) <= schema.max_input:
+        raise NotAppliedError(f"{op_type} does not take the inputs of {node.name}")
+    node.op_type = op_type
+    for attribute in [one for one in node.attribute if one.name not in schema.attributes]:
+        node.attribute.remove(attribute)
+
+
+def _take_settings(node: onnx.NodeProto, a: Graph | NetRecord, names: Sequence[str], opset: int) -> None:
+    """Give a node whose operator was replaced the settings that the operator has in the first net."""
+    known = onnx.defs.get_schema(node.op_type, opset, "").attributes
+    for other in a.nodes if isinstance(a, Graph) else ():
+        if other.name in names and other.op_type == node.op_type:
+            del node.attribute[:]
+            node.attribute.extend(
+                helper.make_attribute(name, attribute.value)
+                for name, attribute in other.attributes.items()
+                if name in known and isinstance(attribute.value, int | float | str | list | tuple)
+            )
+
+
+def _set_attribute(node: onnx.NodeProto, edit: Edit, opset: int) -> None:
+    """Set an attribute to a value of the type that the operator declares."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+        kind = schema.attributes[edit.name].type
+    except (onnx.defs.SchemaError, KeyError) as error:
+        raise NotAppliedError(f"{edit.name} is no attribute of {node.op_type} in opset {opset}") from error
+    value = _value(edit.value)
+    kinds = onnx.defs.OpSchema.AttrType
+    converters: dict[Any, Any] = {
+        kinds.INT: int,
+        kinds.FLOAT: float,
+        kinds.STRING: str,
+        kinds.INTS: lambda given: [int(one) for one in given],
+        kinds.FLOATS: lambda given: [float(one) for one in given],
+    }
+    try:
+        converted = converters[kind](value)
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotAppliedError(f"{edit.value} is no value for {edit.name} of {node.op_type}") from error
+    for attribute in [one for one in node.attribute if one.name == edit.name]:
+        node.attribute.remove(attribute)
+    if edit.name == "pads":  # with which automatic padding must not stand
+        for attribute in [one for one in node.attribute if one.name == "auto_pad"]:
+            node.attribute.remove(attribute)
+    node.attribute.append(helper.make_attribute(edit.name, converted))
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
+
+
+def _node_text(node: onnx.NodeProto) -> str:
+    attributes = [f"{one.name}={_attribute_text(one)}" for one in node.attribute]
+    call = ", ".join([*node.input, *sorted(attributes)])
+    domain = f"{node.domain}::" if node.domain else ""
+    return f"{node.name}: {', '.join(node.output)} = {domain}{node.op_type}({call})"
+
+
+def _attribute_text(attribute: onnx.AttributeProto) -> str:
+    types = onnx.AttributeProto
+    if attribute.type in {types.GRAPH, types.GRAPHS}:
+        return "{...}"
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, onnx.TensorProto):
+        return _array_text(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return _list_text(list(value))
+    return str(value)
+
+
+def _list_text(values: Sequence[Any]) -> str:
+    shown = [f"{one:.6g}" if isinstance(one, float) else str(one) for one in values[:MAX_SHOWN]]
+    return f"[{', '.join([*shown, *(['...'] if len(values) > MAX_SHOWN else [])])}]"
+
+
+def _array_text(array: onnx.TensorProto) -> str:
+    sizes = "x".join(map(str, array.dims)) or "scalar"
+    head = f"{array.name or 'tensor'}: {onnx.TensorProto.DataType.Name(array.data_type).lower()} {sizes}"
+    if array.data_location == onnx.TensorProto.EXTERNAL:
+        return f"{head}, external"
+    values = numpy_helper.to_array(array).reshape(-1)
+    return f"{head} {_list_text(values[: MAX_SHOWN + 1].tolist())}, {_digest(array)}"
+
+
+def _digest(array: onnx.TensorProto) -> str:
+    """Return a check sum of an array, so that the readable form shows each change."""
+    return f"crc32 {zlib.crc32(np.ascontiguousarray(numpy_helper.to_array(array)).tobytes()):08x}"
