@@ -88,7 +88,7 @@ def record_training(
         CodeError: The loss is not finite, or depends on no weight.
     """
     watch = _Watch(files)
-    before = {name: value.detach().clone() for name, value in module.state_dict(keep_vars=True).items()}
+    before = _Values(module)
     state = optimizer.state_dict() if optimizer is not None else None
     state = _cloned(state)
     modes = {part: part.training for part in module.modules()}
@@ -101,7 +101,7 @@ def record_training(
             )
     finally:
         torch.random.set_rng_state(seed)
-        module.load_state_dict(before)
+        before.restore()
         if optimizer is not None:
             optimizer.load_state_dict(state)
         for part, mode in modes.items():
@@ -112,6 +112,25 @@ def record_training(
         "dropouts": [list(each) for each in dict.fromkeys(watch.dropouts)],
         "cuts": [list(each) for each in dict.fromkeys(watch.cuts)],
     }
+
+
+class _Values:
+    """Copies of all parameters and buffers of a module, also of those that no state dict has."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        tables = [table for part in module.modules() for table in (part._parameters, part._buffers)]
+        self._rows = [
+            (table, name, tensor, tensor.detach().clone())
+            for table in tables
+            for name, tensor in table.items()
+            if tensor is not None
+        ]
+
+    def restore(self) -> None:
+        """Put the same tensors back with the values that they had."""
+        with torch.no_grad():
+            for table, name, tensor, values in self._rows:
+                table[name] = tensor.copy_(values)
 
 
 def _cloned(value: Any) -> Any:
@@ -130,7 +149,7 @@ def _updates(
     before_update: Callable[[], Any] | None,
     num_updates: int,
     watch: _Watch,
-    before: Mapping[str, torch.Tensor],
+    before: _Values,
 ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
     names = _names(module)
     first = {name: p for p, (name, *_) in names.items()}
@@ -167,7 +186,7 @@ def _updates(
             arrays[f"prepared/{number}"] = _gradients(first)
         optimizer.step()
         arrays[f"updated/{number}"] = _arrays(first)
-    module.load_state_dict(before)
+    before.restore()
     for index, cut in enumerate(list(dict.fromkeys(watch.cuts))[:MAX_CUTS]):
         with watch.passing(cut):
             _, value = forward()
