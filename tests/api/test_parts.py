@@ -137,6 +137,7 @@ def test_weights_of_no_net_are_told(drawn):
     }
 
 
+@pytest.mark.skipif(not has_guard(), reason="needs bubblewrap")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_exported_net_and_a_module_are_two_nets(tmp_path):
     """The module has no sizes, or is code that is not allowed: neither makes it a part of the other net."""

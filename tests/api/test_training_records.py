@@ -9,6 +9,7 @@ from torch import nn
 
 import netweave
 from netweave.errors import ReadError, UsageError
+from netweave.files.sandbox import has_guard
 
 
 def make_net():
@@ -116,6 +117,7 @@ def files(tmp_path, monkeypatch):
     return "net.py,net.pt", "port.py,net.pt"
 
 
+@pytest.mark.skipif(not has_guard(), reason="needs bubblewrap")
 def test_code_that_predicts_the_same_may_learn_otherwise(files):
     compared = netweave.compare_training(*files, optimizer="make_optimizer")
     assert compared.forward.equal
@@ -131,6 +133,7 @@ def test_code_that_predicts_the_same_may_learn_otherwise(files):
     assert (same.exit_status, same.num_updates) == (0, 3)
 
 
+@pytest.mark.skipif(not has_guard(), reason="needs bubblewrap")
 def test_code_without_weights_or_function_is_refused(files):
     with pytest.raises(UsageError, match="PyTorch code with its weights"):
         netweave.compare_training("net.py", "port.py")

@@ -77,6 +77,23 @@ def test_operators_with_changed_settings(tmp_path_factory, data):
     checked_read(tmp_path_factory.mktemp("net"), json.dumps(net), arrays, shapes)
 
 
+@pytest.mark.parametrize(
+    ("ratios", "shape", "message"),
+    [
+        ("(1,2)", (1, 2, 0, 4), "0x4 cells"),
+        ("(1,0)", (1, 2, 3, 4), "above 0"),
+        ("(-1,)", (1, 2, 3, 4), "above 0"),
+    ],
+)
+def test_anchors_without_cells_or_area_are_refused(tmp_path, ratios, shape, message):
+    case = CASES["prior-one"]
+    net = json.loads(case.symbol())
+    net["nodes"][-1].setdefault("attrs", {})["ratios"] = ratios
+    (tmp_path / "net-symbol.json").write_text(json.dumps(net))
+    with pytest.raises(NetweaveError, match=message):
+        read(Source(tmp_path / "net-symbol.json", input_shapes={"data": shape}))
+
+
 @settings(max_examples=100)
 @given(st.data())
 def test_operators_with_anything_changed(tmp_path_factory, data):

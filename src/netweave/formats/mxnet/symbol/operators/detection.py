@@ -36,7 +36,11 @@ def multibox_prior(ctx: MXNetOperator) -> ir.Value:
             f"'sizes' is {sizes}, 'ratios' {ratios}, 'steps' {steps}, 'offsets' {offsets}; expected one "
             "number or more of the first two, and two of the others"
         )
+    if min(ratios) <= 0:
+        raise ctx.read_error(f"'ratios' is {ratios}, expected numbers above 0: a box has an area")
     cells = ctx.sizes([2, 3])
+    if 0 in cells:
+        raise ctx.read_error(f"its input has {cells[0]}x{cells[1]} cells, expected one or more each way")
     single = np.float32
     pitch = [
         single(step) if step > 0 else single(1) / single(n) for step, n in zip(steps, cells, strict=True)
