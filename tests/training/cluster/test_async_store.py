@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 import netweave
 from netweave.errors import UsageError
 from netweave.training.cluster.async_store import AsyncStore
+from netweave.training.cluster.server import Push
 from tests.training.cluster.async_worker import KEYS, PUSHES
 
 
@@ -34,6 +36,22 @@ def test_one_worker_ends_as_a_local_store():
             if isinstance(store, AsyncStore):
                 store.finish()
     assert torch.equal(*ends)
+
+
+def test_a_push_waits_for_the_updater_and_pulls_do_not():
+    """A faster worker pushes before this one, which holds the key, has come to its ``set_optimizer``."""
+    store = AsyncStore(None)
+    store.init(0, torch.zeros(2))
+    push = Push(group=0, number=0, sequence=1, version=0, gradient=torch.ones(2), rate=0.0)
+    with ThreadPoolExecutor(2) as pool:
+        pushed = pool.submit(store.server.push, push)
+        pulled_before = pool.submit(store.server.pull, 0).result(timeout=10)
+        assert torch.equal(pulled_before.values, torch.zeros(2))
+        assert not pushed.done()
+        store.set_updater(lambda key, merged, stored: stored.add_(merged))
+        (answer,) = pushed.result(timeout=10)
+    assert torch.equal(answer.values, torch.ones(2))
+    store.close()
 
 
 @pytest.mark.slow

@@ -23,12 +23,12 @@ from netweave.training.cluster.wire import RemoteServer, connect, serve
 from netweave.training.parallel.kvstore import KVStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
 
     from netweave.runtime.engine import Engine
-    from netweave.training.cluster.server import Service
+    from netweave.training.cluster.server import Answer, Service
     from netweave.training.parallel.kvstore import Key, UpdateFunction
     from netweave.training.parallel.world import World
 
@@ -83,21 +83,37 @@ class KeyValues:
         """Replace the elements."""
         self.set_values(number, rows[0])
 
-    def apply(self, push: Push, version: int) -> None:
-        """Change a value by what was pushed.
+    def await_updater(self) -> None:
+        """Wait until this process was given its updater.
 
         Raises:
-            PeerError: This process was given no updater within the timeout.
+            PeerError: It was given none within the timeout.
         """
         if not self._has_updater.wait(self._timeout_s):
             raise PeerError(
                 "a dist_async store has no updater on the worker that holds a key: every worker calls "
                 "set_optimizer or set_updater"
             )
+
+    def apply(self, push: Push, version: int) -> None:
+        """Change a value by what was pushed."""
         assert self._updater is not None
         key, stored = self._stored[push.number]
         with torch.no_grad():
             self._updater(key, push.gradient.to(stored.dtype).reshape(stored.shape), stored)
+
+
+class KeyServer(Server):
+    """A server of keys: pushes wait for its updater; pulls do not, also not those of its own process."""
+
+    def __init__(self, held: KeyValues, groups: Iterable[int], **settings: Any) -> None:
+        super().__init__(held, groups, **settings)
+        self._keys = held
+
+    def push(self, *pushes: Push) -> list[Answer]:
+        """Apply pushes, as soon as there is an updater; see ``Server``."""
+        self._keys.await_updater()
+        return super().push(*pushes)
 
 
 class AsyncStore(KVStore):
@@ -124,7 +140,7 @@ class AsyncStore(KVStore):
         self._lane = LANE
         self._timeout_s = TIMEOUT_S if world is None else world.timeout_s
         self._held = KeyValues(self._timeout_s)
-        self.server = Server(
+        self.server = KeyServer(
             self._held, range(self.num_workers), staleness=staleness, timeout_s=self._timeout_s
         )
         self._numbers: dict[Key, int] = {}
