@@ -81,6 +81,29 @@ def test_bad_input_is_one_clear_error(tmp_path):
         netweave.compare_training(record, other)
 
 
+def test_records_of_unlike_length_are_compared_as_far_as_both_go():
+    net, x = make_net(), torch.randn(5, 4).double()
+    records = [
+        netweave.record_training(net, x, optimizer=torch.optim.Adam(net.parameters()), num_updates=number)
+        for number in (3, 2)
+    ]
+    compared = netweave.compare_training(*records)
+    assert (compared.equal, compared.num_updates) == (True, 2)
+
+
+def test_a_net_without_any_gradient_differs_and_two_of_them_are_refused(tmp_path):
+    net, x = make_net(), torch.randn(5, 4).double()
+    right = netweave.record_training(net, x, optimizer=torch.optim.Adam(net.parameters()))
+    net.requires_grad_(False)
+    frozen = netweave.record_training(net, x, optimizer=torch.optim.Adam(net.parameters()))
+    netweave.save_training(frozen, tmp_path / "frozen.npz")
+    compared = netweave.compare_training(right, tmp_path / "frozen.npz")
+    assert not compared.equal
+    assert "require a gradient in B" in compared.sentence
+    with pytest.raises(UsageError, match="no gradient reaches any weight"):
+        netweave.compare_training(frozen, frozen)
+
+
 NET = """
 import torch
 from torch import nn

@@ -38,7 +38,7 @@ class KVStore:
 
     @property
     def is_updating(self) -> bool:
-        """Whether the store applies the optimizer itself, so that weights are pulled and not gradients."""
+        """True if the store applies the optimizer itself, so that weights are pulled and not gradients."""
         return self.type == "dist_async"
 
     @property

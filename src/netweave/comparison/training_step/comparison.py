@@ -11,6 +11,7 @@ from netweave.comparison.training_step.optimizers import compare_optimizers
 from netweave.comparison.training_step.pairing import pair_weights
 from netweave.comparison.training_step.record import TrainingRecord
 from netweave.comparison.training_step.statistics import compare_statistics
+from netweave.errors import UsageError
 
 CONSEQUENCES = {"training-forward", "gradient", "no-gradient", "gradient-scale"}
 """Findings that say nothing new where a norm computes with stored values in one net."""
@@ -98,10 +99,15 @@ def compare_training(a: TrainingRecord, b: TrainingRecord) -> TrainingComparison
     """Compare the first updates of two trainings that start from the same weights, on the same batch.
 
     Raises:
-        UsageError: They do not start from the same weights.
+        UsageError: They do not start from the same weights, or neither has any gradient.
     """
     pairs = pair_weights(a.weights, b.weights, name_a=a.name, name_b=b.name)
     check = GradientCheck(a, b, pairs)
+    if all(check.gradients.is_negligible(pair) for pair in pairs):
+        raise UsageError(
+            f"no gradient reaches any weight of {a.name}, nor of {b.name}, so nothing can be compared; give "
+            "a loss that depends on their weights, or let some of them require a gradient"
+        )
     statistics = compare_statistics(a, b)
     found = list(check.findings())
     if any(finding.mismatch == "statistics-fixed" for finding in statistics):

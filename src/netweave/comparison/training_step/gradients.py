@@ -128,7 +128,7 @@ class GradientCheck:
 
     @property
     def has_same_outputs(self) -> bool:
-        """Whether both return the same in training mode, in the order of their outputs."""
+        """True if both return the same in training mode, in the order of their outputs."""
         outputs = zip(self.a.outputs, self.b.outputs, strict=False)
         return all(x.shape == y.shape and self._error(x, y) <= self.tolerance for x, y in outputs)
 

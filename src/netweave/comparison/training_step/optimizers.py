@@ -46,7 +46,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "initial": ("squared gradients are summed from {a} on", "initial_accumulator_value={a}"),
     "lr_decay": ("the decay of the learning rate is {a}", "lr_decay={a}"),
 }
-"""What a setting that is a number is called, and a fix of it."""
+"""Names of settings that are numbers, in a sentence, each with its fix."""
 
 PHRASES: Mapping[str, Mapping[Setting, str]] = {
     "is_corrected": {
@@ -70,12 +70,12 @@ PHRASES: Mapping[str, Mapping[Setting, str]] = {
     },
     "maximize": {True: "follows the gradient upwards", False: "follows the gradient downwards"},
 }
-"""What an optimizer does under a setting that is no number."""
+"""Phrases for what an optimizer does under a setting that is no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What was found about the update of a weight.
+    """The difference between the updates of a weight.
 
     Attributes:
         change: Settings that differ.
@@ -147,13 +147,14 @@ def _unexplained(a: TrainingRecord, b: TrainingRecord, pair: WeightPair, where: 
 
 def _compared(a: TrainingRecord, b: TrainingRecord, pair: WeightPair) -> _Result | None:
     """Return how the updates of one weight differ; None if they do not."""
-    weight, moved = _moves(a, pair.a)
-    other, moved_b = _moves(b, pair.b)
+    num_updates = min(len(a.updated), len(b.updated))
+    weight, moved = _moves(a, pair.a, num_updates)
+    other, moved_b = _moves(b, pair.b, num_updates)
     apart = _apart(np.array([pair.change.apply(x) for x in moved]), moved_b)
     tolerance = TOLERANCES[a.is_double and b.is_double]
     stated_a, stated_b = a.rules.get(pair.a), b.rules.get(pair.b)
     rule_a = completed(stated_a) if stated_a else None
-    gradients_a, gradients_b = _gradients(a, pair.a), _gradients(b, pair.b)
+    gradients_a, gradients_b = _gradients(a, pair.a, num_updates), _gradients(b, pair.b, num_updates)
     if gradients_a is None or gradients_b is None:
         return None  # what does not learn in one net was told of its gradient
     if rule_a is None:
@@ -201,14 +202,14 @@ def _change(a: Rule, b: Rule) -> Change:
     return tuple((key, a[key], b[key]) for key in changed if key not in moot)
 
 
-def _moves(record: TrainingRecord, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _moves(record: TrainingRecord, name: str, num_updates: int) -> tuple[np.ndarray, np.ndarray]:
     """Return a weight, and how far from it each update has moved it."""
     weight = record.weights[name].astype(np.float64)
-    return weight, np.array([step[name].astype(np.float64) - weight for step in record.updated])
+    return weight, np.array([step[name].astype(np.float64) - weight for step in record.updated[:num_updates]])
 
 
-def _gradients(record: TrainingRecord, name: str) -> list[np.ndarray] | None:
-    found = [record.given(number).get(name) for number in range(len(record.updated))]
+def _gradients(record: TrainingRecord, name: str, num_updates: int) -> list[np.ndarray] | None:
+    found = [record.given(number).get(name) for number in range(num_updates)]
     return [x for x in found if x is not None] if all(x is not None for x in found) else None
 
 

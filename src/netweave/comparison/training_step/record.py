@@ -56,7 +56,7 @@ class Dropout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """What a training computed in its first updates.
+    """The first updates of a training.
 
     Attributes:
         name: The net, for messages.
@@ -102,7 +102,7 @@ class TrainingRecord:
 
     @property
     def is_double(self) -> bool:
-        """Whether it was computed in double precision, in which rounding hides nothing."""
+        """True if it was computed in double precision, in which rounding hides nothing."""
         return all(x.dtype == np.float64 for x in self.weights.values())
 
     def given(self, update: int) -> Arrays:
@@ -136,6 +136,8 @@ class TrainingRecord:
     def of_parts(cls, name: str, arrays: Mapping[str, Arrays], rest: Mapping[str, Any]) -> TrainingRecord:
         """Return a record of arrays by kind and name, and the rest as JSON values."""
         several = {kind: _numbered(kind, arrays) for kind in KINDS}
+        missing = max(1, len(several["updated"])) - len(several["gradients"])
+        several["gradients"] += [{}] * missing  # a file has no arrays of an update without any gradient
         return cls(
             name=name,
             weights=arrays["weight"],

@@ -22,7 +22,7 @@ ROUNDING = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """How a moving statistic moves otherwise.
+    """A way in which a moving statistic of B moves otherwise.
 
     Attributes:
         mismatch: Key of the cause.

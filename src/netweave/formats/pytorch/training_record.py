@@ -85,7 +85,7 @@ def record_training(
         first output alone.
 
     Raises:
-        CodeError: The loss is not finite, or depends on no weight.
+        CodeError: The loss is not finite.
     """
     watch = _Watch(files)
     before = _Values(module)
