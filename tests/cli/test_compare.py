@@ -282,3 +282,12 @@ layer {{ name: "pool{i}" type: "Pooling" bottom: "c{i}" top: "{i + 1}"
         f"also finding 2 conv1 ({tmp_path / 'b.prototxt'}:6); finding 3 conv2 ({tmp_path / 'b.prototxt'}:10)"
     )
     assert "".join(also.split()) in "".join(found.out.split())
+
+
+@pytest.mark.parametrize(
+    "option", ["--html=page.html", "--from=conv1", "--strict", "--profile", "--fix=b.py"]
+)
+def test_options_that_say_nothing_of_a_training_are_refused(netweave, option):
+    called = netweave("compare", "a.npz", "b.npz", "--train", option)
+    assert called.status == 2
+    assert f"leave out {option.partition('=')[0]}" in called.err

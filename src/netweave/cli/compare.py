@@ -137,9 +137,10 @@ def compare(
     from netweave.cli.run_view import show_profile
 
     if train:
+        others = {"fix": fix_file, "overwrite": overwrite, "html": html_file, "sarif": sarif_file}
         return _compare_training(
             nets,
-            settings,
+            {**settings, **others, "profile": profile},
             reading,
             loss=loss,
             optimizer=optimizer,
@@ -198,7 +199,10 @@ def _compare_training(
         raise UsageError("--train compares two nets: netweave compare A B --train")
     given = sorted(name for name, value in settings.items() if value not in (None, False))
     if given:
-        raise UsageError(f"--train draws a batch of its own, and goes without --{given[0].replace('_', '-')}")
+        flag = {"first": "from", "last": "to"}.get(given[0], given[0].replace("_", "-"))
+        raise UsageError(
+            f"--train draws its own batch, and shows findings as text or --json; leave out --{flag}"
+        )
     with working("comparing") as status:
         compared = api.compare_training(
             *nets, loss=loss, optimizer=optimizer, progress=status.update, **reading
