@@ -285,7 +285,7 @@ layer {{ name: "pool{i}" type: "Pooling" bottom: "c{i}" top: "{i + 1}"
 
 
 @pytest.mark.parametrize(
-    "option", ["--html=page.html", "--from=conv1", "--strict", "--profile", "--fix=b.py"]
+    "option", ["--sarif=page.sarif", "--from=conv1", "--strict", "--profile", "--fix=b.py"]
 )
 def test_options_that_say_nothing_of_a_training_are_refused(netweave, option):
     called = netweave("compare", "a.npz", "b.npz", "--train", option)

@@ -249,6 +249,10 @@ SHARED = {
         ROUNDED.replace("s,", "c,") + "y = Identity(d)",
         ROUNDED.replace("s,", "c,") + WIDER,
     ),
+    "a range that few values fill, once more by twice the scale": (
+        ROUNDED.replace("s,", "f,") + "y = Identity(d)",
+        ROUNDED.replace("s,", "f,") + WIDER.replace("w,", "g,"),
+    ),
 }
 """Nodes of two quantised nets with one range that does not suit their values."""
 
@@ -259,9 +263,8 @@ def test_a_range_that_both_nets_have_is_no_difference(tmp_path: Path, a: str, b:
     for name, body in (("a", a), ("b", b)):
         model = onnx.parser.parse_model(
             '<ir_version: 9, opset_import: ["" : 19]> g (float[N,3,8,8] x) => (float[N,3,H,W] y) '
-            "<float s = {0.5}, float c = {0.002}, float w = {0.003}, int8 z = {3}> { e = Mul(x, x) "
-            + body
-            + " }"
+            "<float s = {0.5}, float c = {0.002}, float w = {0.003}, float f = {2.0}, float g = {4.0}, "
+            "int8 z = {3}> { e = Mul(x, x) " + body + " }"
         )
         onnx.save(model, tmp_path / f"{name}.onnx")
     comparison = netweave.compare(tmp_path / "a.onnx", tmp_path / "b.onnx")

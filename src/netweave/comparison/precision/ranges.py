@@ -91,6 +91,7 @@ class Fit:
         ratios: The range as a multiple of what each input needs.
         clipped: The rms of what is cut off, relative to the rms of all, on the input where it is most.
         rounding: The rms of rounding, likewise.
+        earlier: The node that made these values of rounded ones, where they were rounded before.
     """
 
     point: RoundingPoint
@@ -99,6 +100,7 @@ class Fit:
     ratios: tuple[float, ...]
     clipped: float
     rounding: float
+    earlier: ir.Node | None
 
     @property
     def quantiser(self) -> Quantiser:
@@ -110,6 +112,13 @@ class Fit:
         """Return the fit with ratios relative to those that are usual in the net."""
         ratios = tuple(ratio / other for ratio, other in zip(self.ratios, usual, strict=True))
         return replace(self, ratios=ratios, low=self.low * usual[0], high=self.high * usual[0])
+
+    def width(self, fits: Sequence[Fit]) -> float:
+        """Return how many times the range is what is needed, or what an earlier rounding has left of it."""
+        before = next(
+            (fit.ratios for fit in fits if self.earlier in fit.point.backs), (1.0,) * len(self.ratios)
+        )
+        return min(ratio / max(other, 1.0) for ratio, other in zip(self.ratios, before, strict=True))
 
 
 def range_faults(
@@ -132,14 +141,14 @@ def range_faults(
         tensors = [run[name] for run in runs if name in run]
         if len(tensors) < len(runs):
             continue
-        earlier = ranges.get(_computed_by(point.value))
-        if earlier is not None:  # what is cut off there is not cut off a second time
-            tensors = [np.clip(tensor, *earlier) for tensor in tensors]
+        earlier = _computed_by(point.value)
+        if earlier in ranges:  # what is cut off there is not cut off a second time
+            tensors = [np.clip(tensor, *ranges[earlier]) for tensor in tensors]
         fault = _overflow(point, tensors) if point.dtype in FLOATS else _misread(point)
         if fault is not None:
             faults[str(point.there.name)] = fault
         elif point.quantiser is not None:
-            fits.append(_fit(point, point.quantiser, tensors))
+            fits.append(_fit(point, point.quantiser, tensors, earlier))
     if is_drawn and len(fits) > 2:
         calibrated = [fit for fit in fits if not has_given_range(fit.point)] or fits
         usual = np.median([fit.ratios for fit in calibrated], axis=0).tolist()
@@ -210,7 +219,9 @@ def _misread(point: RoundingPoint) -> StoredFault | None:
     )
 
 
-def _fit(point: RoundingPoint, quantiser: Quantiser, tensors: Sequence[np.ndarray]) -> Fit:
+def _fit(
+    point: RoundingPoint, quantiser: Quantiser, tensors: Sequence[np.ndarray], earlier: ir.Node | None
+) -> Fit:
     low, high = quantiser.range
     clipped, rounding, ratios = [0.0], [0.0], []
     least = most = 0.0
@@ -224,14 +235,14 @@ def _fit(point: RoundingPoint, quantiser: Quantiser, tensors: Sequence[np.ndarra
         cut = np.maximum(x - high, 0) + np.maximum(low - x, 0)
         clipped.append(float(np.sqrt(np.mean(cut**2))) / rms)
         rounding.append(float(quantiser.scale.max()) / 12**0.5 / rms)
-    return Fit(point, least, most, tuple(ratios), max(clipped), max(rounding))
+    return Fit(point, least, most, tuple(ratios), max(clipped), max(rounding), earlier)
 
 
 def _judged(fit: Fit, fits: Sequence[Fit], *, is_drawn: bool) -> StoredFault | None:
     quantiser = fit.quantiser
     low, high = quantiser.range
     cuts = fit.clipped > CLIPPED and (not is_drawn or max(fit.ratios) < SMALL)
-    if not cuts and (min(fit.ratios) <= LARGE or has_given_range(fit.point)):
+    if not cuts and (fit.width(fits) <= LARGE or has_given_range(fit.point)):
         return None
     scale, zero = fitting_range(fit.low, fit.high, quantiser)
     wanted = f"scale={scale:.4g}, zero_point={zero}"
