@@ -20,7 +20,10 @@ RECORD = Path(".pytest_cache", "outcomes.json")
 """Where the outcomes of the latest run lie, in the root of the clone."""
 
 RETRIED = {"browser", "timing"}
-"""Marks of tests that a busy machine can fail: tools/retry runs them once more."""
+"""Marks of tests that a busy machine can fail: tools/retry runs them once more.
+
+A failure of ``within`` (tests/time_limits.py) counts as one of ``timing``.
+"""
 
 TOOLS = (
     ("bubblewrap", r"bubblewrap", "apt install bubblewrap"),
@@ -65,7 +68,8 @@ class Outcomes:
         """Take in the report of the setup, the call or the teardown of a test."""
         if report.failed:
             self.passed.discard(report.nodeid)
-            self.failed[report.nodeid] = sorted(RETRIED & set(report.keywords))
+            marks = {"timing"} if "TooSlowError: " in cause(report) else RETRIED & set(report.keywords)
+            self.failed[report.nodeid] = sorted(marks)
         elif report.skipped and not hasattr(report, "wasxfail"):
             self.skipped[report.nodeid] = reason(report)
         elif report.when == "call":
@@ -91,6 +95,12 @@ class Outcomes:
 def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     """Return why a test or a file was skipped."""
     return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def cause(report: pytest.TestReport) -> str:
+    """Return the first line of the exception that failed a test."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return crash.message.partition("\n")[0] if crash is not None else ""
 
 
 def missing(why: str) -> tuple[str, str]:

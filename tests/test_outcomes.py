@@ -141,6 +141,29 @@ def test_what_fails_twice_or_measures_nothing_fails(folder, mark, more):
     assert ("once more, alone" in out) == (mark == "timing")
 
 
+DRAWN = """
+import pathlib
+from hypothesis import given, strategies
+from tests.time_limits import TooSlowError
+
+was_tried = pathlib.Path("tried").exists()
+pathlib.Path("tried").touch()
+
+@given(strategies.integers())
+def test_that_fails_first(number):
+    if not was_tried:
+        {failure}
+"""
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"), [("raise TooSlowError('it took 3 s')", 0), ("assert number is None", 1)]
+)
+def test_a_drawn_test_is_tried_again_only_if_it_was_slow(folder, failure, status):
+    (folder / "test_drawn.py").write_text(DRAWN.format(failure=failure))
+    assert run(folder, "test_drawn.py", module="tools.retry")[0] == status
+
+
 def test_a_file_whose_package_is_missing_is_left_out_and_a_wrong_import_fails(folder):
     (folder / "conftest.py").write_text(
         "from tests import outcomes\noutcomes.EXTRAS['of_an_extra'] = 'curves'\n"

@@ -26,6 +26,9 @@ class Default(enum.Enum):
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 """Range of the integers of MXNet and of ONNX."""
 
+LARGEST_FACTOR = 2.0**31
+"""Beyond it, no size is left that MXNet can hold."""
+
 HARMLESS = frozenset({"workspace", "cudnn_tune", "cudnn_off", "ctx_group", "force_mirroring", "mirror_stage"})
 """Settings that say where and how fast something is computed, and never what."""
 
@@ -67,6 +70,13 @@ def _integer(text: str) -> int:
 def _count(text: str) -> int:
     number = _integer(text)
     if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _factor(text: str) -> float:
+    number = float(text)
+    if not 0 < number < LARGEST_FACTOR:
         raise ValueError(text)
     return number
 
@@ -128,6 +138,10 @@ class Settings:
     def number(self, name: str, default: T | Default = Default.NONE) -> float | T:
         """A number."""
         return self._value(name, default, float, "a number")
+
+    def factor(self, name: str, default: T | Default = Default.NONE) -> float | T:
+        """A factor that sizes are multiplied by."""
+        return self._value(name, default, _factor, "a number above 0")
 
     def flag(self, name: str, default: T | Default = Default.NONE) -> bool | T:
         """``True`` or ``False``, also as ``1`` or ``0``."""

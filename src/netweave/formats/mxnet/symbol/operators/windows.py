@@ -162,14 +162,12 @@ def bilinear_resize(ctx: MXNetOperator) -> ir.Value:
     settings = ctx.settings
     settings.choice("mode", ("size",), "size", unread=RESIZE_MODES)
     aligned = settings.flag("align_corners", True)
-    factors = [settings.number(f"scale_{side}", None) for side in ("height", "width")]
-    given = [settings.integer(side, 1) for side in ("height", "width")]
+    factors = [settings.factor(f"scale_{side}", None) for side in ("height", "width")]
+    sizes = [settings.integer(side, 1) for side in ("height", "width")]
     x = ctx.x
-    if None in factors:
-        sizes = given
-    else:
-        has = ctx.sizes((2, 3), x)
-        sizes = [int(size * factor) for size, factor in zip(has, factors, strict=True) if factor]
+    given = [factor for factor in factors if factor is not None]
+    if len(given) == 2:
+        sizes = [int(size * factor) for size, factor in zip(ctx.sizes((2, 3), x), given, strict=True)]
     attributes = {
         "mode": "linear",
         "coordinate_transformation_mode": "align_corners" if aligned else "half_pixel",
