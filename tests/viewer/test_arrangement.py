@@ -5,8 +5,11 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 
+import onnx_ir as ir
 import pytest
 
+import netweave
+from tests.viewer import nets
 from tests.viewer.conftest import SVG
 from tests.web.browser.visiting import problems
 
@@ -196,6 +199,29 @@ def test_the_browser_leads_back_through_the_findings(show, faulty):
     page.go_forward()
     page.wait_for_timeout(200)
     assert shown.selected == second
+
+
+def test_what_was_changed_in_every_block_is_one_row_that_leads_to_all_places(show):
+    a, b = nets.residual(4), nets.residual(4)
+    for node in [node for node in b.nodes if node.op_type == "Conv"][::2]:
+        node.attributes.add(ir.AttrInt64s("dilations", [2, 2]))
+        node.attributes.add(ir.AttrInt64s("pads", [2] * 4))
+    shown = show(netweave.compare(a, b))
+    page = shown.page
+    assert page.locator(".nw-row").count() == 1
+    assert page.locator(".nw-row-note").inner_text().startswith("4 places: ")
+    first = shown.selected
+    places = page.locator(".nw-places button")
+    assert places.count() == 3
+    places.last.click()
+    page.wait_for_timeout(200)
+    assert shown.selected != first
+    shown.press("Escape")
+    assert page.locator(".nw-causes li").inner_text().endswith("in 4 places")
+    page.locator(".nw-causes button").click()
+    page.wait_for_timeout(200)
+    assert shown.selected == first
+    assert shown.errors == []
 
 
 def test_on_paper_the_verdict_stands_in_full_above_the_list_the_nets_and_the_details(show, faulty):

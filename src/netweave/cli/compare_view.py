@@ -26,6 +26,8 @@ from netweave.comparison import (
     TensorMapping,
     Verdict,
 )
+from netweave.comparison.result.causes import Cause
+from netweave.comparison.result.headline import detail
 from netweave.graph import Graph
 from netweave.graph.summary import ratio_text
 
@@ -75,12 +77,16 @@ LOOKS = {
 
 
 def shown_groups(comparison: Comparison, *, everything: bool) -> set[int]:
-    """Return which groups are shown: all, or those around differences."""
+    """Return which groups are shown: all, or those around differences, of each cause the first place."""
     groups = comparison.groups
+    repeated = {
+        id(finding) for cause in comparison.causes for finding in cause.findings[cause.num_described :]
+    }
     return {
         near
         for index, group in enumerate(groups)
-        if everything or LOOKS[group.status].matters or group.finding
+        if everything
+        or ((LOOKS[group.status].matters or group.finding) and id(group.finding) not in repeated)
         for near in range(max(index - CONTEXT, 0), min(index + CONTEXT + 1, len(groups)))
     }
 
@@ -184,16 +190,20 @@ def _status(group: Group, numbers: Mapping[int, int]) -> list[Text]:
     named = group.status in {Status.MAPPED, Status.STRUCTURE} and mapping
     lines = [Text(f"equal: {mapping}" if named else group.status.value, style=LOOKS[group.status].style)]
     if group.error is not None:
-        lines[0].append(f", error {ratio_text(group.error)}", style="not bold default")
+        lines[0].append(f", {_error(group.error)}", style="not bold default")
     if group.rounding_error is not None:
         lines.append(Text(f"rounding explains {ratio_text(group.rounding_error)}", style="dim"))
     if group.status is Status.PROPAGATED and group.isolated_error is not None:
-        lines.append(Text(f"given A's inputs: error {ratio_text(group.isolated_error)}", style="dim"))
+        lines.append(Text(f"given A's inputs: {_error(group.isolated_error)}", style="dim"))
     if mapping and not named:
         lines.append(Text(mapping, style="cyan"))
     if group.finding:
         lines.append(Text(f"see finding {numbers[id(group.finding)]}"))
     return lines
+
+
+def _error(error: float) -> str:
+    return f"error {ratio_text(error)}" if isfinite(error) else "other sizes, or not finite"
 
 
 def _named(evidence: list[Text]) -> list[Text]:
@@ -233,15 +243,19 @@ def show_comparison(console: Console, comparison: Comparison, *, everything: boo
         comparison: What was found.
         everything: Show every group, not only those around differences.
     """
-    console.print(Text(comparison.sentence, style=verdict_style(comparison.verdict)))
+    console.print(Text(comparison.headline, style=verdict_style(comparison.verdict)))
+    if more := detail(comparison):
+        console.print(Text(more))
     console.print()
     console.print(_facts(comparison))
-    findings = sorted(comparison.findings, key=lambda finding: finding.latent)
-    for same in _alike(findings):
+    causes = comparison.causes
+    for number, cause in enumerate(causes, start=1):
         console.print()
-        console.print(_explanation(*same[0], also=same[1:]))
+        console.print(_explanation(number, cause))
     console.print()
-    numbers = {id(finding): number for number, finding in enumerate(findings, start=1)}
+    numbers = {
+        id(finding): number for number, cause in enumerate(causes, start=1) for finding in cause.findings
+    }
     shown = shown_groups(comparison, everything=everything)
     if shown:
         console.print(side_by_side(console, comparison, numbers=numbers, shown=shown))
@@ -339,35 +353,33 @@ def mapping_text(mapping: TensorMapping) -> Text:
     return Text(mapping.a if mapping.a == mapping.b else f"{mapping.a} -> {mapping.b}")
 
 
-def _alike(findings: Iterable[Finding]) -> list[list[tuple[int, Finding]]]:
-    """Return findings with their numbers, those together that say the same of several layers."""
-    alike: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
-    for number, finding in enumerate(findings, start=1):
-        words = finding.mismatch or number, finding.cause, finding.fix, finding.latent
-        alike.setdefault(words, []).append((number, finding))
-    return list(alike.values())
-
-
-def _explanation(number: int, finding: Finding, also: Iterable[tuple[int, Finding]]) -> Table:
+def _explanation(number: int, cause: Cause) -> Table:
     grid = _grid()
+    finding = cause.first
     sides = Text.assemble(
         _place(finding.layer_a, finding.place_a),
         ("  vs  " if finding.layer_a and finding.layer_b else "", "dim"),
         _place(finding.layer_b, finding.place_b),
     )
     grid.add_row(Text(f"finding {number}", style="bold not dim"), sides)
-    grid.add_row("cause", Text(finding.cause))
-    if finding.fix:
-        grid.add_row("fix", Text.assemble((finding.fix, "bold green"), _in(finding.place_b)))
-    elif not finding.latent:
+    grid.add_row("cause", Text(cause.text))
+    if cause.fix:
+        grid.add_row("fix", Text.assemble((cause.fix, "bold green"), _in(finding.place_b)))
+    elif not cause.latent:
         grid.add_row(
             "fix", Text("unknown: none of the known mismatches explains the difference", style="yellow")
         )
     grid.add_row("tested", Text(_tested(finding), style="dim"))
-    others = [f"finding {n} {one.layer_a or one.layer_b} ({one.place_b or one.place_a})" for n, one in also]
+    others = [_other_place(finding, other) for other in cause.places[1:]]
     if others:
-        grid.add_row("also", Text("; ".join(others)))
+        grid.add_row("also at", Text("; ".join(others)))
     return grid
+
+
+def _other_place(first: Finding, other: Finding) -> str:
+    place = other.place_b or other.place_a
+    is_said = place in {first.place_b, first.place_a}
+    return (other.layer_b or other.layer_a) + ("" if is_said else f" ({place})")
 
 
 def _place(layer: str, place: str) -> Text:

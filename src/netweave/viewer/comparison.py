@@ -50,6 +50,7 @@ def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
         "verdicts": [verdict.to_json() for verdict in Verdict],
         "exit_status": comparison.exit_status,
         "sentence": short(comparison.sentence),
+        "headline": short(comparison.headline),
         "error": real(comparison.error),
         "inputs": [_mapping_json(mapping) for mapping in comparison.inputs],
         "outputs": [_mapping_json(mapping) for mapping in comparison.outputs],
@@ -63,6 +64,15 @@ def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
         "findings": [
             _finding_json(finding, short) | {"patch": _patch_json(comparison, [finding], short)}
             for finding in findings
+        ],
+        "causes": [
+            {
+                "text": short(cause.text),
+                "fix": short(cause.fix),
+                "findings": [numbers[id(finding)] for finding in cause.findings],
+                "num_described": cause.num_described,
+            }
+            for cause in comparison.causes
         ],
         "patch": _patch_json(comparison, None, short),
     }

@@ -41,7 +41,7 @@ def _comparison(document: Json) -> list[str]:
         f"### {mark} {_text(document['verdict'])}".replace("###  ", "### "),
         _text(document["sentence"]),
         _table(["", "net", "format", "files", "layers", "parameters"], [_net_row("A", a), _net_row("B", b)]),
-        *(_finding(number, finding) for number, finding in enumerate(document["findings"], 1)),
+        *(_cause(number, cause, document["findings"]) for number, cause in enumerate(_causes(document), 1)),
         _differences(document),
         _list("Inputs", [_mapping(row) for row in document["inputs"]]),
         _list("Outputs", [_mapping(row) for row in document["outputs"]]),
@@ -80,15 +80,29 @@ def _net_row(letter: str, net: Json) -> list[str]:
     ]
 
 
-def _finding(number: int, finding: Json) -> str:
+def _causes(document: Json) -> Sequence[Json]:
+    """Return the findings by cause; in documents of earlier releases each finding is its own."""
+    alone = [
+        {"text": finding["cause"], "fix": finding["fix"], "findings": [number], "num_described": 1}
+        for number, finding in enumerate(document["findings"])
+    ]
+    causes: Sequence[Json] = document.get("causes", alone)
+    return causes
+
+
+def _cause(number: int, cause: Json, findings: Sequence[Json]) -> str:
+    finding = findings[cause["findings"][0]]
     layers = " against ".join(
         _code(layer) + (f" ({_code(place)})" if place else "")
         for layer, place in zip(finding["layers"], finding["places"], strict=True)
         if layer or place
     )
-    lines = [f"#### {number}. {layers or 'The nets'}", "", f"- **Cause:** {_text(finding['cause'])}"]
-    if finding["fix"]:
-        lines.append(f"- **Fix:** {_text(finding['fix'])}")
+    lines = [f"#### {number}. {layers or 'The nets'}", "", f"- **Cause:** {_text(cause['text'])}"]
+    if cause["fix"]:
+        lines.append(f"- **Fix:** {_text(cause['fix'])}")
+    others = [findings[index]["layers"] for index in cause["findings"][1:]]
+    if others:
+        lines.append(f"- **Also at:** {', '.join(_code(names[1] or names[0]) for names in others)}")
     if isinstance(finding["error"], int | float):
         lines.append(f"- **Error / rms:** {ratio_text(finding['error'])}")
     if isinstance(finding["error_fixed"], int | float):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from netweave.comparison import Comparison, Finding, Group, Status
+from netweave.comparison.result.causes import Cause
 from netweave.errors import shortened
 from netweave.files import read_bytes
 from netweave.graph.summary import ratio_text
@@ -79,13 +80,16 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     wrong = wrong_groups(comparison)
     first = wrong[0] if wrong else None
     yield _verdict(comparison, first)
+    causes = {id(finding): cause for cause in comparison.causes for finding in cause.findings}
+    same: Cause | None = None
     if first is not None and first.finding is not None:
-        yield from _explained(first.finding)
+        same = causes[id(first.finding)]
+        yield from _explained(same)
     elif first is not None:
         layers = ", ".join((*first.layers_b, *(f"A: {key}" for key in first.layers_a)))
         yield f"first wrong place: {': '.join(filter(None, (origin_of(comparison, first), layers)))}"
         yield "cause: unknown; none of the known mismatches explains it"
-    others = [group for group in wrong[1:] if group.finding is None or not _repeats(group, first)]
+    others = [group for group in wrong[1:] if group.finding is None or causes[id(group.finding)] is not same]
     if others:
         names = [", ".join((group.layers_b or group.layers_a)[:1]) for group in others[:MAX_LISTED]]
         more = f" and {len(others) - MAX_LISTED} more" if len(others) > MAX_LISTED else ""
@@ -104,14 +108,16 @@ def _verdict(comparison: Comparison, first: Group | None) -> str:
     return f"{comparison.verdict.value}: {apart}"
 
 
-def _explained(finding: Finding) -> Iterator[str]:
+def _explained(cause: Cause) -> Iterator[str]:
+    finding = cause.first
     place_b = ": ".join(part for part in (finding.place_b, finding.layer_b) if part)
     place_a = ": ".join(part for part in (finding.place_a, finding.layer_a) if part)
     yield f"first wrong place: {place_b or 'nothing in B'}" + (f" (A: {place_a})" if place_a else "")
     line = source_line(finding.place_b)
     yield f"source: {line}" if line else ""
-    yield f"cause: {finding.cause}"
-    yield f"fix: {finding.fix} ({_tested(finding)})" if finding.fix else "fix: unknown"
+    more = cause.num_alike
+    yield f"cause: {cause.text}" + (f"; the same in {more} more layer{'s' * (more > 1)}" if more else "")
+    yield f"fix: {cause.fix} ({_tested(finding)})" if cause.fix else "fix: unknown"
 
 
 def _tested(finding: Finding) -> str:
@@ -122,12 +128,6 @@ def _tested(finding: Finding) -> str:
     return (
         f"tested: the outputs of the layer then agree to within {ratio_text(finding.error_fixed)} of the rms"
     )
-
-
-def _repeats(group: Group, first: Group | None) -> bool:
-    """Return whether a group has the difference of the first, which has one line already."""
-    a, b = group.finding, first.finding if first else None
-    return a is not None and b is not None and (a.cause, a.place_b) == (b.cause, b.place_b)
 
 
 def _not_exercised(comparison: Comparison) -> str:

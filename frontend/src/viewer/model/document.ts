@@ -157,6 +157,16 @@ export interface Finding {
   patch?: Patch | null;
 }
 
+/** A difference with all the places where it was made (comparison/result/causes.py). */
+export interface Cause {
+  text: string;
+  fix: string;
+  /** Numbers of the findings, in A's order. */
+  findings: number[];
+  /** How many of them the text is about: two where a setting moved from one layer to another. */
+  num_described: number;
+}
+
 export interface Mapping {
   a: string;
   b: string;
@@ -190,6 +200,8 @@ export interface ComparisonDocument {
   verdicts: VerdictLook[];
   exit_status: number;
   sentence: string;
+  /** The verdict in at most twenty words; documents of earlier releases lack it. */
+  headline?: string;
   error: Real;
   inputs: Mapping[];
   outputs: Mapping[];
@@ -197,6 +209,8 @@ export interface ComparisonDocument {
   notes: string[];
   groups: Group[];
   findings: Finding[];
+  /** Documents of earlier releases lack them: each finding is its own. */
+  causes?: Cause[];
   /** All fixes at once. */
   patch?: Patch | null;
 }

@@ -38,6 +38,11 @@ export function ratioText(value: Real): string {
   return value.toExponential(0).replace("e", "e").replace("+", "");
 }
 
+/** How far two tensors are apart: those of unlike sizes are not infinitely far. */
+export function apartText(error: Real): string {
+  return error === "inf" ? "other sizes, or not finite" : ratioText(error);
+}
+
 /** A number of a statistic, to four digits. */
 export function realText(value: number | undefined): string {
   if (value === undefined) return "";

@@ -2,10 +2,19 @@
 
 import { h } from "../dom.ts";
 import type { Scene } from "../draw/scene.ts";
-import type { Finding, Group, Item, Layer } from "../model/document.ts";
+import { causeOfFinding, itemsWith } from "../model/causes.ts";
+import type { Finding, Group, Item, Layer, Real } from "../model/document.ts";
 import { evidenceText, LOOKS, type ItemStatus } from "../model/looks.ts";
 import { type Model, type UnionItem, isLayer, placeOf } from "../model/model.ts";
-import { amountText, costText, counted, ratioText, sizesText, typesText } from "../model/wording.ts";
+import {
+  amountText,
+  apartText,
+  costText,
+  counted,
+  ratioText,
+  sizesText,
+  typesText,
+} from "../model/wording.ts";
 import { nodesOf } from "../model/windowed.ts";
 import { windowsOf } from "../model/windows.ts";
 import { overviewParts } from "./overview.ts";
@@ -37,7 +46,7 @@ export class Inspector {
     this.scene = scene;
     this.element.scrollTop = 0;
     if (this.element.contains(document.activeElement)) this.element.focus(); // what had the focus goes
-    if (id === null) this.element.replaceChildren(...overviewParts(scene.model, this.actions.fixes));
+    if (id === null) this.element.replaceChildren(...overviewParts(scene.model, this.actions));
     else if (scene.isFold(id)) this.element.replaceChildren(...this.foldParts(id));
     else this.element.replaceChildren(...this.itemParts(scene.model.union[id]!, id));
   }
@@ -99,6 +108,7 @@ export class Inspector {
       ...item.findings.map((number) =>
         findingPart(findings[number]!, item.status, number, this.actions.fixes),
       ),
+      ...this.otherPlaces(item, id),
       ...valuesPart(item),
       ...weightsPart(item),
       ...padding(model, item, () => this.actions.openLab(id)),
@@ -110,6 +120,21 @@ export class Inspector {
       ...costs(sides),
       this.foot(id),
     ];
+  }
+
+  /** Links to the other places where what is wrong here was done as well. */
+  private otherPlaces(item: UnionItem, id: number): HTMLElement[] {
+    const { scene, actions } = this;
+    const causes = causeOfFinding(scene.model.document);
+    const others = item.findings.flatMap((number) => itemsWith(scene.model, causes.get(number)!));
+    const links = [...new Set(others)]
+      .filter((other) => other !== id)
+      .map((other) => {
+        const select = { type: "button", class: "nw-link", onclick: () => actions.select(other) };
+        return h("li", {}, h("button", select, scene.itemTitle(other)));
+      });
+    if (!links.length) return [];
+    return [section("Also at", h("ul", { class: "nw-plainlist nw-places" }, ...links))];
   }
 
   private head(item: UnionItem, sides: Item[][]): HTMLElement {
@@ -197,11 +222,7 @@ export function findingPart(
       ? h(
           "p",
           { class: "nw-proof" },
-          ...[
-            "Tested: given the same inputs, the outputs of the two layers differ by up to ",
-            h("b", {}, ratioText(finding.error)),
-            " times their rms. ",
-          ],
+          ...["Tested: given the same inputs, the outputs of the two layers ", ...apart(finding.error), ". "],
           ...(finding.error_fixed === 0
             ? ["With the fix they are identical."]
             : [
@@ -213,6 +234,11 @@ export function findingPart(
       : null,
     finding.fix && !finding.latent ? patchPart(finding.patch, number, fixes) : null,
   );
+}
+
+function apart(error: Real): (HTMLElement | string)[] {
+  if (error === "inf") return ["have different sizes, or are not finite"];
+  return ["differ by up to ", h("b", {}, ratioText(error)), " times their rms"];
 }
 
 function valuesPart(item: UnionItem): HTMLElement[] {
@@ -229,8 +255,8 @@ function weightsPart(item: UnionItem): HTMLElement[] {
 }
 
 function valuesTable(group: Group): HTMLElement {
-  const rows: [string, string][] = [["difference / rms", ratioText(group.error)]];
-  if (group.isolated_error !== null) rows.push(["given A's inputs", ratioText(group.isolated_error)]);
+  const rows: [string, string][] = [["difference / rms", apartText(group.error)]];
+  if (group.isolated_error !== null) rows.push(["given A's inputs", apartText(group.isolated_error)]);
   if (group.rounding_error != null) rows.push(["rounding explains", ratioText(group.rounding_error)]);
   if (group.mapping) rows.push(["A becomes B by", group.mapping]);
   return h(

@@ -1,22 +1,32 @@
 /** What the details show while nothing is selected: the verdict, how the nets were run, the nets themselves. */
 
 import { h } from "../dom.ts";
+import { causesOf, itemsWith, numPlaces } from "../model/causes.ts";
 import type { ComparisonDocument, Net } from "../model/document.ts";
 import { verdictLook } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
 import { type FixActions, patchPart } from "./patch.ts";
 import { amountText, costText } from "../model/wording.ts";
 
-export function overviewParts(model: Model, fixes: FixActions | null): HTMLElement[] {
+export interface OverviewActions {
+  select: (id: number) => void;
+  fixes: FixActions | null;
+}
+
+export function overviewParts(model: Model, actions: OverviewActions): HTMLElement[] {
   const { document } = model;
-  const parts = document.kind === "comparison" ? verdictParts(document, fixes) : [];
+  const parts = document.kind === "comparison" ? verdictParts(document, model, actions) : [];
   return [
     ...parts,
     ...document.nets.map((net, side) => netPart(net, document.nets.length > 1 ? "AB"[side]! : "")),
   ];
 }
 
-function verdictParts(document: ComparisonDocument, fixes: FixActions | null): HTMLElement[] {
+function verdictParts(
+  document: ComparisonDocument,
+  model: Model,
+  { select, fixes }: OverviewActions,
+): HTMLElement[] {
   const { mark, key } = verdictLook(document);
   const mappings = [
     ...document.inputs.map((mapping) => ["input", mapping] as const),
@@ -29,6 +39,7 @@ function verdictParts(document: ComparisonDocument, fixes: FixActions | null): H
       h("h2", { "data-verdict": key }, h("span", { class: "nw-mark" }, mark), document.verdict),
       h("p", { class: "nw-cause" }, document.sentence),
     ),
+    ...causesPart(model, select),
     ...allFixes(document, fixes),
     ...document.notes.map((note) => h("p", { class: "nw-note" }, note)),
     facts("How the nets were compared", [
@@ -38,6 +49,20 @@ function verdictParts(document: ComparisonDocument, fixes: FixActions | null): H
       ]),
       ...document.probes.map((probe): [string, string] => ["run on", probe]),
     ]),
+  ];
+}
+
+/** Each cause in a line that leads to its first place. */
+function causesPart(model: Model, select: (id: number) => void): HTMLElement[] {
+  const rows = causesOf(model.document).map((cause) => {
+    const [first] = itemsWith(model, cause);
+    const count = numPlaces(model.document, cause);
+    const act = { type: "button", class: "nw-link", onclick: () => first !== undefined && select(first) };
+    return h("li", {}, h("button", act, cause.text), count > 1 ? ` in ${count} places` : null);
+  });
+  if (!rows.length) return [];
+  return [
+    h("section", { class: "nw-section" }, h("h3", {}, "Causes"), h("ol", { class: "nw-causes" }, ...rows)),
   ];
 }
 

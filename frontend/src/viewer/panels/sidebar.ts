@@ -1,6 +1,8 @@
 /** The left side: search, the list of differences or of everything, and the legend, which filters the list. */
 
 import { h } from "../dom.ts";
+import { causeOfFinding, numPlaces, repeatedFindings } from "../model/causes.ts";
+import type { Cause } from "../model/document.ts";
 import { LOOKS, STATUSES, type ItemStatus } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
 import { SearchIndex } from "../model/search.ts";
@@ -11,7 +13,7 @@ type Filter = ItemStatus | "differences" | "all";
 
 export class Sidebar {
   readonly element: HTMLElement;
-  /** Items that "next" and "previous" step through, in the order of the nets. */
+  /** Items that "next" and "previous" step through, in the order of the nets: of each cause its first place. */
   differences: number[] = [];
   private readonly list: VirtualList;
   private readonly search: HTMLInputElement;
@@ -23,6 +25,7 @@ export class Sidebar {
   private model!: Model;
   private drawn: number[] = [];
   private index!: SearchIndex;
+  private causes = new Map<number, Cause>();
   private filter: Filter = "all";
   private buttons: { filter: Filter; element: HTMLElement }[] = [];
   private selected: number | null = null;
@@ -63,12 +66,16 @@ export class Sidebar {
   /** Show the items of a model, without those that are not drawn unless they are searched. */
   show(model: Model, leftOut: ReadonlySet<number>): void {
     this.model = model;
-    this.said.textContent = model.document.kind === "comparison" ? model.document.sentence : "";
+    const shown = model.document;
+    this.said.textContent = shown.kind === "comparison" ? (shown.headline ?? shown.sentence) : "";
+    this.causes = causeOfFinding(shown);
+    const repeated = repeatedFindings(shown);
     this.drawn = model.order.filter((id) => !leftOut.has(id));
     this.index = new SearchIndex(model);
     this.differences = model.order.filter((id) => {
       const item = model.union[id]!;
-      return LOOKS[item.status].isDifference || item.findings.length > 0;
+      if (item.findings.length) return item.findings.some((number) => !repeated.has(number));
+      return LOOKS[item.status].isDifference;
     });
     this.filter = this.differences.length ? "differences" : "all";
     const hadFocus = this.buttons.some(({ element }) => element === document.activeElement);
@@ -176,12 +183,14 @@ export class Sidebar {
     const names = item.members.map((members, side) => members.map((index) => items[side]![index]!));
     const titles = names.map((list) => list.map((entry) => entry.name).join(", ")).filter(Boolean);
     const types = names.map((list) => list.map((entry) => entry.type).join(", ")).filter(Boolean);
-    const finding = document.kind === "comparison" ? document.findings[item.findings[0] ?? -1] : undefined;
+    const cause = this.causes.get(item.findings[0] ?? -1);
+    const count = cause ? numPlaces(document, cause) : 0;
+    const places = count > 1 ? `${count} places: ` : "";
     return {
       id,
       status: item.status,
       title: [...new Set(titles)].join("  ·  "),
-      note: finding?.cause || [...new Set(types)].join("  ·  "),
+      note: cause ? `${places}${cause.text}` : [...new Set(types)].join("  ·  "),
     };
   }
 }

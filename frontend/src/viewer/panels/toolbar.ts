@@ -226,9 +226,12 @@ function verdictPart(document: Document, heading: "h1" | "p"): HTMLElement {
   );
 }
 
-/** What the sentence says besides the verdict, which stands in front of it. */
-function withoutVerdict({ sentence, verdict }: ComparisonDocument): string {
-  return sentence.startsWith(`${verdict}: `) ? sentence.slice(verdict.length + 2) : sentence;
+/** What the headline says besides the verdict, which stands in front of it. */
+function withoutVerdict({ sentence, headline, verdict }: ComparisonDocument): string {
+  const shown = headline ?? sentence;
+  return shown.startsWith(`${verdict}:`) || shown.startsWith(`${verdict} in `)
+    ? shown.slice(verdict.length).replace(/^:? /, "")
+    : shown;
 }
 
 function button(text: string, label: string, act: () => void, key?: string): HTMLButtonElement {

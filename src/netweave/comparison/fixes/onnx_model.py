@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ from onnx import helper, numpy_helper
 
 from netweave.comparison import INPUT_ORDER
 from netweave.comparison.fixes.text import NotAppliedError
+from netweave.comparison.metric import constants_of
 from netweave.graph import Graph, parameter_key
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from netweave.comparison import Comparison, Edit, Finding, Group
     from netweave.comparison.result.report import NetRecord
 
@@ -96,9 +100,11 @@ class ModelEdits:
         if finding.mismatch == "missing-layer" and finding.layer_a and not finding.layer_b:
             self._insert(finding.layer_a, comparison.a)
         elif finding.mismatch == "weights" and not finding.edits:
-            self._give_weights(finding, comparison)
+            self._give_weights(finding, group, comparison)
         elif not finding.edits:
             raise NotAppliedError(f"the fix is more than a setting; do it by hand: {finding.fix}")
+        elif group is not None and len(group.layers_b) > 1 and not self._has_settings(finding, group):
+            self._copy_nodes(group, comparison.a)
         else:
             names = (finding.layer_b, *(group.nodes_b if group is not None else ()))
             for edit in finding.edits:
@@ -117,6 +123,12 @@ class ModelEdits:
                 return found[0]
         of = f" with the setting {edit.name}" if edit is not None else ""
         raise NotAppliedError(f"{Path(self.file).name} has no node {names[0]!r}{of} of its own in its graph")
+
+    def _has_settings(self, finding: Finding, group: Group) -> bool:
+        """Return whether nodes of the model have the settings that a fix names."""
+        names = {finding.layer_b, *group.layers_b}
+        nodes = [node for node in self.model.graph.node if node.name in names or names & set(node.output)]
+        return all(any(self._has(node, edit.name) for node in nodes) for edit in finding.edits)
 
     def _has(self, node: onnx.NodeProto, setting: str) -> bool:
         if setting in {INPUT_ORDER, OP_TYPE}:
@@ -143,7 +155,7 @@ class ModelEdits:
         versions = [entry.version for entry in self.model.opset_import if entry.domain in {"", "ai.onnx"}]
         return max(versions, default=1)
 
-    def _give_weights(self, finding: Finding, comparison: Comparison) -> None:
+    def _give_weights(self, finding: Finding, group: Group | None, comparison: Comparison) -> None:
         """Give B's arrays of a layer the values of A's of the same roles and sizes."""
         given = _arrays_by_role(comparison.a, finding.layer_a)
         own = _arrays_by_role(comparison.b, finding.layer_b)
@@ -155,7 +167,7 @@ class ModelEdits:
             for values in [given[role][1]]
             if values.shape == old.shape == tuple(arrays[key].dims) and not np.array_equal(values, old)
         ]
-        if not changed:
+        if not changed and not self._give_constants(finding.layer_b, group, comparison):
             raise NotAppliedError(f"the arrays of {finding.layer_b} are not stored as those of the first net")
         for array, values in changed:
             if (num_users := self._num_users(array.name)) > 1:
@@ -163,6 +175,35 @@ class ModelEdits:
             self._lines.pop(array.name, None)
             kind = helper.tensor_dtype_to_np_dtype(array.data_type)
             array.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(values.astype(kind)), array.name))
+
+    def _give_constants(self, name: str, group: Group | None, comparison: Comparison) -> bool:
+        """Give a node of B the constants of A's node, such as a factor; return whether any differ.
+
+        They become arrays of the node's own, since other nodes may read what it read.
+        """
+        a, b = (
+            [node for node in net.nodes if node.name in names] if isinstance(net, Graph) else []
+            for net, names in (
+                (comparison.a, group.nodes_a if group is not None else ()),
+                (comparison.b, (name,)),
+            )
+        )
+        same = [node for node in a if b and node.op_type == b[0].op_type]
+        if len(same) != 1 or len(b) != 1:
+            return False
+        constants = [constants_of(node) for node in (same[0], b[0])]
+        node, is_given = self._node(name), False
+        for index in constants[0].keys() & constants[1].keys():
+            wanted, own = (_array_of(values[index]) for values in constants)
+            if wanted is None or own is None or wanted.shape != own.shape or np.array_equal(wanted, own):
+                continue
+            made = f"{node.name or node.output[0]}/input{index}"
+            if any(array.name == made for array in self.model.graph.initializer):
+                raise NotAppliedError(f"the model has another array called {made!r}")
+            self.model.graph.initializer.append(numpy_helper.from_array(wanted.astype(own.dtype), made))
+            node.input[index] = made
+            is_given = True
+        return is_given
 
     def _num_users(self, name: str) -> int:
         return sum(name in node.input for node in self.model.graph.node)
@@ -195,6 +236,85 @@ class ModelEdits:
                     one.input[place] = copied.output[0]
         place = 1 + next(number for number, one in enumerate(graph.node) if output in one.output)
         graph.node.insert(place, copied)
+
+    def _copy_nodes(self, group: Group, a: Graph | NetRecord) -> None:
+        """Put A's nodes of a function in the place of B's, such as those of the other form of GELU."""
+        if not a.files or not a.files[0].endswith(".onnx"):
+            raise NotAppliedError("nodes are copied only from another ONNX model")
+        source = ModelEdits(a.files[0])
+        theirs, own = _Cut.of(source.model, group.layers_a), _Cut.of(self.model, group.layers_b)
+        graph = self.model.graph
+        taken = {value for node in graph.node for value in (node.name, *node.input, *node.output)}
+        prefix = f"{own.output}/"
+        if any(value.startswith(prefix) for value in taken):
+            raise NotAppliedError(f"the model has other values called {prefix}...")
+        names = {theirs.input: own.input, theirs.output: own.output}
+        place = list(graph.node).index(own.nodes[-1])
+        copies = []
+        for node in (*theirs.constants, *theirs.nodes):
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copy.name = f"{prefix}{node.name or node.output[0]}"
+            for values in (copy.input, copy.output):
+                values[:] = [names.get(value, f"{prefix}{value}") if value else "" for value in values]
+            copies.append(copy)
+        for array in theirs.arrays:
+            moved = onnx.TensorProto()
+            moved.CopyFrom(array)
+            moved.name = f"{prefix}{array.name}"
+            graph.initializer.append(moved)
+        for number, copy in enumerate(copies, start=1):
+            graph.node.insert(place + number, copy)
+        for node in own.nodes:
+            graph.node.remove(node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Nodes of a model that compute one value of another and of constants.
+
+    Attributes:
+        nodes: The nodes, in the model's order.
+        input: The value that they read.
+        output: The value that others read of theirs.
+        constants: Constant nodes that they read.
+        arrays: Stored arrays that they read.
+    """
+
+    nodes: tuple[onnx.NodeProto, ...]
+    input: str
+    output: str
+    constants: tuple[onnx.NodeProto, ...]
+    arrays: tuple[onnx.TensorProto, ...]
+
+    @classmethod
+    def of(cls, model: onnx.ModelProto, names: Sequence[str]) -> _Cut:
+        """Return the nodes of some names.
+
+        Raises:
+            NotAppliedError: They are not all in the model's graph, or read or make several values.
+        """
+        graph = model.graph
+        nodes = [
+            node for node in graph.node if node.name in names or (not node.name and node.output[0] in names)
+        ]
+        made = {value for node in nodes for value in node.output}
+        read = dict.fromkeys(value for node in nodes for value in node.input if value and value not in made)
+        constants = [node for node in graph.node if node.op_type == "Constant" and node.output[0] in read]
+        arrays = [array for array in graph.initializer if array.name in read]
+        known = {node.output[0] for node in constants} | {array.name for array in arrays}
+        inputs = [value for value in read if value not in known]
+        used = {value for node in graph.node if node not in nodes for value in node.input}
+        outputs = sorted(made & (used | {value.name for value in graph.output}))
+        if len(nodes) != len(names) or len(inputs) != 1 or len(outputs) != 1:
+            raise NotAppliedError(
+                "the fix takes other nodes, and these do not compute one value of one other"
+            )
+        return cls(tuple(nodes), inputs[0], outputs[0], tuple(constants), tuple(arrays))
+
+
+def _array_of(value: ir.Value) -> np.ndarray | None:
+    return value.const_value.numpy() if value.const_value is not None else None
 
 
 def _arrays_by_role(graph: Graph | NetRecord, layer: str) -> dict[str, tuple[str, np.ndarray]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.metric import OUTPUT_TOLERANCE
+from netweave.comparison.result.causes import Cause, causes_of
 from netweave.comparison.result.verdicts import Verdict
 from netweave.errors import UsageError
 from netweave.graph import Graph
@@ -286,6 +287,18 @@ class Comparison:
     def findings(self) -> tuple[Finding, ...]:
         """The explained differences, in A's order; a latent one is among them."""
         return tuple(group.finding for group in self.groups if group.finding)
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """The explained differences by cause, each with its places; latent ones last."""
+        return causes_of(self.findings)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in at most twenty words."""
+        from netweave.comparison.result.headline import headline
+
+        return headline(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the nets themselves as JSON values."""

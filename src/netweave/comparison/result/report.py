@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.graph import Graph, LayerTable
 
 if TYPE_CHECKING:
+    from netweave.comparison.result.causes import Cause
     from netweave.comparison.result.comparison import Comparison
 
 
@@ -45,8 +46,22 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
     fields = dataclasses.fields(comparison)
     values = {f.name: _plain(getattr(comparison, f.name)) for f in fields if f.name not in {"a", "b"}}
     nets = {side: _plain(NetRecord.of(getattr(comparison, side))) for side in ("a", "b")}
-    content = {"mark": comparison.verdict.mark, "exit_status": comparison.exit_status}
+    content = {
+        "mark": comparison.verdict.mark,
+        "exit_status": comparison.exit_status,
+        "headline": comparison.headline,
+        "causes": [_cause(cause) for cause in comparison.causes],
+    }
     return {"version": VERSION, **nets, **values, **content}
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    """Return a cause with its places; errors and edits stand with the findings of the groups."""
+    places = [
+        {name: getattr(finding, name) for name in ("layer_a", "layer_b", "place_a", "place_b")}
+        for finding in cause.places
+    ]
+    return {"text": cause.text, "fix": cause.fix, "latent": cause.latent, "places": places}
 
 
 @cache

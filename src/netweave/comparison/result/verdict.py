@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.name_lists import list_names
+from netweave.comparison.result.causes import causes_of
 from netweave.comparison.result.comparison import (
     MAX_SHOWN,
     Finding,
@@ -16,11 +17,13 @@ from netweave.comparison.result.comparison import (
     TensorMapping,
     Unexercised,
 )
+from netweave.comparison.result.headline import apart_in_words
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph.summary import ratio_text
 
 if TYPE_CHECKING:
     from netweave.comparison.explain.agreement import Agreement
+    from netweave.comparison.result.causes import Cause
 
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
 """What alone makes two nets different: what propagates an earlier difference, or has no effect, does not."""
@@ -81,7 +84,7 @@ def decide(
         return Verdict.DIFFERENT, f"different: output {named} has no counterpart in the other net"
     unknown = [group for group in groups if group.status is Status.UNKNOWN]
     worst = max((pair.error for pair in apart if pair.error is not None), default=None)
-    effect = "no output can be compared" if worst is None else _apart(worst)
+    effect = "no output can be compared" if worst is None else apart_in_words(worst)
     effect = f"{unlike_inputs}, so that {effect}" if unlike_inputs else effect
     if unknown:
         where = list_names(name for group in unknown for name in group.layers_a or group.layers_b)
@@ -201,35 +204,23 @@ def difference_in_words(culprits: Sequence[Group], apart: Sequence[OutputPair]) 
         culprits: Groups that differ, the first of which is described.
         apart: The outputs that differ.
     """
-    first = culprits[0].finding
     errors = [pair.error for pair in apart if pair.error is not None]
-    if first is None:
+    causes = causes_of(group.finding for group in culprits if group.finding is not None)
+    if not causes:
         sentences = [f"different at {', '.join((*culprits[0].layers_a, *culprits[0].layers_b))}"]
+        more = len(culprits) - 1
     else:
-        sentences = [f"different at {place_in_words(first)}: {first.cause}"]
-    alike = sum(group.finding is not None and _says_the_same(first, group.finding) for group in culprits[1:])
-    if alike:
-        sentences[0] += f"; the same in {alike} other layer{'s' * (alike > 1)}"
-    if more := len(culprits) - 1 - alike:
+        sentences = [f"different at {place_in_words(causes[0].first)}: {causes[0].text}"]
+        alike = causes[0].num_alike
+        sentences[0] += f"; the same in {alike} other layer{'s' * (alike > 1)}" if alike else ""
+        more = len(causes) - 1
+    if more:
         sentences.append(f"{more} more difference{'s' * (more > 1)}")
     if errors:
-        sentences.append(_capital(_apart(max(errors))))
-    if first is not None:
-        sentences += _remedy(first)
+        sentences.append(_capital(apart_in_words(max(errors))))
+    if causes:
+        sentences += _remedy(causes[0])
     return ". ".join(sentences)
-
-
-def _says_the_same(first: Finding | None, other: Finding) -> bool:
-    """Return whether two findings are one setting that differs in several layers, such as eps."""
-    if first is None or first.mismatch is None:
-        return False
-    return (first.mismatch, first.cause, first.fix) == (other.mismatch, other.cause, other.fix)
-
-
-def _apart(error: float) -> str:
-    if error == float("inf"):
-        return "the outputs of the nets have different sizes, or are not finite"
-    return f"the outputs of the nets differ by up to {ratio_text(error)} times their rms"
 
 
 def _capital(clause: str) -> str:
@@ -245,10 +236,13 @@ def place_in_words(finding: Finding) -> str:
     return f"{label} ({' / '.join(places)})" if places else label
 
 
-def _remedy(finding: Finding) -> list[str]:
-    if not finding.fix or finding.error_fixed is None:
-        return []
-    return [f"Fix: {finding.fix}, after which {_after_the_fix(finding.error_fixed)}"]
+def _remedy(cause: Cause) -> list[str]:
+    error_fixed = cause.first.error_fixed
+    return (
+        [f"Fix: {cause.fix}, after which {_after_the_fix(error_fixed)}"]
+        if cause.fix and error_fixed is not None
+        else []
+    )
 
 
 def _after_the_fix(error: float) -> str:

@@ -88,6 +88,20 @@ SUBGRAPHS = frozenset({"body", "else_branch", "then_branch"})
 RESIZE_MODES = {"nearest_mode": "nearest", "cubic_coeff_a": "cubic", "exclude_outside": "cubic"}
 """Settings of Resize that one mode alone has."""
 
+NOUNS = {"approximate": "approximation", "epsilon": "eps", "pads": "padding"}
+"""What settings are called whose names in ONNX are other than people's."""
+
+OWNERS = {
+    "Attention": "attention",
+    "Gelu": "GELU",
+    "HardSwish": "hard-swish",
+    "LayerNormalization": "LayerNorm",
+    "RMSNormalization": "RMSNorm",
+    "RotaryEmbedding": "the rotary embedding",
+    "Swish": "SiLU",
+}
+"""Operators that many files write as several nodes, none of which is called so: the words name them."""
+
 
 def attribute_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose A's value for every setting in which nodes of one operator differ."""
@@ -293,7 +307,9 @@ def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
         return f"no step of {masked} sees a later one (a causal mask); those of {plain} see all"
     if name == "rounding":
         return f"the output size is rounded {ROUNDED_IN_WORDS[a]} in A and {ROUNDED_IN_WORDS.get(b, b)} in B"
-    noun = {"pads": "padding", "epsilon": "eps"}.get(name, name)
+    noun = NOUNS.get(name, name)
+    if (owner := OWNERS.get(node_a.op_type)) is not None:
+        noun = f"{noun} of {owner}"
     return f"{noun} is {in_words(name, a)} in A and {in_words(name, b)} in B"
 
 

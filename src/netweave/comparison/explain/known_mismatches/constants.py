@@ -24,7 +24,7 @@ from netweave.formats.dialect import dialect_of
 from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Set
 
     from netweave.graph import Graph
 
@@ -40,9 +40,17 @@ ROLES = {
     "RMSNormalization": ("", "weights"),
     "Clip": ("", "lower bound", "upper bound"),
     "Add": ("addend", "addend"),
+    "Div": ("dividend", "divisor"),
     "Mul": ("factor", "factor"),
 }
 
+
+BEFORE_SOFTMAX = frozenset({"Add", "Cast", "Div", "Max", "Mul", "Reshape", "Sub", "Tanh", "Where"})
+"""Operators of masks and caps, between the scaling of scores and their Softmax."""
+
+AFTER_SOFTMAX = frozenset({"Cast", "Mul", "Reshape", "Where"})
+
+MAX_BETWEEN = 8
 
 OF_VALUES = frozenset(
     {
@@ -139,6 +147,8 @@ def _fix(role: str, value: ir.Value, array: np.ndarray, wanted: np.ndarray) -> s
     """Return what to do with a constant of B: for a number in the code, which number to write for it."""
     if array.size == wanted.size == 1 and not source_keys(value) and _NUMBERED.fullmatch(str(value.name)):
         return f"write {wanted.item():.7g} for {array.item():.7g}"
+    if array.size == wanted.size == 1:
+        return f"give the {role}{_stored_name(value)} the value {wanted.item():.7g}"
     return f"give {role}{_stored_name(value)} A's values"
 
 
@@ -264,8 +274,31 @@ def as_stored(dense: ir.Node, filters: np.ndarray) -> np.ndarray:
 
 
 def _role(node: ir.Node, index: int) -> str:
+    if node.op_type in {"Mul", "Div"} and _makes_scores(node):
+        return "scale of the attention scores" if node.op_type == "Mul" else "divisor of the attention scores"
     roles = ROLES.get(node.op_type, ())
     return roles[index] if index < len(roles) and roles[index] else f"input {index}"
+
+
+def _makes_scores(node: ir.Node) -> bool:
+    """Return whether a node scales scores of attention, of which a Softmax makes weights for a product."""
+    scores = _read_behind(node, BEFORE_SOFTMAX)
+    weights = (
+        _read_behind(scores, AFTER_SOFTMAX) if scores is not None and scores.op_type == "Softmax" else None
+    )
+    return weights is not None and weights.op_type == "MatMul"
+
+
+def _read_behind(node: ir.Node, between: Set[str]) -> ir.Node | None:
+    """Return the first node behind others of some operators, each of which alone reads what is before it."""
+    for _ in range(MAX_BETWEEN):
+        readers = [reader for reader, _ in node.outputs[0].uses()]
+        if len(readers) != 1:
+            return None
+        (node,) = readers
+        if node.op_type not in between:
+            return node
+    return None
 
 
 def _say(
@@ -300,13 +333,20 @@ def _say(
             return named
     if factor is not None:
         return "weights", f"{role} of B is {factor:.6g} times A's"
-    different = differing(wanted, b)
+    return ("slope" if role == "slopes" else "weights"), _values_apart(role, wanted, b)
+
+
+def _values_apart(role: str, a: np.ndarray, b: np.ndarray) -> str:
+    """Say how an array of B differs from what it should hold."""
+    if b.size == 1:
+        return f"the {role} is {a.item():.6g} in A and {b.item():.6g} in B"
+    different = differing(a, b)
     with np.errstate(invalid="ignore"):
-        apart = np.where(different, wanted - b, 0)
+        apart = np.where(different, a - b, 0)
     place = tuple(int(i) for i in np.unravel_index(int(np.abs(apart).argmax()), b.shape))
-    return ("slope" if role == "slopes" else "weights"), (
+    return (
         f"{int(different.sum()):,} of {b.size:,} values of the {role} differ, most at {list(place)}: "
-        f"{float(wanted[place]):.6g} in A, {float(b[place]):.6g} in B"
+        f"{float(a[place]):.6g} in A, {float(b[place]):.6g} in B"
     )
 
 

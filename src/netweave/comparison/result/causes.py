@@ -1,0 +1,107 @@
+"""Findings by cause: a setting that differs in every block of a net is one difference in many places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netweave.comparison.result.comparison import Finding
+
+_QUOTED = re.compile(r"'[^']*'")
+
+_SETTING = re.compile(r"(?P<name>.+) is (?P<a>.+) in A and (?P<b>.+) in B")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A difference between two nets, with all places where it was made.
+
+    Attributes:
+        text: What differs, in the words of both sources.
+        fix: What to change; empty if unknown. Where names of arrays are part of it, it is that of the first
+            place.
+        findings: The places, in A's order; at least one.
+        num_described: How many of them the text is about, from the first on: two where a setting moved.
+    """
+
+    text: str
+    fix: str
+    findings: tuple[Finding, ...]
+    num_described: int = 1
+
+    @property
+    def first(self) -> Finding:
+        """The first place."""
+        return self.findings[0]
+
+    @property
+    def latent(self) -> bool:
+        """True if it has no effect with these weights and inputs."""
+        return self.first.latent
+
+    @property
+    def places(self) -> tuple[Finding, ...]:
+        """One finding for each layer: a module that is called twice is one place."""
+        return tuple({_layer(finding): finding for finding in reversed(self.findings)}.values())[::-1]
+
+    @property
+    def num_alike(self) -> int:
+        """Number of places that the text is not about."""
+        return len(self.places) - self.num_described
+
+
+def causes_of(findings: Iterable[Finding]) -> tuple[Cause, ...]:
+    """Return the causes of findings, those with an effect first, then in order of their first places.
+
+    Findings have one cause if they say the same of several layers. A setting that one layer has in A and a
+    layer beside it in B has moved: that is one cause as well, wherever it was made.
+    """
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for number, finding in enumerate(sorted(findings, key=lambda finding: finding.latent)):
+        words = finding.mismatch or number, finding.cause, _QUOTED.sub("", finding.fix), finding.latent
+        alike.setdefault(words, []).append(finding)
+    causes: list[Cause] = []
+    for same in alike.values():
+        index = next((i for i, cause in enumerate(causes) if _has_moved(cause.findings, same)), None)
+        if index is None:
+            causes.append(Cause(same[0].cause, same[0].fix, tuple(same)))
+        else:
+            causes[index] = _moved(causes[index].findings, same)
+    return tuple(causes)
+
+
+def _layer(finding: Finding) -> str:
+    return finding.layer_b or finding.layer_a
+
+
+def _has_moved(ones: Sequence[Finding], others: Sequence[Finding]) -> bool:
+    """Return whether a setting of some layers is in B that of others in A, and the other way round."""
+    read = [_SETTING.fullmatch(findings[0].cause) for findings in (ones, others)]
+    if read[0] is None or read[1] is None or len(ones) != len(others):
+        return False
+    one, other = (match.groupdict() for match in read if match is not None)
+    is_mirrored = one["name"] == other["name"] and (one["a"], one["b"]) == (other["b"], other["a"])
+    return is_mirrored and ones[0].mismatch == others[0].mismatch and ones[0].latent == others[0].latent
+
+
+def _moved(ones: Sequence[Finding], others: Sequence[Finding]) -> Cause:
+    """Return the cause of a setting that moved: from where A has its larger value to where B has it."""
+    read = _SETTING.fullmatch(ones[0].cause)
+    assert read is not None
+    name, value_a, value_b = read.group("name", "a", "b")
+    value, in_a, in_b = (
+        (value_a, ones, others) if _size(value_a) >= _size(value_b) else (value_b, others, ones)
+    )
+    text = f"{name} of {value} moved from {in_a[0].layer_a} in A to {in_b[0].layer_b} in B"
+    places = [finding for both in zip(ones, others, strict=True) for finding in both]
+    fixes = [f"{finding.fix} at {_layer(finding)}" for finding in (ones[0], others[0]) if finding.fix]
+    return Cause(text, ", ".join(fixes), tuple(places), num_described=2)
+
+
+def _size(value: str) -> tuple[float, str]:
+    """Return what orders two values of a setting: the first number in it, and the text."""
+    number = re.search(r"-?\d+(\.\d+)?(e-?\d+)?", value)
+    return (float(number.group()) if number else float("-inf")), value
