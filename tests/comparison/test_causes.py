@@ -81,12 +81,12 @@ def test_causes_without_effect_come_last():
 def pair(tmp_path_factory):
     """Two blocks of attention and GELU in operators of opset 13; in B another scale and the exact GELU."""
     folder = tmp_path_factory.mktemp("pair")
-    for name, scale, exact in (("a", 0.5, False), ("b", 0.25, True)):
-        onnx.save(blocks(scale, exact=exact), folder / f"{name}.onnx")
+    for name, scale, function in (("a", 0.5, "gelu"), ("b", 0.25, "exact gelu")):
+        onnx.save(blocks(scale, function), folder / f"{name}.onnx")
     return netweave.compare(folder / "a.onnx", folder / "b.onnx")
 
 
-def blocks(scale: float, *, exact: bool) -> onnx.ModelProto:
+def blocks(scale: float, function: str) -> onnx.ModelProto:
     draw = np.random.default_rng(1)
     nodes, arrays, x = [], {}, "x"
 
@@ -106,7 +106,9 @@ def blocks(scale: float, *, exact: bool) -> onnx.ModelProto:
         h = add(
             "MatMul", add("MatMul", add("Softmax", scores, axis=-1), v), number(draw.standard_normal((4, 4)))
         )
-        if exact:
+        if function == "silu":
+            x = add("Mul", h, add("Sigmoid", h))
+        elif function == "exact gelu":
             erf = add("Erf", add("Div", h, number(2**0.5)))
             x = add("Mul", add("Mul", h, add("Add", erf, number(1))), number(0.5))
         else:
@@ -146,6 +148,18 @@ def test_both_changes_are_made_in_the_model_and_the_nets_are_equal(pair, tmp_pat
     """One takes another number in each block, the other takes the nodes of A's form of GELU."""
     fixed = api.fix_port(*pair_files(pair), pair, tmp_path / "fixed.onnx")
     assert (len(fixed.mended.applied), fixed.mended.refused) == (4, ())
+    assert fixed.comparison.verdict is Verdict.IDENTICAL
+
+
+def test_a_function_of_several_nodes_is_named_and_takes_the_place_of_another(tmp_path):
+    for name, function in (("a", "silu"), ("b", "gelu")):
+        onnx.save(blocks(0.5, function), tmp_path / f"{name}.onnx")
+    files = [str(tmp_path / f"{name}.onnx") for name in "ab"]
+    found = netweave.compare(*files)
+    assert [(cause.text, cause.fix) for cause in found.causes] == [
+        ("A computes SiLU, B computes GELU", "compute SiLU")
+    ]
+    fixed = api.fix_port(*files, found, tmp_path / "fixed.onnx")
     assert fixed.comparison.verdict is Verdict.IDENTICAL
 
 

@@ -27,6 +27,18 @@ SLOPED = frozenset({"LeakyRelu", "Elu"})
 """Activations that have a slope."""
 
 
+OPERATORS_IN_WORDS = {
+    "Attention": "attention",
+    "Gelu": "GELU",
+    "HardSwish": "hard-swish",
+    "LayerNormalization": "LayerNorm",
+    "RMSNormalization": "RMSNorm",
+    "RotaryEmbedding": "the rotary embedding",
+    "Swish": "SiLU",
+}
+"""Operators that many files write as several nodes, none of which is called so: the words name them."""
+
+
 def in_words(name: str, value: Any) -> str:
     """Return a value of a setting for people.
 

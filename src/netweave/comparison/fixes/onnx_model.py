@@ -101,10 +101,10 @@ class ModelEdits:
             self._insert(finding.layer_a, comparison.a)
         elif finding.mismatch == "weights" and not finding.edits:
             self._give_weights(finding, group, comparison)
+        elif group is not None and self._is_function(finding, group):
+            self._copy_nodes(group, comparison.a)
         elif not finding.edits:
             raise NotAppliedError(f"the fix is more than a setting; do it by hand: {finding.fix}")
-        elif group is not None and len(group.layers_b) > 1 and not self._has_settings(finding, group):
-            self._copy_nodes(group, comparison.a)
         else:
             names = (finding.layer_b, *(group.nodes_b if group is not None else ()))
             for edit in finding.edits:
@@ -124,11 +124,17 @@ class ModelEdits:
         of = f" with the setting {edit.name}" if edit is not None else ""
         raise NotAppliedError(f"{Path(self.file).name} has no node {names[0]!r}{of} of its own in its graph")
 
-    def _has_settings(self, finding: Finding, group: Group) -> bool:
-        """Return whether nodes of the model have the settings that a fix names."""
+    def _is_function(self, finding: Finding, group: Group) -> bool:
+        """Return whether a fix changes what several nodes compute together, and no setting of one of them."""
+        if group.mapping is not None:
+            return False
+        if not finding.edits:
+            return finding.mismatch == "operator"
+        if max(len(group.layers_a), len(group.layers_b)) < 2:
+            return False
         names = {finding.layer_b, *group.layers_b}
         nodes = [node for node in self.model.graph.node if node.name in names or names & set(node.output)]
-        return all(any(self._has(node, edit.name) for node in nodes) for edit in finding.edits)
+        return not all(any(self._has(node, edit.name) for node in nodes) for edit in finding.edits)
 
     def _has(self, node: onnx.NodeProto, setting: str) -> bool:
         if setting in {INPUT_ORDER, OP_TYPE}:

@@ -11,7 +11,7 @@ from netweave.comparison.explain.known_mismatches.same_windows import (
     rounding_with_same_windows,
     take_same_windows,
 )
-from netweave.comparison.explain.wording import function_setting, in_words, setting
+from netweave.comparison.explain.wording import OPERATORS_IN_WORDS, function_setting, in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.metric import ELEMENTWISE, family_of, is_constant
 from netweave.formats.dialect import dialect_of
@@ -90,17 +90,6 @@ RESIZE_MODES = {"nearest_mode": "nearest", "cubic_coeff_a": "cubic", "exclude_ou
 
 NOUNS = {"approximate": "approximation", "epsilon": "eps", "pads": "padding"}
 """What settings are called whose names in ONNX are other than people's."""
-
-OWNERS = {
-    "Attention": "attention",
-    "Gelu": "GELU",
-    "HardSwish": "hard-swish",
-    "LayerNormalization": "LayerNorm",
-    "RMSNormalization": "RMSNorm",
-    "RotaryEmbedding": "the rotary embedding",
-    "Swish": "SiLU",
-}
-"""Operators that many files write as several nodes, none of which is called so: the words name them."""
 
 
 def attribute_mismatches(case: Case) -> Iterator[Proposal]:
@@ -308,7 +297,7 @@ def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
     if name == "rounding":
         return f"the output size is rounded {ROUNDED_IN_WORDS[a]} in A and {ROUNDED_IN_WORDS.get(b, b)} in B"
     noun = NOUNS.get(name, name)
-    if (owner := OWNERS.get(node_a.op_type)) is not None:
+    if (owner := OPERATORS_IN_WORDS.get(node_a.op_type)) is not None:
         noun = f"{noun} of {owner}"
     return f"{noun} is {in_words(name, a)} in A and {in_words(name, b)} in B"
 
@@ -369,10 +358,11 @@ def function_mismatches(case: Case) -> Iterator[Proposal]:
     a, b = _Function.of(case.nodes_a), _Function.of(case.nodes_b)
     if a is None or b is None or _holds(a.kinds, b.kinds) or _holds(b.kinds, a.kinds):
         return  # what one net only has more of is a layer that the other lacks
+    name_a, name_b = (OPERATORS_IN_WORDS.get(function.name, function.name) for function in (a, b))
     yield Proposal(
         mismatch="operator",
-        cause=f"A computes {a.name}, B computes {b.name}",
-        fix=function_setting(case.b.graph.format, a.name, a.nodes) or f"compute {a.name}",
+        cause=f"A computes {name_a}, B computes {name_b}",
+        fix=function_setting(case.b.graph.format, a.name, a.nodes) or f"compute {name_a}",
         node_a=a.nodes[-1],
         node_b=b.nodes[-1],
         change=_Compute(b, a),

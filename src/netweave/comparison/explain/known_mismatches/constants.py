@@ -45,6 +45,8 @@ ROLES = {
 }
 
 
+SCALING = {"Mul": "scale", "Div": "divisor"}
+
 BEFORE_SOFTMAX = frozenset({"Add", "Cast", "Div", "Max", "Mul", "Reshape", "Sub", "Tanh", "Where"})
 """Operators of masks and caps, between the scaling of scores and their Softmax."""
 
@@ -274,14 +276,23 @@ def as_stored(dense: ir.Node, filters: np.ndarray) -> np.ndarray:
 
 
 def _role(node: ir.Node, index: int) -> str:
-    if node.op_type in {"Mul", "Div"} and _makes_scores(node):
-        return "scale of the attention scores" if node.op_type == "Mul" else "divisor of the attention scores"
+    if node.op_type in SCALING and (scaled := _scaled_in_attention(node)):
+        return f"{SCALING[node.op_type]} of the {scaled}"
     roles = ROLES.get(node.op_type, ())
     return roles[index] if index < len(roles) and roles[index] else f"input {index}"
 
 
+def _scaled_in_attention(node: ir.Node) -> str:
+    """Return what of attention a node scales, in words: scores, or queries and keys before their product."""
+    if _makes_scores(node):
+        return "attention scores"
+    product = _read_behind(node, {"Reshape", "Transpose"})
+    is_of_scores = product is not None and product.op_type == "MatMul" and _makes_scores(product)
+    return "queries and keys" if is_of_scores else ""
+
+
 def _makes_scores(node: ir.Node) -> bool:
-    """Return whether a node scales scores of attention, of which a Softmax makes weights for a product."""
+    """Return whether a node makes scores of attention, of which a Softmax makes weights for a product."""
     scores = _read_behind(node, BEFORE_SOFTMAX)
     weights = (
         _read_behind(scores, AFTER_SOFTMAX) if scores is not None and scores.op_type == "Softmax" else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
-from netweave.comparison.explain.wording import input_order, operator
+from netweave.comparison.explain.wording import OPERATORS_IN_WORDS, input_order, operator
 from netweave.comparison.metric import constants_of, num_signals
 from netweave.graph import attributes_of
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 MAX_ORDERED = 4
 """Nodes with more inputs are not tried in other orders."""
 
-NAMES = {"LRN": "LRN across channels", "ChannelLRN": "LRN within each channel"}
-"""What operators are called whose own names do not tell them apart."""
+NAMES = OPERATORS_IN_WORDS | {"LRN": "LRN across channels", "ChannelLRN": "LRN within each channel"}
+"""What operators are called whose own names do not tell them apart, or are not people's."""
 
 
 def operator_mismatches(case: Case) -> Iterator[Proposal]:
