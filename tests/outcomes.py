@@ -38,6 +38,7 @@ EXTRAS = {
     "django": "web",
     "fsspec": "data",
     "h5py": "hdf5",
+    "jsonschema": "mcp",
     "keras": "keras",
     "lmdb": "data",
     "matplotlib": "curves",

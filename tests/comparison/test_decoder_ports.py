@@ -76,7 +76,7 @@ def test_a_decoder_spelled_otherwise_is_identical(tmp_path, family, spellings):
             "a window of 5, itself and those before; in B no step sees a later",
         ),
         ("gemma2", "window-off", "sliding-window", "a window of 6, itself and those before"),
-        ("gemma2", "attention-cap", "attention-softcap", "softcap is 2 in A and 0 in B"),
+        ("gemma2", "attention-cap", "attention-softcap", "softcap of attention is 2 in A and 0 in B"),
         (
             "qwen3",
             "tile",

@@ -8,7 +8,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.docs import benchmarks, commands, decisions, known_mismatches, matrix, pictures, python, tables
+from tools.docs import (
+    benchmarks,
+    commands,
+    decisions,
+    known_mismatches,
+    matrix,
+    pictures,
+    python,
+    schema,
+    tables,
+)
 from tools.docs.blocks import Shell, stable
 
 if TYPE_CHECKING:
@@ -19,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/command-line.md": commands.page,
     "docs/reference/python.md": python.page,
+    "docs/reference/comparison.schema.json": schema.page,
     "docs/reference/layers.md": tables.page,
     "docs/known-mismatches.md": known_mismatches.page,
     "docs/matrix.md": matrix.page,

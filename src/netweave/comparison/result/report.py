@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -72,11 +73,15 @@ def _written_fields(kind: type) -> tuple[str, ...] | None:
     return tuple(field.name for field in dataclasses.fields(kind) if field.metadata.get("json", True))
 
 
-_SIMPLE = frozenset({bool, float, int, str, type(None)})
+_EXACT = frozenset({bool, int, str, type(None)})
+
+_SIMPLE = _EXACT | {float}
 
 
 def _plain(value: Any) -> Any:
     kind: type = type(value)
+    if kind is float and not math.isfinite(value):
+        return str(value)  # JSON has no infinity
     if kind in _SIMPLE:
         return value
     fields = _written_fields(kind)
@@ -89,6 +94,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        simple = _SIMPLE.issuperset(map(type, value))  # orders of channels are long
+        simple = _EXACT.issuperset(map(type, value))  # orders of channels are long
         return list(value) if simple else [_plain(item) for item in value]
     return value

@@ -28,7 +28,7 @@ def save_comparison(comparison: Comparison, file: str | Path) -> None:
     Raises:
         WriteError: The file cannot be written; the old one is untouched.
     """
-    write_file(file, json.dumps(comparison_to_json(comparison), indent=1))
+    write_file(file, json.dumps(comparison_to_json(comparison), indent=1, allow_nan=False))
 
 
 def open_comparison(file: str | Path) -> Comparison:
@@ -91,6 +91,8 @@ def _made(hint: Any, value: Any) -> Any:
         return tuple(_made(kind, item) for kind, item in zip(inner, value, strict=True))
     if origin is dict:
         return {key: _made(arguments[1], item) for key, item in value.items()}
+    if hint is float:
+        return float(value)  # what JSON lacks is a string: inf, nan
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(value)
     if dataclasses.is_dataclass(hint):
