@@ -17,6 +17,7 @@ import torch
 from benchmarks.faults.arrays import Stored
 from benchmarks.faults.model import Net
 from benchmarks.faults.torch_source import Port, lines_of, word
+from benchmarks.source_module import source_module
 
 if TYPE_CHECKING:
     from benchmarks.faults.caffe_nets import CaffeNet
@@ -112,22 +113,9 @@ def exported_norms(net: Net) -> frozenset[str]:
 
 def module(folder: Path) -> torch.nn.Module:
     """Return the module that a net's files make, as it predicts."""
-    made = source_module(folder / "model.py")
+    made: torch.nn.Module = source_module(folder / "model.py").Net()
     made.load_state_dict(state(folder / "weights.pt"), strict=True)
     return made.eval()
-
-
-def source_module(path: Path) -> torch.nn.Module:
-    """Return the module of a file of source."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("model", path)
-    assert spec is not None
-    assert spec.loader is not None
-    code = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(code)
-    made: torch.nn.Module = code.Net()
-    return made
 
 
 def state(path: Path) -> dict[str, torch.Tensor]:
@@ -146,7 +134,7 @@ def drawn(name: str, shape: tuple[int, ...]) -> TorchNet:
     from tests.oracles import recipe
 
     net, arrays = own(name, shape, {}), {}
-    for key, tensor in source_module(MODELS / f"{name}.py").state_dict().items():
+    for key, tensor in source_module(MODELS / f"{name}.py").Net().state_dict().items():
         role = DRAWN.get(key.rpartition(".")[2], "filter" if tensor.ndim > 1 else "scale")
         size = tuple(tensor.shape)
         arrays[key] = recipe.weight(f"{name} {key}", size, role) if size else np.array(0)

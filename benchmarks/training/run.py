@@ -2,7 +2,7 @@
 
     NETWEAVE_CORPUS=... python -m benchmarks training --mxnet PYTHON --tensorflow PYTHON
         [--net NAME] [--only NAME,NAME] [--before FOLDER] [--images] [--rounds N] [--steps N]
-        [--threads N] [--json FILE] [--picture FILE]
+        [--threads N] [--json FILE]
 
 Every candidate is a process of its own, which makes no step but when it is its turn; in each round all have
 theirs, in an order drawn anew. Batch, image size, threads and optimizer (SGD with momentum and decay, in
@@ -39,7 +39,6 @@ import numpy as np
 
 from benchmarks.input import draw
 from benchmarks.record import Namespace, Record, option
-from benchmarks.training import picture
 from benchmarks.training.nets import NETS, SIZE, layers
 from benchmarks.worker import Worker, spread
 from netweave.training.data.pack import pack
@@ -136,7 +135,6 @@ OPTIONS = (
     option("--bf16", default=False, help="where the processor has AVX512-BF16 or AMX"),
     option("--mxnet", metavar="PYTHON"),
     option("--tensorflow", metavar="PYTHON"),
-    option("--picture", type=Path),
 )
 
 
@@ -148,5 +146,3 @@ def main(options: Namespace, record: Record) -> None:
         show(name, rows, options.threads)
         record.results.setdefault("nets", {}).setdefault(name, []).append(rows)
         record.save()
-    if options.picture:
-        picture.draw(record.results, options.picture)
