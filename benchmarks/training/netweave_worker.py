@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 import netweave
-from benchmarks.input import TRANSFORMS
 from benchmarks.training import protocol
+from benchmarks.training.images import TRANSFORMS
 from benchmarks.training.nets import NETS, SIZE
 from netweave import api
 from netweave.runtime.engine import ThreadedEngine

@@ -37,8 +37,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.input import draw
 from benchmarks.record import Namespace, Record, option
+from benchmarks.training.images import draw
 from benchmarks.training.nets import NETS, SIZE, layers
 from benchmarks.worker import Worker, spread
 from netweave.training.data.pack import pack

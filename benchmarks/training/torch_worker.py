@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.input_dataloader import batches
 from benchmarks.training import eager, protocol
+from benchmarks.training.dataloader import batches
 from netweave.training.process import keep_memory
 
 

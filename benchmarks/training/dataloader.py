@@ -1,12 +1,8 @@
-"""Images per second of PyTorch's DataLoader with Pillow: ``python input_dataloader.py FOLDER THREADS BATCH``.
-
-It reads seconds from standard input, line by line, and answers each with a rate; see ``input.py``.
-"""
+"""Batches of decoded images by PyTorch's DataLoader with Pillow, as people write it."""
 
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,11 +41,3 @@ def batches(folder: Path, batch: int, threads: int) -> Iterator[torch.Tensor]:
     )
     while True:
         yield from loader
-
-
-if __name__ == "__main__":
-    from rates import serve
-
-    torch.set_num_threads(1)
-    given = batches(Path(sys.argv[1]), int(sys.argv[3]), int(sys.argv[2]))
-    serve(lambda: next(given), int(sys.argv[3]))
