@@ -1,9 +1,6 @@
 """Two large residual nets with the same weights, cut as Caffe cuts and as TensorFlow cuts.
 
-With 360 blocks the first has 5,786 nodes, the second, of which five blocks are removed, 7,850. Written
-with onnx alone, so that a mistake of Netweave's cannot hide in its own benchmark::
-
-    python benchmarks/scale/generate.py build/scale --blocks 360 --removed 5
+With 360 blocks the first has 5,786 nodes, the second, of which five blocks are removed, 7,850.
 
 Every convolution is followed by a normalisation with the true statistics of its output (on a batch of
 noise), and every block adds little to what goes around it, so that values keep their scale at any depth.
@@ -19,7 +16,6 @@ import numpy as np
 import onnx
 
 from benchmarks.onnx_writer import OnnxWriter
-from benchmarks.record import Namespace, Record, option
 
 CHANNELS = (8, 16, 32, 64)
 """Channels of each stage; each stage but the first halves height and width."""
@@ -248,17 +244,3 @@ def write_pair(folder: Path, *, blocks: int, removed: int, seed: int = 0) -> tup
     onnx.save(caffe_model(net), first)
     onnx.save(tensorflow_model(net, removed=removable(net, removed, seed=seed)), second)
     return first, second
-
-
-OPTIONS = (
-    option("folder", type=Path),
-    option("--blocks", default=360, help="30 make about 500 nodes, 1,250 about 20,000"),
-    option("--removed", default=5, help="blocks left out of the second net"),
-    option("--seed", default=0),
-)
-
-
-def main(options: Namespace, record: Record) -> None:
-    """Write the pair that the command line asks for."""
-    for path in write_pair(options.folder, blocks=options.blocks, removed=options.removed, seed=options.seed):
-        print(f"{path}: {len(onnx.load(path).graph.node):,} nodes, {path.stat().st_size / 1e6:.1f} MB")
