@@ -55,7 +55,7 @@ def test_an_unknown_name_is_told_with_what_is_near():
         ("benchmarks.precision.run", "run it with `python -m benchmarks precision`"),
         ("benchmarks.faults.run", "run it with `python -m benchmarks faults`"),
         ("benchmarks.walk", "run it with `python -m benchmarks walk`"),
-        ("benchmarks.precision.rows", "`python -m benchmarks` lists the benchmarks"),
+        ("benchmarks.precision.planted", "`python -m benchmarks` lists the benchmarks"),
     ],
 )
 def test_a_module_that_is_no_program_says_how_it_is_run(module, hint):
