@@ -40,7 +40,6 @@ class User(threading.Thread):
         self.token = ""
         self.connection: http.client.HTTPConnection | None = None
         self.verdict = self.failure = ""
-        self.compared = 0.0
 
     def run(self) -> None:
         """Do what a user does, and keep how it went."""
@@ -65,13 +64,11 @@ class User(threading.Thread):
         nets = [self._upload(files) for files in (sample.a, sample.b)]
         for net in nets:
             self._follow("state of a net", f"/api/nets/{net}")
-        start = time.perf_counter()
         body = json.dumps({"a": nets[0], "b": nets[1]}).encode()
         key = json.loads(self._ask("start a comparison", "POST", "/api/comparisons", body))["id"]
         self._ask("list", "GET", "/comparisons/")
         self._ask("help", "GET", "/help/")
         found = self._follow("state of a comparison", f"/api/comparisons/{key}")
-        self.compared = time.perf_counter() - start
         self.verdict = found["verdict"] or found["error"]
         self._ask("comparison", "GET", f"/comparisons/{key}/")
         self._ask("document", "GET", f"/api/comparisons/{key}/document")
