@@ -106,6 +106,7 @@ class Rank:
 
     def __init__(self, world: World, net: str, batch: int) -> None:
         self._world = world
+        self._size = world.size
         self._net, self._batch = net, batch
         self._job = nets.job(net, batch)
         self._data = nets.records(self._job)
@@ -121,10 +122,9 @@ class Rank:
         """
         maker, kind, *rest = name.split(":")
         if maker == "torch":
-            rank, count = self._world.rank, self._world.size
             momentum = nets.NETS[self._net].momentum
             self._loops[name] = TorchLoop(
-                self._job, self._data, kind, rank=rank, ranks=count, momentum=momentum
+                self._job, self._data, kind, rank=self._world.rank, ranks=self._size, momentum=momentum
             )
         else:
             options = {key: int(value) for key, value in (one.split("=") for one in rest if "=" in one)}
@@ -132,7 +132,7 @@ class Rank:
             options = {"stages": stages, **options}
             compression = next((one for one in rest if "=" not in one), "none")
             alone = kind == "alone"
-            own = nets.job(self._net, self._batch // self._world.size) if alone else self._job
+            own = nets.job(self._net, self._batch // self._size) if alone else self._job
             threshold = THRESHOLDS.get(compression)
             is_plain = alone or "shards" in options
             settings = ExchangeSettings() if is_plain else ExchangeSettings(kind, compression, threshold)
