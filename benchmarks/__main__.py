@@ -1,8 +1,8 @@
 """The runner of all benchmarks: ``python -m benchmarks`` lists them, ``python -m benchmarks NAME`` runs one.
 
 A benchmark is a module with ``OPTIONS`` and ``main(options, record)``: the runner reads the command line,
-adds ``--json FILE``, and hands over a ``Record``, which writes the one form of results. A module with a
-command line of its own is run as it is. ``NAME`` is the module without ``benchmarks.`` and ``.run``.
+adds ``--json FILE``, and hands over a ``Record``, which writes the one form of results. ``NAME`` is the
+module without ``benchmarks.`` and ``.run``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import argparse
 import ast
 import difflib
 import importlib
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,18 +22,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 HERE = Path(__file__).parent
-OWN, FOREIGN = "\nOPTIONS", "ArgumentParser("
-"""Text that tells a benchmark with options, and one with a command line of its own."""
+OWN = "\nOPTIONS"
+"""Text that tells a benchmark from the modules beside it."""
 
 
 def benchmarks() -> dict[str, Path]:
     """Return the file of each benchmark by its name."""
     named = {}
     for path in sorted(HERE.rglob("*.py")):
-        text = path.read_text()
-        if path.parent == HERE and path.stem in {"__main__", "record"}:
-            continue
-        if OWN in text or FOREIGN in text:
+        if OWN in path.read_text():
             parts = path.relative_to(HERE).with_suffix("").parts
             named[".".join(parts[:-1] if parts[-1] in {"run", "__main__"} else parts)] = path
     return named
@@ -74,12 +70,7 @@ def run(name: str, words: Sequence[str]) -> None:
         near = difflib.get_close_matches(name, known)
         hint = f"did you mean {' or '.join(near)}?" if near else "`python -m benchmarks` lists them all"
         raise SystemExit(f"no benchmark {name!r}: {hint}")
-    path = known[name]
-    if OWN not in path.read_text():
-        sys.argv = [f"python -m benchmarks {name}", *words]
-        runpy.run_module(module_of(path), run_name="__main__")
-        return
-    module = importlib.import_module(module_of(path))
+    module = importlib.import_module(module_of(known[name]))
     options = parser_of(name, module).parse_args(words)
     module.main(options, Record.open(name, words, options.json))
 

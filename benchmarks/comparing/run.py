@@ -14,12 +14,8 @@ memory, which counts mapped files as well.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -28,10 +24,9 @@ from typing import Any
 
 from benchmarks.comparing.nets import NETS
 from benchmarks.comparing.writer import NetWriter
+from benchmarks.measured_process import ROOT, Ended, run_netweave
 from benchmarks.record import Namespace, Record, option
 from benchmarks.scale.generate import pair_names, write_pair
-
-ROOT = Path(__file__).parents[2]
 
 SCALE = "the scale pair"
 """Two nets of 5,786 and 7,850 nodes, of which the second lacks blocks (``benchmarks/scale``)."""
@@ -61,16 +56,6 @@ class Task:
     status: int
     is_new: bool = False
     may_be_refused: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What one command took, and whether it was refused."""
-
-    seconds: float
-    cpu_seconds: float
-    peak_mb: float
-    is_refused: bool
 
 
 def write_net(name: str, folder: Path) -> tuple[Path, Path, Path]:
@@ -104,28 +89,22 @@ def tasks_of(name: str, folder: Path) -> list[Task]:
     return tasks
 
 
-def run(checkout: Path, task: Task) -> Measured:
+def run(checkout: Path, task: Task) -> Ended:
     """Run a command with the code of a checkout.
 
     Raises:
         RuntimeError: It ends with another status than is right.
     """
-    environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
-        command = [sys.executable, "-m", "netweave", *task.command]
-        start = time.perf_counter()
-        child = subprocess.Popen(command, stdout=out, stderr=complaints, env=environment)
-        _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - start
-        child.returncode = os.waitstatus_to_exitcode(status)
-        complaints.seek(0)
-        said = complaints.read().decode().strip()[-500:]
-        is_refused = task.may_be_refused and child.returncode == 2 and "--memory" in said
-        if child.returncode != task.status and not is_refused:
-            raise RuntimeError(
-                f"netweave {' '.join(task.command)}: {child.returncode}, expected {task.status}: {said}"
-            )
-    return Measured(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, is_refused)
+    ended = run_netweave(task.command, checkout=checkout)
+    if ended.status != task.status and not is_refused(task, ended):
+        words, expected = " ".join(task.command), task.status
+        raise RuntimeError(f"netweave {words}: {ended.status}, expected {expected}: {ended.complaint}")
+    return ended
+
+
+def is_refused(task: Task, ended: Ended) -> bool:
+    """Return whether the limit of a task was refused as too small."""
+    return task.may_be_refused and ended.status == 2 and "--memory" in ended.complaint
 
 
 def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> list[dict[str, Any]]:
@@ -136,7 +115,7 @@ def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> l
         tasks = writing.submit(tasks_of, name, folder).result()
     for task in tasks:
         known = {label: path for label, path in checkouts.items() if label == "now" or not task.is_new}
-        found: dict[str, list[Measured]] = {label: [] for label in known}
+        found: dict[str, list[Ended]] = {label: [] for label in known}
         problem = ""
         for _ in range(runs):
             for label, path in known.items():
@@ -151,7 +130,7 @@ def measure(name: str, folder: Path, checkouts: dict[str, Path], runs: int) -> l
                     "seconds": round(statistics.median(one.seconds for one in measured), 2),
                     "cpu_seconds": round(statistics.median(one.cpu_seconds for one in measured), 2),
                     "peak_mb": round(max(one.peak_mb for one in measured)),
-                } | ({"refused": True} if measured[0].is_refused else {})
+                } | ({"refused": True} if is_refused(task, measured[0]) else {})
         rows.append(row | ({"problem": problem} if problem else {}))
         print(json.dumps(rows[-1]), flush=True)
     return rows

@@ -1,52 +1,46 @@
 """Writes a net twice, as two people would: with names, normalisations and dense layers of either manner.
 
-Written with onnx alone, so that a mistake of Netweave's cannot hide in its own benchmark. Weights are drawn
-layer by layer, the same for both manners, so that tensors keep their scale.
+Weights are drawn layer by layer, the same for both manners, so that tensors keep their scale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.onnx_writer import OnnxWriter
 
 OPSET = 17
 EPS = 1e-5
 
 
-@dataclass(slots=True)
-class NetWriter:
+class NetWriter(OnnxWriter):
     """One net in one manner.
 
-    Attributes:
+    Args:
         is_port: Whether normalisations are folded into filters and dissolved into elementwise operators,
             dense weights are transposed, and names are others.
         damaged: Number of the filter that is damaged; None for none.
     """
 
-    is_port: bool
-    damaged: int | None = None
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    stored: list[onnx.TensorProto] = field(default_factory=list)
-    num_filters: int = 0
-    _generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    def __init__(self, is_port: bool, damaged: int | None = None) -> None:
+        super().__init__()
+        self.is_port, self.damaged, self.num_filters = is_port, damaged, 0
+        self._generator = np.random.default_rng(0)
 
     def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output and return that."""
         name = f"{'op' if self.is_port else op_type.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
-        return name
+        return self.add(op_type, inputs, name, **attributes)
 
     def store(self, array: Any, dtype: Any = np.float32) -> str:
-        """Add a stored array and return its name."""
-        name = f"{'p' if self.is_port else 'weight'}_{len(self.stored)}"
-        self.stored.append(numpy_helper.from_array(np.asarray(array, dtype), name))
-        return name
+        """Store an array and return its name."""
+        name = f"{'p' if self.is_port else 'weight'}_{len(self.arrays)}"
+        return self.array(name, np.asarray(array, dtype))
 
     def draw(self, *shape: int, fan_in: int = 0, mean: float = 0.0, scale: float = 0.1) -> np.ndarray:
         """Draw an array: weights with a fan-in, or numbers of a scale around a mean."""
@@ -137,14 +131,9 @@ class NetWriter:
 
     def save(self, path: Path, inputs: dict[str, tuple[Any, ...]], outputs: Sequence[str]) -> None:
         """Write the net; inputs of two axes are indices."""
-        types = {2: TensorProto.INT64, 4: TensorProto.FLOAT}
-        graph = helper.make_graph(
-            self.nodes,
-            path.stem,
-            [helper.make_tensor_value_info(name, types[len(shape)], shape) for name, shape in inputs.items()],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
-            self.stored,
-        )
-        onnx.save(
-            helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8), path
-        )
+        ends = inputs, dict.fromkeys(outputs)
+        model = self.model(path.stem, *ends, opset=OPSET, ir_version=8)
+        for value in model.graph.input:
+            if len(inputs[value.name]) == 2:
+                value.type.tensor_type.elem_type = onnx.TensorProto.INT64
+        onnx.save(model, path)

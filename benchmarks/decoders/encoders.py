@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.decoders.encoders --folder build/encoders [--held-out] [--only FAMILY:SPELLING:MISTAKE]
+    python -m benchmarks decoders.encoders --folder build/encoders [--held-out] [--only FAMILY:SPELLING:MISTAKE]
 
 Right ports must be equal without a finding. Of a planted mistake the first finding must stand at a layer and
 have a word in its cause that were written down before. Each third case, in their order, is held out.
@@ -10,25 +10,24 @@ have a word in its cause that were written down before. Each third case, in thei
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
-import json
 import math
 import re
-import time
-import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import netweave
-from netweave.comparison.result.comparison import EQUAL_VERDICTS
-from netweave.comparison.result.verdicts import Verdict
+from benchmarks.decoders.scoring import WRONG_CASE, Row, compared, counts, distance, judge, run_cases
+from benchmarks.record import Namespace, Record, option
+from benchmarks.source_module import source_module
 
 HELD_OUT = 3
 """Each third case is held out."""
+
+SPELLINGS = ("eager", "fused")
 
 HEAD = """
 import math
@@ -425,10 +424,7 @@ def port(folder: Path, case: tuple[str, str, str], net: Original) -> Any:
         text = text.replace(row.old, row.new)
     path = folder / f"{'_'.join(case).replace('-', '_').rstrip('_')}.py"
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
-    made = module.Net().eval()
+    made = source_module(path).Net().eval()
     made.load_state_dict(weights_of(family, net, is_fused=spelling == "fused"))
     return made
 
@@ -446,67 +442,50 @@ def inputs_of(family: str) -> list[torch.Tensor]:
     }[family]
 
 
-def row_of(case: tuple[str, str, str], folder: Path) -> dict[str, Any]:
-    """Return what a comparison says of one case."""
+def row_of(case: tuple[str, str, str], folder: Path) -> Row:
+    """Return what a comparison says of one case, and whether it is right."""
     family, _, mistake = case
-    row: dict[str, Any] = {"case": ":".join(case), "is_mistake": bool(mistake)}
+    row: Row = {"is_mistake": bool(mistake)}
     net = original(family)
     other = port(folder, case, net)
     examples = inputs_of(family)
     with torch.no_grad():
-        a, b = net(*examples), other(*examples)
-    row["truth"] = float((a - b).abs().max() / a.square().mean().sqrt())
-    if (row["truth"] < 1e-4) == bool(mistake):
+        row["truth"] = distance(net(*examples), other(*examples))
+    if (row["truth"] < WRONG_CASE) == bool(mistake):
         return row | {"said": "the case is wrong"}
-    start = time.perf_counter()
-    try:
-        found = netweave.compare(*(netweave.load(each, examples=examples) for each in (net, other)))
-    except Exception as error:  # noqa: BLE001 - any error counts
-        return row | {"said": f"{type(error).__name__}: {error}"[:300]}
-    row |= {
-        "s": round(time.perf_counter() - start, 1),
-        "findings": len(found.findings),
-        "said": found.sentence,
-    }
-    row["equal"] = found.verdict in EQUAL_VERDICTS
-    row["found"] = found.verdict is Verdict.DIFFERENT or (row["equal"] and bool(found.findings))
-    if mistake and found.findings:
-        shown = [each for each in found.findings if not each.latent] or list(found.findings)
-        truth, first = FAMILIES[family][mistake], shown[0]
-        row["place"] = any(re.search(truth.place, layer) for layer in (first.layer_a, first.layer_b))
-        row["named"] = re.search(truth.words, first.cause) is not None
-        row["fix"] = bool(first.fix) and first.error_fixed is not None
+    comparison = compared(
+        row, lambda: netweave.compare(*(netweave.load(each, examples=examples) for each in (net, other)))
+    )
+    if mistake and comparison is not None:
+        judge(row, comparison, FAMILIES[family][mistake].place, FAMILIES[family][mistake].words)
     return row
 
 
-def main() -> None:
-    """Run the cases, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("build/encoders"))
-    parser.add_argument("--held-out", action="store_true", help="the third that is held out")
-    parser.add_argument("--only", default="", help="a pattern of family:spelling:mistake")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    right = [(family, spelling, "") for family in FAMILIES for spelling in ("eager", "fused")]
+def cases() -> list[tuple[str, str, str]]:
+    """Return family, spelling and mistake of all cases in their order, right ports first."""
+    right = [(family, spelling, "") for family in FAMILIES for spelling in SPELLINGS]
     planted = [
-        (family, ("eager", "fused")[(place + number) % 2], mistake)
+        (family, SPELLINGS[(place + number) % 2], mistake)
         for place, (family, mistakes) in enumerate(FAMILIES.items())
         for number, mistake in enumerate(mistakes)
     ]
-    rows = []
-    for number, case in enumerate(right + planted, 1):
-        if (number % HELD_OUT == 0) == arguments.held_out and re.search(arguments.only, ":".join(case)):
-            rows.append(row_of(case, arguments.folder))
-            print(json.dumps(rows[-1]), flush=True)
-    for is_mistake in (False, True):
-        own = [row for row in rows if row["is_mistake"] == is_mistake]
-        keys = ("found", "place", "named", "fix") if is_mistake else ("equal",)
-        counts = {key: sum(bool(row.get(key)) for row in own) for key in keys}
-        counts["findings"] = sum(row.get("findings", 0) for row in own)
-        print("planted" if is_mistake else "right", len(own), counts)
+    return right + planted
 
 
-if __name__ == "__main__":
-    main()
+OPTIONS = (
+    option("--folder", default=Path("build/encoders")),
+    option("--held-out", default=False, help="the third that is held out"),
+    option("--only", default="", help="a pattern of family:spelling:mistake"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
+    """Run the cases, and print the counts."""
+    options.folder.mkdir(parents=True, exist_ok=True)
+    wanted = {
+        ":".join(case): partial(row_of, case, options.folder)
+        for number, case in enumerate(cases(), 1)
+        if (number % HELD_OUT == 0) == options.held_out and re.search(options.only, ":".join(case))
+    }
+    rows = run_cases(wanted, record)
+    print(counts(rows, is_mistake=False), counts(rows, is_mistake=True))

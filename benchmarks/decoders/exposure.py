@@ -2,18 +2,14 @@
 
 ::
 
-    python -m benchmarks.decoders.exposure --folder build/exposure [--held-out] [--only NAME]
+    python -m benchmarks decoders.exposure --folder build/exposure [--held-out] [--only NAME]
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
-import json
 import math
-import time
-import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +17,10 @@ import torch
 
 import netweave
 from benchmarks.decoders.lengths import Features, original_text, port_text, port_weights
+from benchmarks.decoders.scoring import WRONG_CASE, Row, compared, run_cases
+from benchmarks.decoders.scoring import distance as relative_distance
+from benchmarks.record import Namespace, Record, option
+from benchmarks.source_module import source_module
 from netweave.comparison.result.verdicts import Verdict
 
 TOKENS = 16
@@ -156,10 +156,7 @@ def made(folder: Path, name: str, text: str) -> Any:
     """Write a source, and return its net with drawn weights."""
     path = folder / f"{name.replace('-', '_')}.py"
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
-    net = module.Net().eval()
+    net = source_module(path).Net().eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for own, parameter in net.named_parameters():
@@ -214,68 +211,60 @@ def distance(a: Any, b: Any, case: Case, length: int, *, with_all: bool) -> floa
             second = b(**given_b)
         except (IndexError, RuntimeError):
             return math.inf
-    return float((first - second).abs().max() / first.square().mean().sqrt())
+    return relative_distance(first, second)
 
 
-def row_of(name: str, case: Case, folder: Path, *, is_mistake: bool) -> dict[str, Any]:
+def row_of(name: str, case: Case, folder: Path, *, is_mistake: bool) -> Row:
     """Return what a comparison says of one case."""
-    row: dict[str, Any] = {"name": name, "is_mistake": is_mistake}
+    row: Row = {"is_mistake": is_mistake}
     a, b = pair_of(folder, name, case)
     short = distance(a, b, case, TOKENS, with_all=False)
     shown = [distance(a, b, case, length, with_all=True) for length in (TOKENS, 100, LONG)]
     row |= {"short": short, "long": max(shown)}
-    if short > 1e-4 or (row["long"] < 1e-4) == is_mistake:
+    if short > WRONG_CASE or (row["long"] < WRONG_CASE) == is_mistake:
         return row | {"said": "the case is wrong", "outcome": "case"}
-    own = {"input_ids": (1, TOKENS)}
-    other = {"ids": (1, TOKENS)}
+    own, other = {"input_ids": (1, TOKENS)}, {"ids": (1, TOKENS)}
     for wanted in case.inputs:
         for name_a, name_b in NAMES[wanted].items():
             own[name_a] = other[name_b] = SHAPES[wanted]
-    start = time.perf_counter()
-    try:
-        compared = netweave.compare(netweave.load(a, input_shapes=own), netweave.load(b, input_shapes=other))
-    except Exception as error:  # noqa: BLE001 - any error counts
-        return row | {"outcome": "error", "said": f"{type(error).__name__}: {error}"[:300]}
-    row["s"] = round(time.perf_counter() - start, 1)
-    findings = compared.findings
-    said = "not exercised" in compared.sentence
-    row |= {"verdict": compared.verdict.value, "said": compared.sentence, "findings": len(findings)}
-    row["first"] = [f"{each.layer_a} | {each.layer_b} | {each.cause}" for each in findings[:2]]
-    different = compared.verdict is Verdict.DIFFERENT
-    row["outcome"] = "different" if different else "said" if said else "silent" if compared.equal else "other"
-    return row
-
-
-def main() -> None:
-    """Run the cases, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("build/exposure"))
-    parser.add_argument("--held-out", action="store_true", help="the third that is held out")
-    parser.add_argument(
-        "--inputs", action="store_true", help="right ports with masks and positions as inputs"
+    comparison = compared(
+        row,
+        lambda: netweave.compare(netweave.load(a, input_shapes=own), netweave.load(b, input_shapes=other)),
     )
-    parser.add_argument("--only", default="", help="part of a name")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    rows = []
-    every = ((False, RIGHT_OF_INPUTS),) if arguments.inputs else ((True, MISTAKES), (False, RIGHT))
+    if comparison is None:
+        return row | {"outcome": "error"}
+    row["first"] = [f"{each.layer_a} | {each.layer_b} | {each.cause}" for each in comparison.findings[:2]]
+    outcomes = {
+        "different": comparison.verdict is Verdict.DIFFERENT,
+        "said": "not exercised" in comparison.sentence,
+        "silent": comparison.equal,
+        "other": True,
+    }
+    return row | {"outcome": next(name for name, holds in outcomes.items() if holds)}
+
+
+OPTIONS = (
+    option("--folder", default=Path("build/exposure")),
+    option("--held-out", default=False, help="the third that is held out"),
+    option("--inputs", default=False, help="right ports with masks and positions as inputs"),
+    option("--only", default="", help="part of a name"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
+    """Run the cases, and print the counts."""
+    options.folder.mkdir(parents=True, exist_ok=True)
+    every = ((False, RIGHT_OF_INPUTS),) if options.inputs else ((True, MISTAKES), (False, RIGHT))
     for is_mistake, cases in every:
-        for number, (name, case) in enumerate(cases.items(), 1):
-            is_held_out = number % HELD_OUT == 0
-            if (is_held_out != arguments.held_out and not arguments.inputs) or arguments.only not in name:
-                continue
-            row = row_of(name, case, arguments.folder, is_mistake=is_mistake)
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-    for is_mistake in (True, False):
-        own = [row for row in rows if row["is_mistake"] == is_mistake]
-        outcomes = [row["outcome"] for row in own]
-        counts = {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
-        findings = sum(row.get("findings", 0) for row in own)
-        print("mistakes" if is_mistake else "right", len(own), counts, "findings", findings)
-
-
-if __name__ == "__main__":
-    main()
+        wanted = {
+            f"{'mistake' if is_mistake else 'right'}:{name}": partial(
+                row_of, name, case, options.folder, is_mistake=is_mistake
+            )
+            for number, (name, case) in enumerate(cases.items(), 1)
+            if (options.inputs or (number % HELD_OUT == 0) == options.held_out) and options.only in name
+        }
+        rows = run_cases(wanted, record)
+        outcomes = [row["outcome"] for row in rows]
+        number_of = {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
+        findings = sum(row.get("findings", 0) for row in rows)
+        print("mistakes" if is_mistake else "right", len(rows), number_of, "findings", findings)

@@ -2,19 +2,16 @@
 
 ::
 
-    python -m benchmarks.decoders.run --folder build/decoders [--held-out] [--only FAMILY:SPELLING[:MISTAKE]]
+    python -m benchmarks decoders --folder build/decoders [--held-out] [--only FAMILY:SPELLING[:MISTAKE]]
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import json
 import os
 import re
-import subprocess
 import time
-import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,23 +19,15 @@ import torch
 
 import netweave
 from benchmarks.decoders.mistakes import MISTAKES
-from benchmarks.decoders.originals import (
-    FAMILIES,
-    HELD_OUT_FAMILIES,
-    LENGTH,
-    original,
-    own_names,
-)
+from benchmarks.decoders.originals import FAMILIES, HELD_OUT_FAMILIES, LENGTH, original, own_names
 from benchmarks.decoders.ports import HELD_OUT_SPELLINGS, SPELLINGS, Writer, weights_of
-from netweave.comparison.result.comparison import EQUAL_VERDICTS
-from netweave.comparison.result.verdicts import Verdict
+from benchmarks.decoders.scoring import WRONG_CASE, Row, compared, counts, distance, judge, run_cases
+from benchmarks.record import Namespace, Record, option
+from benchmarks.source_module import source_module
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-HERE = Path(__file__).parent
-SAME = {verdict.value for verdict in EQUAL_VERDICTS}
 
 Case = tuple[str, str, str]
 """Family, spelling and mistake; the mistake of a right port is empty."""
@@ -80,20 +69,16 @@ def write_port(folder: Path, case: Case, weights: dict[str, torch.Tensor]) -> An
     spelling = SPELLINGS[name]
     path = folder / f"{'-'.join(part.replace('-', '_') for part in case if part)}.py"
     path.write_text(Writer(family, spelling, mistake).text())
-    module = importlib.util.module_from_spec(
-        spec := importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)  # type: ignore[arg-type]
-    )
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
-    port = module.Port().eval()
+    port = source_module(path).Port().eval()
     port.load_state_dict(weights_of(family, spelling, weights, mistake))
     torch.save(port.state_dict(), path.with_suffix(".pt"))
     return port
 
 
-def row_of(case: Case, folder: Path, originals: Originals) -> dict[str, Any]:
+def row_of(case: Case, folder: Path, originals: Originals) -> Row:
     """Return what a comparison says of one case, and whether it is right."""
     family, spelling, mistake = case
-    row: dict[str, Any] = {"family": family, "spelling": spelling, "mistake": mistake}
+    row: Row = {"is_mistake": bool(mistake)}
     try:
         model, graph, _ = originals(family)
     except NetweaveError as error:
@@ -101,39 +86,21 @@ def row_of(case: Case, folder: Path, originals: Originals) -> dict[str, Any]:
     port = write_port(folder, case, own_names(family, model))
     tokens = torch.randint(97, (2, LENGTH), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        a, b = model(tokens).logits, port(tokens)
-    row["truth"] = float((a - b).abs().max() / a.square().mean().sqrt())
-    if (row["truth"] < 1e-4) != (not mistake):
+        row["truth"] = distance(model(tokens).logits, port(tokens))
+    if (row["truth"] < WRONG_CASE) != (not mistake):
         return row | {"verdict": "case is wrong", "said": f"the outputs differ by {row['truth']:.3g}"}
-    start = time.perf_counter()
-    try:
-        read = netweave.load(port, input_shapes={"tokens": (1, LENGTH)})
-        row["read_s"] = round(time.perf_counter() - start, 1)
-        compared = netweave.compare(graph, read)
-    except NetweaveError as error:
-        return row | {"verdict": "error", "said": str(error)[:300]}
-    except Exception as error:  # noqa: BLE001 - any other error counts
-        return row | {"verdict": "raw error", "said": f"{type(error).__name__}: {error}"[:300]}
-    row["s"] = round(time.perf_counter() - start, 1)
-    findings = compared.findings
-    shown = [finding for finding in findings if not finding.latent] or list(findings)
-    row |= {"verdict": compared.verdict.value, "said": compared.sentence, "findings": len(findings)}
-    row["first"] = [
-        f"{each.layer_a} | {each.layer_b} | {each.cause} | {each.fix} | {each.place_b}" for each in shown[:3]
-    ]
-    if mistake:
+
+    def compare() -> Any:
+        return netweave.compare(graph, netweave.load(port, input_shapes={"tokens": (1, LENGTH)}))
+
+    comparison = compared(row, compare)
+    if mistake and comparison is not None:
         truth = MISTAKES[mistake]
-        first = shown[0] if shown else None
-        row["found"] = compared.verdict is Verdict.DIFFERENT or (compared.equal and bool(findings))
-        row["place"] = first is not None and any(
-            re.search(truth.place, layer) for layer in (first.layer_a, _as_original(first.layer_b, spelling))
-        )
-        row["named"] = first is not None and any(re.search(word, first.cause) for word in truth.words)
-        row["fix"] = first is not None and bool(first.fix) and first.error_fixed is not None
+        judge(row, comparison, truth.place, "|".join(truth.words), partial(_as_original, spelling=spelling))
     return row
 
 
-def _as_original(layer: str, spelling: str) -> str:
+def _as_original(layer: str, *, spelling: str) -> str:
     """Return a port's name of a layer with the words that the patterns of places know."""
     names = SPELLINGS[spelling].names
     known = {"layers": "layers", "attention": "attention", "mlp": "mlp", "norm1": "norm", "norm2": "norm"}
@@ -142,71 +109,33 @@ def _as_original(layer: str, spelling: str) -> str:
     return ".".join(words.get(part, part) for part in layer.split("."))
 
 
-def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summarised(rows: list[Row]) -> dict[str, Any]:
     """Return the counts."""
-    right = [row for row in rows if not row["mistake"]]
-    planted = [row for row in rows if row["mistake"]]
     times = sorted(row["s"] for row in rows if "s" in row)
     return {
-        "right": len(right),
-        "right, identical or equal": sum(row["verdict"] in SAME for row in right),
-        "right, and no finding": sum(row["verdict"] in SAME and not row["findings"] for row in right),
-        "right, findings": sum(row.get("findings", 0) for row in right),
-        "planted": len(planted),
-        **{key: sum(row.get(key, False) for row in planted) for key in ("found", "place", "named", "fix")},
-        "place and named": sum(row.get("place", False) and row.get("named", False) for row in planted),
-        "errors": [(row["family"], row["spelling"], row["mistake"]) for row in rows if "s" not in row],
+        **counts(rows, is_mistake=False),
+        **counts(rows, is_mistake=True),
+        "errors": [row["case"] for row in rows if "s" not in row],
         "seconds, median and largest": [times[len(times) // 2], times[-1]] if times else [],
     }
 
 
-def main() -> None:
+OPTIONS = (
+    option("--folder", default=Path("build/decoders")),
+    option("--held-out", default=False, help="the families and spellings that are held out"),
+    option("--only", default="", help="a pattern of family:spelling:mistake"),
+    option("--right", default=False, help="right ports alone"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Run what is not done yet, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("build/decoders"))
-    parser.add_argument(
-        "--held-out", action="store_true", help="the families and spellings that are held out"
-    )
-    parser.add_argument("--only", default="", help="a pattern of family:spelling:mistake")
-    parser.add_argument("--right", action="store_true", help="right ports alone")
-    parser.add_argument("--name", default="", help="what to call the run; the commit by default")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    name = (
-        arguments.name
-        or subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True, cwd=HERE).strip()
-    )
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    kept = arguments.folder / f"rows-{name}.jsonl"
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    done = {(row["family"], row["spelling"], row["mistake"]) for row in rows}
+    options.folder.mkdir(parents=True, exist_ok=True)
     originals = Originals()
-    wanted = [
-        case
-        for case in cases(held_out=arguments.held_out)
-        if re.search(arguments.only, ":".join(case)) and not (arguments.right and case[2])
-    ]
-    for case in wanted:
-        if case in done:
-            continue
-        row = row_of(case, arguments.folder, originals)
-        print(
-            json.dumps({k: row.get(k) for k in ("family", "spelling", "mistake", "verdict", "findings", "s")})
-        )
-        rows.append(row)
-        with kept.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-    print(
-        json.dumps(
-            summarised(
-                [row for row in rows if (row["family"], row["spelling"], row["mistake"]) in set(wanted)]
-            ),
-            indent=1,
-        )
-    )
-
-
-if __name__ == "__main__":
-    main()
+    wanted = {
+        ":".join(case): partial(row_of, case, options.folder, originals)
+        for case in cases(held_out=options.held_out)
+        if re.search(options.only, ":".join(case)) and not (options.right and case[2])
+    }
+    print(json.dumps(summarised(run_cases(wanted, record)), indent=1))

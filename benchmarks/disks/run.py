@@ -1,6 +1,6 @@
 """Runs each command that writes on full disks and kills it at random moments; says what is there afterwards.
 
-``python -m benchmarks.disks.run --cases 100 [--command pack] [--result FILE]`` needs root, to mount disks.
+``python -m benchmarks disks --cases 100 [--command pack] [--json FILE]`` needs root, to mount disks.
 
 Every other kill is aimed at a write: it waits for one to begin, which the folder of unfinished files shows
 (``files/output_files.py``), and comes before that write has taken as long as it did in a whole run.
@@ -8,7 +8,6 @@ Every other kill is aimed at a write: it waits for one to begin, which the folde
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -31,6 +30,7 @@ import onnxruntime  # noqa: F401
 import torch
 
 from benchmarks.disks.commands import SOLVER, Command, commands, write_inputs
+from benchmarks.record import Namespace, Record, option
 from netweave import cli
 
 if TYPE_CHECKING:
@@ -297,18 +297,16 @@ def _counted(case: Callable[[], str], num_cases: int, limit_s: float) -> dict[st
     return dict(Counter(case() for _ in range(num_cases) if time.monotonic() < end_s).most_common())
 
 
-def main() -> None:
+OPTIONS = (
+    option("--cases", default=100),
+    option("--command", default=""),
+    option("--seconds", default=3600.0, help="of each command's disks, and of its kills"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Run the cases and write the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=100)
-    parser.add_argument("--command", default="")
-    parser.add_argument(
-        "--seconds", type=float, default=3600.0, help="of each command's disks, and of its kills"
-    )
-    parser.add_argument("--result", type=Path)
-    options = parser.parse_args()
     torch.set_num_threads(1)
-    result: dict[str, dict[str, dict[str, int]]] = {}
     with scratch_folder() as folder:
         inputs = folder / "inputs"
         inputs.mkdir()
@@ -318,17 +316,10 @@ def main() -> None:
                 continue
             scratch = folder / title.replace(" ", "-")
             scratch.mkdir()
-            draw = random.Random(title)
-            cases = Cases(command, inputs, scratch, draw)
-            result[title] = {
+            cases = Cases(command, inputs, scratch, random.Random(title))
+            record.results[title] = {
                 kind: _counted(case, options.cases, options.seconds)
                 for kind, case in (("full disks", cases.full_disk), ("kills", cases.kill))
             }
-            print(title, json.dumps(result[title]), flush=True)
-            if options.result:
-                options.result.write_text(json.dumps(result, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
-    sys.exit(0)
+            print(title, json.dumps(record.results[title]), flush=True)
+            record.save()

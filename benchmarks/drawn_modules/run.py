@@ -2,10 +2,9 @@
 
 ::
 
-    python -m benchmarks drawn_modules --folder build/drawn_modules --first 90 --modules 200 --pairs 40
+    python -m benchmarks drawn_modules --first 90 --modules 200 --pairs 40 --json FILE
 
-Each row that is done is kept in the folder, by the commit it was made with, and a run that was cut off goes
-on where it was.
+A run that was cut off goes on where it was, by the rows in its file.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
 import tempfile
 import warnings
 from collections import Counter
@@ -30,8 +28,6 @@ import netweave
 from benchmarks.drawn_modules.draw import Drawn, draw
 from benchmarks.record import Namespace, Record, option
 from netweave.errors import NetweaveError, UnsupportedError
-
-HERE = Path(__file__).parent
 
 TRACED_OPSETS = range(13, 21)
 """What the exporter based on TorchScript writes."""
@@ -234,12 +230,10 @@ def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 OPTIONS = (
-    option("--folder", default=Path("build/drawn_modules")),
     option("--first", default=0, help="the first seed"),
     option("--modules", default=90, help="number of seeds"),
     option("--first-pair", default=0, help="the first pair with unlike inputs"),
     option("--pairs", default=40, help="number of such pairs"),
-    option("--commit", default=""),
 )
 
 
@@ -247,13 +241,7 @@ def main(options: Namespace, record: Record) -> None:
     """Run what is not done yet, and print the counts."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    commit = (
-        options.commit
-        or subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True, cwd=HERE).strip()
-    )
-    options.folder.mkdir(parents=True, exist_ok=True)
-    kept = options.folder / f"rows-{commit}.jsonl"
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    rows: list[dict[str, Any]] = record.results.setdefault("rows", [])
     done = {(key, row[key]) for row in rows for key in ("seed", "pair") if key in row}
     pairs = range(options.first_pair, options.first_pair + options.pairs)
     seeds = range(options.first, options.first + options.modules)
@@ -262,10 +250,6 @@ def main(options: Namespace, record: Record) -> None:
         if (what, number) in done:
             continue
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            made = list((rows_of if what == "seed" else unlike_rows)(number, folder))
-        rows += made
-        with kept.open("a") as file:
-            file.writelines(json.dumps(row) + "\n" for row in made)
-    record.save(summarised(rows))
-    print(json.dumps({"commit": commit, **record.results}, indent=1))
+            rows += (rows_of if what == "seed" else unlike_rows)(number, Path(name))
+        record.save({"rows": rows, **summarised(rows)})
+    print(json.dumps(summarised(rows), indent=1))

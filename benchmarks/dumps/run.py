@@ -15,10 +15,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ import netweave
 from benchmarks.decoders import encoders, mistakes, originals
 from benchmarks.decoders.ports import SPELLINGS
 from benchmarks.decoders.run import write_port
+from benchmarks.decoders.scoring import Row, compared, run_cases
 from benchmarks.dumps import resnet
 from benchmarks.dumps.disguises import DISGUISES, OF_SEQUENCES, Dump
 from benchmarks.record import Namespace, Record, option
@@ -64,7 +63,7 @@ def planted(disguise: str) -> Iterator[Case]:
             yield family, spellings[number % len(spellings)], mistake, disguise
     for family in ENCODERS:
         for number, mistake in enumerate(encoders.FAMILIES[family]):
-            yield family, ("eager", "fused")[number % 2], mistake, disguise
+            yield family, encoders.SPELLINGS[number % 2], mistake, disguise
     for mistake in resnet.MISTAKES:
         yield "resnet", "original", mistake, disguise
 
@@ -73,7 +72,7 @@ def clean() -> Iterator[Case]:
     """Yield right ports in every disguise."""
     for disguise in DISGUISES:
         for family in DECODERS if disguise in OF_SEQUENCES else (*DECODERS, *ENCODERS, "resnet"):
-            spellings = SPELLINGS if family in DECODERS else ("eager", "fused")
+            spellings = SPELLINGS if family in DECODERS else encoders.SPELLINGS
             for spelling in spellings if family != "resnet" else ("original",):
                 yield family, spelling, "", disguise
 
@@ -143,26 +142,24 @@ def first_wrong(wrong: Dump, right: Dump) -> list[str]:
     return found
 
 
-def row_of(case: Case) -> dict[str, Any]:
+def row_of(case: Case) -> Row:
     """Return what a comparison says of one case, and whether it is right."""
     family, spelling, mistake, disguise = case
-    row: dict[str, Any] = {"case": ":".join(case)}
+    row: Row = {}
     graph, whole = original(family)[2], dump_of(family, spelling, mistake)
     shown, names = DISGUISES[disguise](whole)
     whole = {name: x for name, x in whole.items() if name in names.values()}
     firsts = first_wrong(whole, dump_of(family, spelling, "")) if mistake else []
     if mistake and not firsts:
         return row | {"said": "the mistake changes nothing"}
-    start = time.perf_counter()
-    try:
-        compared = compare_dump(graph, graph_of_weights(shown, format_name="arrays", file="dump"), shown)
-    except Exception as error:  # noqa: BLE001 - any other error counts
-        return row | {"said": f"{type(error).__name__}: {error}"[:300]}
-    row |= {"verdict": compared.verdict.value, "said": compared.sentence[:400]}
-    row["s"] = round(time.perf_counter() - start, 1)
-    row["different"] = compared.verdict is Verdict.DIFFERENT or (compared.equal and bool(compared.findings))
+    dumped = graph_of_weights(shown, format_name="arrays", file="dump")
+    comparison = compared(row, lambda: compare_dump(graph, dumped, shown))
+    if comparison is None:
+        return row
+    findings = comparison.findings
+    row["different"] = comparison.verdict is Verdict.DIFFERENT or (comparison.equal and bool(findings))
     if mistake and row["different"]:
-        finding = compared.findings[0]
+        finding = findings[0]
         named = names.get(finding.layer_b, "")
         row |= {"first": firsts, "at": named}
         row["place"] = any(_is_same(whole, named, first) for first in firsts)
@@ -177,11 +174,11 @@ def _is_same(dump: Mapping[str, np.ndarray], a: str, b: str) -> bool:
     return a in dump and dump[a].size == dump[b].size and np.array_equal(dump[a].ravel(), dump[b].ravel())
 
 
-def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summarised(rows: list[Row]) -> dict[str, Any]:
     """Return the counts."""
-    done = [row for row in rows if "verdict" in row]
+    done = [row for row in rows if "s" in row]
     times = sorted(row["s"] for row in done) or [0.0]
-    keys: tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...] = (
+    keys: tuple[tuple[str, Callable[[Row], bool]], ...] = (
         ("different", lambda row: row["different"]),
         ("first tensor right", lambda row: row.get("place", False)),
         ("cause named", lambda row: row.get("named", False)),
@@ -199,16 +196,13 @@ def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main(options: Namespace, record: Record) -> None:
     """Run the cases, and print the counts."""
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     cases = clean() if options.clean else planted(options.disguise)
-    rows = []
-    for number, case in enumerate(cases):
-        is_wanted = options.clean or (number % 2 == 1) == options.unseen
-        if is_wanted and re.search(options.only, ":".join(case)):
-            rows.append(row_of(case))
-            print(json.dumps(rows[-1]), flush=True)
+    wanted = {
+        ":".join(case): partial(row_of, case)
+        for number, case in enumerate(cases)
+        if (options.clean or (number % 2 == 1) == options.unseen) and re.search(options.only, ":".join(case))
+    }
     kind = "clean" if options.clean else f"{'unseen' if options.unseen else 'seen'}, {options.disguise}"
-    record.results[kind] = summarised(rows) | {"rows": rows}
+    record.results[kind] = summarised(run_cases(wanted, record))
     record.save()
-    print(json.dumps(summarised(rows), indent=1))
+    print(json.dumps(record.results[kind], indent=1))

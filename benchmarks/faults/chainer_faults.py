@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import re
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import numpy as np
 
 from benchmarks.faults.arrays import Stored, array_faults, spread
 from benchmarks.faults.model import Fault, Net, Subject, Subjects, Wanted
+from benchmarks.source_module import source_module
 
 COUNT = 2
 """Faults of one kind in one net."""
@@ -31,10 +31,7 @@ FLATTENED = {"classic": {"fc1": (16, 2, 2)}}
 
 def made(path: Path) -> Any:
     """Return the model of a file; needs Chainer."""
-    found = importlib.util.spec_from_file_location("chainer_model", path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module.Net()
+    return source_module(path).Net()
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import netweave
 from benchmarks.faults.bare import UNSEEN, UNSEEN_WHERE_FOLDED
-from benchmarks.faults.effect import effect
 from benchmarks.faults.loading import load, load_bare
 from benchmarks.faults.score import Lacking, Row, Score, is_missed, score
 
@@ -74,6 +75,25 @@ def compare_all(subject: Subject, place: Path, results: Score) -> None:
             pairs += [(name, forms.lacking(name, number + i)) for i, name in enumerate(told)]
         for row in Planted(subject, fault, folder, moved).rows(forms, pairs):
             results.compared(row)
+
+
+def effect(before: Path, after: Path) -> float | None:
+    """Return the largest change of an output by the oracle; None if it refuses a net."""
+    if not (before / "outputs.npz").exists() or not (after / "outputs.npz").exists():
+        return None
+    with np.load(before / "outputs.npz") as x, np.load(after / "outputs.npz") as y:
+        if len(x) != len(y):
+            return float("inf")
+        return max(change(x[name], y[name]) for name in x)
+
+
+def change(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the largest change of a sample relative to its rms."""
+    if a.shape != b.shape:
+        return float("inf")
+    a, b = (np.clip(x.reshape(len(x), -1).astype(np.float64), -1e30, 1e30) for x in (a, b))
+    rms = np.sqrt((a**2).mean(axis=1))
+    return float((np.abs(a - b).max(axis=1) / np.maximum(rms, 1e-30)).max())
 
 
 def tells(subject: Subject, fault: Fault, partner: str) -> bool:

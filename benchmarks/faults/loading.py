@@ -12,6 +12,7 @@ import torch
 import netweave
 from benchmarks.faults import torch_nets
 from benchmarks.faults.bare import bare, weights_of
+from benchmarks.source_module import source_module
 from netweave.graph import with_arrays
 from netweave.graph.parameters import drawn
 
@@ -62,7 +63,7 @@ def _sizes(net: Net, *, batch: int) -> dict[str, tuple[int, ...]]:
 def _constructed(folder: Path, whole: netweave.Graph, seed: int) -> netweave.Graph:
     """Return a module as it is before weights are loaded, marked as the reader of a file marks it."""
     torch.manual_seed(seed)
-    first = torch_nets.source_module(folder / "model.py").state_dict()
+    first = source_module(folder / "model.py").Net().state_dict()
     graph = with_arrays(whole, {key: first[key].numpy() for key in whole.parameters})
     graph.parameters = {key: replace(entry, initial=True) for key, entry in graph.parameters.items()}
     return graph

@@ -12,8 +12,7 @@ from onnx import helper, numpy_helper
 from benchmarks.faults.arrays import Stored, array_faults, spread
 from benchmarks.faults.halves import UNSEEN
 from benchmarks.faults.model import Fault, Net, Subject, Subjects, Wanted
-from benchmarks.faults.onnx_light import light_net
-from benchmarks.faults.onnx_nets import NETS, forms, renamed
+from benchmarks.faults.onnx_nets import NETS, forms, light_net, renamed
 
 COUNT = 2
 """Faults of one kind in one net."""

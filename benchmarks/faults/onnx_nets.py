@@ -1,79 +1,62 @@
-"""Nets of ONNX written with its own helper, and other forms of them that compute the same."""
+"""Nets of ONNX, written with its own helper or brought by its package, and forms that compute the same."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
+from benchmarks.onnx_writer import OnnxWriter
 from benchmarks.scale import generate
 from tests.oracles import recipe
 
 Names = dict[str, str]
 
 
-class Writer:
-    """Collects the nodes and arrays of one net.
+class Writer(OnnxWriter):
+    """Collects the nodes and arrays of one net, arrays drawn by their role.
 
     Args:
         shape: Size of the input, without the batch.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
         self.shape = shape
-        self.nodes: list[onnx.NodeProto] = []
-        self.arrays: dict[str, np.ndarray] = {}
 
-    def array(self, name: str, shape: tuple[int, ...], role: str) -> str:
+    def drawn(self, name: str, shape: tuple[int, ...], role: str) -> str:
         """Store a drawn array and return its name."""
-        self.arrays[name] = recipe.weight(name, shape, role)
-        return name
-
-    def given(self, name: str, values: Any) -> str:
-        """Store an array and return its name."""
-        self.arrays[name] = np.asarray(values)
-        return name
-
-    def add(self, op_type: str, inputs: list[str], name: str, **attributes: Any) -> str:
-        """Add a node and return its output, which is called as the node."""
-        self.nodes.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
-        return name
+        return self.array(name, recipe.weight(name, shape, role))
 
     def conv(self, x: str, name: str, sizes: tuple[int, int, int], **attributes: Any) -> str:
         """Add a convolution of (outputs, inputs of a group, kernel)."""
         outputs, inputs, kernel = sizes
-        weight = self.array(f"{name}.weight", (outputs, inputs, kernel, kernel), "filter")
-        bias = self.array(f"{name}.bias", (outputs,), "bias")
+        weight = self.drawn(f"{name}.weight", (outputs, inputs, kernel, kernel), "filter")
+        bias = self.drawn(f"{name}.bias", (outputs,), "bias")
         pads = attributes.pop("pads", [kernel // 2] * 4)
         return self.add("Conv", [x, weight, bias], name, pads=pads, kernel_shape=[kernel] * 2, **attributes)
 
     def norm(self, x: str, name: str, channels: int) -> str:
         """Add a normalisation with stored statistics."""
         roles = {"scale": "scale", "bias": "bias", "mean": "mean", "var": "variance"}
-        arrays = [self.array(f"{name}.{key}", (channels,), role) for key, role in roles.items()]
+        arrays = [self.drawn(f"{name}.{key}", (channels,), role) for key, role in roles.items()]
         return self.add("BatchNormalization", [x, *arrays], name, epsilon=1e-5)
 
     def dense(self, x: str, name: str, inputs: int, outputs: int) -> str:
         """Add a dense layer."""
-        weight = self.array(f"{name}.weight", (outputs, inputs), "matrix")
-        bias = self.array(f"{name}.bias", (outputs,), "bias")
+        weight = self.drawn(f"{name}.weight", (outputs, inputs), "matrix")
+        bias = self.drawn(f"{name}.bias", (outputs,), "bias")
         return self.add("Gemm", [x, weight, bias], name, transB=1)
 
-    def model(self, name: str, output: str) -> onnx.ModelProto:
+    def finished(self, name: str, output: str) -> onnx.ModelProto:
         """Return the model."""
-        entry = helper.make_tensor_value_info("data", TensorProto.FLOAT, ["N", *self.shape])
-        graph = helper.make_graph(
-            self.nodes,
-            name,
-            [entry],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
-            [numpy_helper.from_array(values, key) for key, values in self.arrays.items()],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+        ends = {"data": ["N", *self.shape]}, {output: None}
+        model = self.model(name, *ends, opset=20, ir_version=9)
         del model.graph.output[0].type.tensor_type.shape.dim[:]
         return onnx.shape_inference.infer_shapes(model)
 
@@ -92,7 +75,7 @@ def alexnet() -> onnx.ModelProto:
     )  # fmt: skip
     x = w.dense(w.add("Flatten", [x], "flatten"), "fc1", 24 * 5 * 5, 32)
     x = w.dense(w.add("Relu", [x], "relu3"), "fc2", 32, 10)
-    return w.model("alexnet", w.add("Softmax", [x], "prob", axis=1))
+    return w.finished("alexnet", w.add("Softmax", [x], "prob", axis=1))
 
 
 def lenet() -> onnx.ModelProto:
@@ -104,14 +87,14 @@ def lenet() -> onnx.ModelProto:
     x = w.add("MaxPool", [x], "pool2", kernel_shape=[2, 2], strides=[2, 2])
     x = w.dense(w.add("Flatten", [x], "flatten"), "fc1", 12 * 4 * 4, 24)
     x = w.dense(w.add("Tanh", [x], "tanh3"), "fc2", 24, 10)
-    return w.model("lenet", w.add("Softmax", [x], "prob", axis=1))
+    return w.finished("lenet", w.add("Softmax", [x], "prob", axis=1))
 
 
 def mobile() -> onnx.ModelProto:
     """Return a small net in MobileNet 3's manner: depthwise, squeezes, hard sigmoids, clips."""
     w = Writer((3, 33, 33))
     x = w.norm(w.conv("data", "stem", (8, 3, 3), strides=[2, 2]), "stem_bn", 8)
-    low, high = w.given("zero", np.float32(0)), w.given("six", np.float32(6))
+    low, high = w.array("zero", np.float32(0)), w.array("six", np.float32(6))
     x = w.add("Clip", [x, low, high], "stem_relu6")
     for number in (1, 2, 3):
         name, y = f"block{number}", x
@@ -124,7 +107,7 @@ def mobile() -> onnx.ModelProto:
         y = w.norm(w.conv(y, f"{name}_project", (8, 16, 1)), f"{name}_project_bn", 8)
         x = w.add("Add", [x, y], f"{name}_sum")
     x = w.add("Flatten", [w.add("GlobalAveragePool", [x], "pool")], "flatten")
-    return w.model("mobile", w.add("Softmax", [w.dense(x, "fc", 8, 10)], "prob", axis=1))
+    return w.finished("mobile", w.add("Softmax", [w.dense(x, "fc", 8, 10)], "prob", axis=1))
 
 
 def inception() -> onnx.ModelProto:
@@ -139,49 +122,49 @@ def inception() -> onnx.ModelProto:
         third = w.conv(third, f"{name}_proj", (4, 8, 1))
         x = w.add("Concat", [first, second, third], f"{name}_join", axis=1)
         x = w.norm(w.conv(x, f"{name}_out", (8, 12, 1)), f"{name}_bn", 8)
-        factor = w.given(f"{name}_factor", np.array(0.7, np.float32))
+        factor = w.array(f"{name}_factor", np.array(0.7, np.float32))
         x = w.add("LeakyRelu", [w.add("Mul", [x, factor], f"{name}_mul")], f"{name}_leaky", alpha=0.2)
     x = w.add("AveragePool", [x], "pool", kernel_shape=[4, 4], strides=[4, 4])
     x = w.dense(w.add("Flatten", [x], "flatten"), "fc", 8 * 4 * 4, 10)
-    return w.model("inception", w.add("Softmax", [x], "prob", axis=1))
+    return w.finished("inception", w.add("Softmax", [x], "prob", axis=1))
 
 
 def enhance() -> onnx.ModelProto:
     """Return a net that makes an image larger: depth to space, a transposed convolution, resizing."""
     w = Writer((3, 17, 17))
-    x = w.add("PRelu", [w.conv("data", "conv1", (8, 3, 3)), w.array("slope1", (8, 1, 1), "slope")], "prelu1")
-    scale, bias = w.array("in.scale", (8,), "scale"), w.array("in.bias", (8,), "bias")
+    x = w.add("PRelu", [w.conv("data", "conv1", (8, 3, 3)), w.drawn("slope1", (8, 1, 1), "slope")], "prelu1")
+    scale, bias = w.drawn("in.scale", (8,), "scale"), w.drawn("in.bias", (8,), "bias")
     x = w.add("InstanceNormalization", [x, scale, bias], "instance", epsilon=1e-5)
     x = w.conv(x, "conv2", (16, 8, 3))
     x = w.add("DepthToSpace", [x], "shuffle", blocksize=2, mode="CRD")
-    weight, bias = w.array("up.weight", (4, 6, 3, 3), "filter"), w.array("up.bias", (6,), "bias")
+    weight, bias = w.drawn("up.weight", (4, 6, 3, 3), "filter"), w.drawn("up.bias", (6,), "bias")
     x = w.add(
         "ConvTranspose", [x, weight, bias], "up", strides=[2, 2], kernel_shape=[3, 3], pads=[1, 1, 1, 1],
         output_padding=[1, 1],
     )  # fmt: skip
     x = w.add("Relu", [x], "relu")
-    scales = w.given("scales", np.array([1, 1, 1.5, 1.5], np.float32))
+    scales = w.array("scales", np.array([1, 1, 1.5, 1.5], np.float32))
     x = w.add("Resize", [x, "", scales], "resize", mode="linear", coordinate_transformation_mode="half_pixel")
-    return w.model("enhance", w.add("Sigmoid", [w.conv(x, "conv3", (3, 6, 3))], "image"))
+    return w.finished("enhance", w.add("Sigmoid", [w.conv(x, "conv3", (3, 6, 3))], "image"))
 
 
 def attention() -> onnx.ModelProto:
     """Return one block of a transformer on a sequence of vectors."""
     w = Writer((12, 16))
-    scale, bias = w.array("norm1.scale", (16,), "scale"), w.array("norm1.bias", (16,), "bias")
+    scale, bias = w.drawn("norm1.scale", (16,), "scale"), w.drawn("norm1.bias", (16,), "bias")
     x = w.add("LayerNormalization", ["data", scale, bias], "norm1", axis=-1, epsilon=1e-5)
-    parts = [w.add("MatMul", [x, w.array(f"{k}.weight", (16, 16), "constant")], k) for k in ("q", "k", "v")]
+    parts = [w.add("MatMul", [x, w.drawn(f"{k}.weight", (16, 16), "constant")], k) for k in ("q", "k", "v")]
     turned = w.add("Transpose", [parts[1]], "k_turned", perm=[0, 2, 1])
     scores = w.add("MatMul", [parts[0], turned], "scores")
-    scores = w.add("Mul", [scores, w.given("root", np.array(0.25, np.float32))], "scaled")
+    scores = w.add("Mul", [scores, w.array("root", np.array(0.25, np.float32))], "scaled")
     mixed = w.add("MatMul", [w.add("Softmax", [scores], "attend", axis=-1), parts[2]], "mixed")
     x = w.add("Add", ["data", mixed], "sum1")
-    scale, bias = w.array("norm2.scale", (16,), "scale"), w.array("norm2.bias", (16,), "bias")
+    scale, bias = w.drawn("norm2.scale", (16,), "scale"), w.drawn("norm2.bias", (16,), "bias")
     y = w.add("LayerNormalization", [x, scale, bias], "norm2", axis=-1, epsilon=1e-5)
-    y = w.add("MatMul", [y, w.array("up.weight", (16, 32), "matrix")], "up")
-    y = w.add("Gelu", [w.add("Add", [y, w.array("up.bias", (32,), "bias")], "up_bias")], "gelu")
-    y = w.add("MatMul", [y, w.array("down.weight", (32, 16), "matrix")], "down")
-    return w.model("attention", w.add("Add", [x, y], "sum2"))
+    y = w.add("MatMul", [y, w.drawn("up.weight", (16, 32), "matrix")], "up")
+    y = w.add("Gelu", [w.add("Add", [y, w.drawn("up.bias", (32,), "bias")], "up_bias")], "gelu")
+    y = w.add("MatMul", [y, w.drawn("down.weight", (32, 16), "matrix")], "down")
+    return w.finished("attention", w.add("Add", [x, y], "sum2"))
 
 
 def residual() -> onnx.ModelProto:
@@ -206,6 +189,58 @@ NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "attention": attention,
     "residual": residual,
 }
+
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+"""Nets of the ONNX model zoo, as ONNX's package brings them: every array is a ConstantOfShape."""
+
+LIGHT_ROLES = {
+    ("Conv", 1): "filter", ("BatchNormalization", 1): "scale", ("BatchNormalization", 4): "variance",
+    ("Mul", 1): "scale", ("Gemm", 1): "matrix",
+}  # fmt: skip
+"""Role of an array of such a net by the operator that reads it; the others are biases."""
+
+
+def light_net(name: str) -> onnx.ModelProto:
+    """Return a net with drawn arrays, nodes with names, an input ``data``, and an open batch."""
+    model = onnx.load(LIGHT / f"{name}.onnx")
+    model.ir_version = 8  # before 4 every array must be an input too
+    graph = model.graph
+    shapes = {array.name: numpy_helper.to_array(array) for array in graph.initializer}
+    empty = {node.output[0]: node for node in graph.node if node.op_type == "ConstantOfShape"}
+    roles = _light_roles(graph)
+    nodes = [node for node in graph.node if node.output[0] not in empty]
+    for array in [
+        numpy_helper.from_array(recipe.weight(key, tuple(shapes[node.input[0]]), roles.get(key, "bias")), key)
+        for key, node in empty.items()
+    ]:
+        graph.initializer.append(array)
+    entry = next(value for value in graph.input if len(value.type.tensor_type.shape.dim) == 4
+                 and value.name not in shapes)  # fmt: skip
+    for number, node in enumerate(nodes):
+        node.name = f"{node.op_type.lower()}{number}"
+        node.input[:] = ["data" if key == entry.name else key for key in node.input]
+    entry.name = "data"
+    entry.type.tensor_type.shape.dim[0].dim_param = "N"
+    used = {key for node in nodes for key in node.input}
+    kept = [array for array in graph.initializer if array.name in used]
+    for field, values in (("node", nodes), ("initializer", kept), ("input", [entry])):
+        copies = [type(value).FromString(value.SerializeToString()) for value in values]
+        del getattr(graph, field)[:]
+        getattr(graph, field).extend(copies)
+    del graph.output[0].type.tensor_type.shape.dim[:]
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def _light_roles(graph: onnx.GraphProto) -> dict[str, str]:
+    """Return the role of each array by the node that reads it, also through an Unsqueeze."""
+    through = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Unsqueeze"}
+    found = {}
+    for node in graph.node:
+        for index, key in enumerate(node.input):
+            if node.op_type != "Unsqueeze":
+                found[through.get(key, key)] = LIGHT_ROLES.get((node.op_type, index), "bias")
+    return found
 
 
 def renamed(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Names]:

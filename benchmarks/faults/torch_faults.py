@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,6 +45,13 @@ def _planted(
     beside: tuple[str, ...] = (),
 ) -> Fault:
     return Fault(kind, layer, frozenset(mismatches), changed.net(), in_table, beside)
+
+
+def _edited(
+    net: TorchNet, kind: str, layer: str, mismatches: set[str], *rows: tuple[Line, str], **more: Any
+) -> Fault:
+    """Return a fault for which lines of the source have another text."""
+    return _planted(net, kind, layer, mismatches, net.having(source=edited(net.source, *rows)), **more)
 
 
 def _any(_: Settings) -> bool:
@@ -165,17 +172,14 @@ def _settings(net: TorchNet, count: int) -> Iterator[Fault]:
             places = [line for line in places if line.settings.get("stride") != "1"]
         for line in spread(places, count):
             text = line.having(**change(line.settings)).text()
-            changed = net.having(source=edited(net.source, (line, text)))
-            yield _planted(net, kind, line.target, mismatches, changed, in_table=in_table)
+            yield _edited(net, kind, line.target, mismatches, (line, text), in_table=in_table)
     for kind, name, other, mismatches in MODULES:
         for line in spread([line for line in made if line.function == f"nn.{name}"], count):
             kept = {k: v for k, v in line.settings.items() if k != "count_include_pad"}
             text = replace(line, function=other, settings=kept).text()
             if "(" in other:
                 text = f"self.{line.target} = {other}"
-            yield _planted(
-                net, kind, line.target, mismatches, net.having(source=edited(net.source, (line, text)))
-            )
+            yield _edited(net, kind, line.target, mismatches, (line, text))
     for line in spread([line for line in made if line.function == "nn.PReLU"], count):
         text = f"self.{line.target} = nn.LeakyReLU(0.25)"
         arrays = {k: v for k, v in net.arrays.items() if k != f"{line.target}.weight"}
@@ -201,8 +205,7 @@ def _groups(net: TorchNet, count: int) -> Iterator[Fault]:
     sized = [line for line in _made(net) if line.function == "nn.LocalResponseNorm"]
     for line in spread(sized, count):
         text = replace(line, arguments=(f"{line.arguments[0]} + 2",)).text()
-        changed = net.having(source=edited(net.source, (line, text)))
-        yield _planted(net, "lrn: size", line.target, {"lrn-size"}, changed)
+        yield _edited(net, "lrn: size", line.target, {"lrn-size"}, (line, text))
 
 
 def _order(net: TorchNet, count: int) -> Iterator[Fault]:
@@ -220,10 +223,8 @@ def _order(net: TorchNet, count: int) -> Iterator[Fault]:
     for first, second in spread(pairs, count):
         swapped = (replace(first, function=second.function), replace(second, function=first.function))
         rows = [(line, new.text()) for line, new in zip((first, second), swapped, strict=True)]
-        changed = net.having(source=edited(net.source, *rows))
-        yield _planted(
-            net, "layer order", first.function, {"layer-order"}, changed, beside=(second.function,)
-        )
+        beside = (second.function,)
+        yield _edited(net, "layer order", first.function, {"layer-order"}, *rows, beside=beside)
 
 
 def _readers(net: TorchNet, made: Line) -> int:
@@ -244,12 +245,11 @@ def _calls(net: TorchNet, count: int) -> Iterator[Fault]:
     calls = [line for line in lines_of(net.source) if line.member]
     missing = {"missing-layer"}
     for line in spread([line for line in calls if kinds[line.function] in REMOVABLE], count):
-        changed = net.having(source=edited(net.source, (line, f"{line.target} = {line.arguments[0]}")))
-        yield _planted(net, "layer left out", line.function, missing, changed, in_table=False)
+        row = line, f"{line.target} = {line.arguments[0]}"
+        yield _edited(net, "layer left out", line.function, missing, row, in_table=False)
     for line in spread([line for line in calls if kinds[line.function] in TWICE], count):
         text = replace(line, arguments=(f"self.{line.function}({line.arguments[0]})",)).text()
-        changed = net.having(source=edited(net.source, (line, text)))
-        yield _planted(net, "layer twice", line.function, missing, changed, in_table=False)
+        yield _edited(net, "layer twice", line.function, missing, (line, text), in_table=False)
     strided = [
         line for line in calls if kinds[line.function] == "Conv2d" and _padded(makers[line.function].settings)
     ]
@@ -276,18 +276,16 @@ def _functions(net: TorchNet, count: int) -> Iterator[Fault]:
     for line, name in spread(joins, count):
         parts = line.arguments[0].strip("[]").split(", ")
         text = replace(line, arguments=(f"[{', '.join([parts[1], parts[0], *parts[2:]])}]",)).text()
-        changed = net.having(source=edited(net.source, (line, text)))
-        yield _planted(net, "branches swapped", name, {"input-order"}, changed, in_table=False)
+        yield _edited(net, "branches swapped", name, {"input-order"}, (line, text), in_table=False)
     for line, name in spread(joins, count):
-        changed = net.having(source=edited(net.source, (line, line.having(dim="2").text())))
-        yield _planted(net, "concat axis", name, {"concat-axis"}, changed)
+        row = line, line.having(dim="2").text()
+        yield _edited(net, "concat axis", name, {"concat-axis"}, row)
     flats = [(line, _reader(lines, line)) for line in lines if line.function == "torch.flatten"]
     for line, reader in spread([row for row in flats if row[1] in net.images], count):
         if min(net.images[reader][1:]) > 1:
             turned = f"{line.arguments[0]}.permute(0, 2, 3, 1)"
             text = replace(line, arguments=(turned, *line.arguments[1:])).text()
-            changed = net.having(source=edited(net.source, (line, text)))
-            yield _planted(net, "flatten: channels last", reader, {"flatten-order"}, changed)
+            yield _edited(net, "flatten: channels last", reader, {"flatten-order"}, (line, text))
 
 
 def _reader(lines: list[Line], flat: Line) -> str:

@@ -17,6 +17,7 @@ import torch
 from benchmarks.faults.arrays import Stored
 from benchmarks.faults.model import Net
 from benchmarks.faults.torch_source import Port, lines_of, word
+from benchmarks.source_module import source_module
 
 if TYPE_CHECKING:
     from benchmarks.faults.caffe_nets import CaffeNet
@@ -112,22 +113,9 @@ def exported_norms(net: Net) -> frozenset[str]:
 
 def module(folder: Path) -> torch.nn.Module:
     """Return the module that a net's files make, as it predicts."""
-    made = source_module(folder / "model.py")
+    made: torch.nn.Module = source_module(folder / "model.py").Net()
     made.load_state_dict(state(folder / "weights.pt"), strict=True)
     return made.eval()
-
-
-def source_module(path: Path) -> torch.nn.Module:
-    """Return the module of a file of source."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("model", path)
-    assert spec is not None
-    assert spec.loader is not None
-    code = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(code)
-    made: torch.nn.Module = code.Net()
-    return made
 
 
 def state(path: Path) -> dict[str, torch.Tensor]:
@@ -146,7 +134,7 @@ def drawn(name: str, shape: tuple[int, ...]) -> TorchNet:
     from tests.oracles import recipe
 
     net, arrays = own(name, shape, {}), {}
-    for key, tensor in source_module(MODELS / f"{name}.py").state_dict().items():
+    for key, tensor in source_module(MODELS / f"{name}.py").Net().state_dict().items():
         role = DRAWN.get(key.rpartition(".")[2], "filter" if tensor.ndim > 1 else "scale")
         size = tuple(tensor.shape)
         arrays[key] = recipe.weight(f"{name} {key}", size, role) if size else np.array(0)
@@ -319,8 +307,25 @@ def from_mxnet(title: str, net: MxnetNet) -> TorchNet:
     return _MxnetPort(title, net).port()
 
 
+@dataclass(frozen=True)
+class _Read:
+    """A node on its way into a port.
+
+    Attributes:
+        name: What it is called there.
+        inputs: What the port calls the signals that it reads.
+        sources: The nodes that it reads, arrays among them.
+        settings: Its settings as text.
+    """
+
+    name: str
+    inputs: list[str]
+    sources: list[Node]
+    settings: Mapping[str, str]
+
+
 class _MxnetPort:
-    """Writes a port node by node."""
+    """Writes a port node by node; a method returns an expression and its channels, 0 if as before."""
 
     def __init__(self, title: str, net: MxnetNet) -> None:
         self._net = net
@@ -341,8 +346,7 @@ class _MxnetPort:
         name = word(node["name"])
         sources = [self._nodes[source] for source, *_ in node["inputs"]]
         given = [word(source["name"]) for source in sources if self._is_signal(source)]
-        settings = node.get("attrs", {})
-        expression, channels = MXNET[node["op"]](self, node["name"], given, sources, settings)
+        expression, channels = MXNET[node["op"]](self, _Read(name, given, sources, node.get("attrs", {})))
         self._port.call(f"{name}_", expression)
         self._port.calls[-1] = f"{name} = {expression}"
         self._names[name] = node["name"]
@@ -356,98 +360,79 @@ class _MxnetPort:
         found = self._net.arrays.get(f"arg:{name}")
         return self._net.arrays[f"aux:{name}"] if found is None else found
 
-    def convolution(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
+    def convolution(self, one: _Read) -> tuple[str, int]:
         kernel, stride, pad, dilate = (
-            _pair(settings.get(key, ""), default)
+            _pair(one.settings.get(key, ""), default)
             for key, default in (("kernel", 1), ("stride", 1), ("pad", 0), ("dilate", 1))
         )
-        outputs, groups = int(settings["num_filter"]), int(settings.get("num_group", "1"))
-        biased = len(sources) > 2
-        self._keep(word(name), sources, biased=biased)
+        outputs, groups = int(one.settings["num_filter"]), int(one.settings.get("num_group", "1"))
+        biased = len(one.sources) > 2
+        self._keep(one.name, one.sources, biased=biased)
         made = _called(
-            "nn.Conv2d", self._channels[given[0]], outputs, kernel_size=kernel, stride=stride, padding=pad,
-            groups=groups, bias=biased, **({"dilation": dilate} if dilate != 1 else {}),
+            "nn.Conv2d", self._channels[one.inputs[0]], outputs, kernel_size=kernel, stride=stride,
+            padding=pad, groups=groups, bias=biased, **({"dilation": dilate} if dilate != 1 else {}),
         )  # fmt: skip
-        return f"{self._port.module(word(name), made)}({given[0]})", outputs
+        return f"{self._port.module(one.name, made)}({one.inputs[0]})", outputs
 
-    def dense(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        biased = len(sources) > 2
-        self._keep(word(name), sources, biased=biased)
-        weight = self._array(sources, 1)
+    def dense(self, one: _Read) -> tuple[str, int]:
+        biased = len(one.sources) > 2
+        self._keep(one.name, one.sources, biased=biased)
+        weight = self._array(one.sources, 1)
         made = _called("nn.Linear", weight.shape[1], len(weight), bias=biased)
-        self._port.call(f"{given[0]}_flat", f"torch.flatten({given[0]}, 1)")
-        return f"{self._port.module(word(name), made)}({given[0]}_flat)", len(weight)
+        self._port.call(f"{one.inputs[0]}_flat", f"torch.flatten({one.inputs[0]}, 1)")
+        return f"{self._port.module(one.name, made)}({one.inputs[0]}_flat)", len(weight)
 
     def _keep(self, name: str, sources: list[Node], *, biased: bool) -> None:
         self._arrays[f"{name}.weight"] = self._array(sources, 1)
         if biased:
             self._arrays[f"{name}.bias"] = self._array(sources, 2)
 
-    def normalised(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        gamma, beta, mean, variance = (self._array(sources, index) for index in range(1, 5))
-        if settings.get("fix_gamma", "True") == "True":
+    def normalised(self, one: _Read) -> tuple[str, int]:
+        gamma, beta, mean, variance = (self._array(one.sources, index) for index in range(1, 5))
+        if one.settings.get("fix_gamma", "True") == "True":
             gamma = np.ones_like(gamma)
-        own = word(name)
+        own = one.name
         self._arrays |= {
             f"{own}.weight": gamma, f"{own}.bias": beta, f"{own}.running_mean": mean,
             f"{own}.running_var": variance, f"{own}.num_batches_tracked": np.array(0),
         }  # fmt: skip
-        made = _called("nn.BatchNorm2d", len(gamma), eps=float(settings.get("eps", "1e-3")))
-        return f"{self._port.module(own, made)}({given[0]})", len(gamma)
+        made = _called("nn.BatchNorm2d", len(gamma), eps=float(one.settings.get("eps", "1e-3")))
+        return f"{self._port.module(own, made)}({one.inputs[0]})", len(gamma)
 
-    def pooling(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        kind = {"max": "Max", "avg": "Avg"}[settings.get("pool_type", "max")]
-        if settings.get("global_pool", "False") in {"True", "1"}:
+    def pooling(self, one: _Read) -> tuple[str, int]:
+        kind = {"max": "Max", "avg": "Avg"}[one.settings.get("pool_type", "max")]
+        if one.settings.get("global_pool", "False") in {"True", "1"}:
             made = f"nn.Adaptive{kind}Pool2d(1)"
         else:
             kernel, stride, pad = (
-                _pair(settings.get(key, ""), default)
+                _pair(one.settings.get(key, ""), default)
                 for key, default in (("kernel", 1), ("stride", 1), ("pad", 0))
             )
-            full = settings.get("pooling_convention", "valid") == "full"
+            full = one.settings.get("pooling_convention", "valid") == "full"
             more = {"ceil_mode": True} if full else {}
             made = _called(f"nn.{kind}Pool2d", kernel_size=kernel, stride=stride, padding=pad, **more)
-        return f"{self._port.module(word(name), made)}({given[0]})", 0
+        return f"{self._port.module(one.name, made)}({one.inputs[0]})", 0
 
-    def activation(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        return f"{self._port.module(word(name), PLAIN[settings['act_type']])}({given[0]})", 0
+    def activation(self, one: _Read) -> tuple[str, int]:
+        return f"{self._port.module(one.name, PLAIN[one.settings['act_type']])}({one.inputs[0]})", 0
 
-    def clip(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        low, high = float(settings["a_min"]), float(settings["a_max"])
+    def clip(self, one: _Read) -> tuple[str, int]:
+        low, high = float(one.settings["a_min"]), float(one.settings["a_max"])
         made = "nn.ReLU6()" if (low, high) == (0, 6) else f"nn.Hardtanh({low}, {high})"
-        return f"{self._port.module(word(name), made)}({given[0]})", 0
+        return f"{self._port.module(one.name, made)}({one.inputs[0]})", 0
 
-    def plain(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        return f"{self._port.module(word(name), 'nn.Flatten()')}({given[0]})", 0
+    def plain(self, one: _Read) -> tuple[str, int]:
+        return f"{self._port.module(one.name, 'nn.Flatten()')}({one.inputs[0]})", 0
 
-    def dropped(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        return f"{self._port.module(word(name), 'nn.Dropout()')}({given[0]})", 0
+    def dropped(self, one: _Read) -> tuple[str, int]:
+        return f"{self._port.module(one.name, 'nn.Dropout()')}({one.inputs[0]})", 0
 
-    def summed(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        return f"torch.add({', '.join(given)})", 0
+    def summed(self, one: _Read) -> tuple[str, int]:
+        return f"torch.add({', '.join(one.inputs)})", 0
 
-    def joined(
-        self, name: str, given: list[str], sources: list[Node], settings: Mapping[str, str]
-    ) -> tuple[str, int]:
-        return f"torch.cat([{', '.join(given)}], dim=1)", sum(self._channels[source] for source in given)
+    def joined(self, one: _Read) -> tuple[str, int]:
+        channels = sum(self._channels[source] for source in one.inputs)
+        return f"torch.cat([{', '.join(one.inputs)}], dim=1)", channels
 
 
 MXNET: dict[str, Callable[..., tuple[str, int]]] = {

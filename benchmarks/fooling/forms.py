@@ -6,11 +6,11 @@ cannot hold is refused, and counted as such.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
 import netweave
+from benchmarks.source_module import source_module
 from netweave.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -84,9 +84,4 @@ def _written(file: Path, target: Path, *, to: str | None = None) -> str:
 
 def _loaded(source: Path) -> Any:
     """Return the net of a source file that Netweave wrote, run in this process."""
-    spec = importlib.util.spec_from_file_location(source.stem, source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.load()
+    return source_module(source).load()

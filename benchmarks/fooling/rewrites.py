@@ -1,11 +1,10 @@
 """Compares random nets with equal re-writings of theirs, and counts false alarms.
 
-python -m benchmarks.fooling.rewrites --nets 1250 --first-seed 2000000 --python PYTHON --folder FOLDER
+python -m benchmarks fooling.rewrites --nets 1250 --first-seed 2000000 --python PYTHON --folder FOLDER
 """
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import warnings
 from collections import Counter
@@ -21,6 +20,7 @@ from benchmarks.fooling import oracle
 from benchmarks.fooling.bases import real_nets
 from benchmarks.fooling.forms import FORMS, form
 from benchmarks.fooling.programs import ROWS, draw_program
+from benchmarks.record import Namespace, Record, option
 from netweave.errors import NetweaveError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -113,16 +113,18 @@ def write_nets(folder: Path, first_seed: int, count: int, corpus: Path | None) -
     return rows
 
 
-def main() -> None:
+OPTIONS = (
+    option("--nets", default=100),
+    option("--first-seed", default=0),
+    option("--corpus", type=Path),
+    option("--python", help="interpreter with onnxslim and onnxoptimizer"),
+    option("--folder", type=Path, required=True),
+    option("--forms", nargs="*", choices=FORMS, default=[], help="also in these formats"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
     """Run the benchmark and print its counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nets", type=int, default=100)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--corpus", type=Path)
-    parser.add_argument("--python", help="interpreter with onnxslim and onnxoptimizer")
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--forms", nargs="*", choices=FORMS, default=[], help="also in these formats")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = write_nets(options.folder, options.first_seed, options.nets, options.corpus)
     for tool in TOOLS if options.python else ():
@@ -148,7 +150,5 @@ def main() -> None:
             print(verdict, file.name, way, sentence[:200], flush=True)
     for (way, verdict), count in sorted(counts.items()):
         print(f"{way:14} {verdict:24} {count:5}")
-
-
-if __name__ == "__main__":
-    main()
+    verdicts = {f"{way}: {verdict}": count for (way, verdict), count in sorted(counts.items())}
+    record.save({"nets": options.nets, "first seed": options.first_seed, **verdicts})

@@ -1,11 +1,10 @@
 """Compares random nets with mutants of theirs and counts what is called identical against an oracle.
 
-python -m benchmarks.fooling.run --pairs 20000 --first-seed 1000000 --folder FOLDER
+python -m benchmarks fooling --pairs 20000 --first-seed 1000000 --folder FOLDER
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import warnings
@@ -22,6 +21,7 @@ from benchmarks.fooling.bases import real_nets, with_stored_constants
 from benchmarks.fooling.forms import FORMS, form
 from benchmarks.fooling.mutations import mutate
 from benchmarks.fooling.programs import ROWS, draw_program
+from benchmarks.record import Namespace, Record, option
 from netweave.comparison import Verdict
 from netweave.errors import NetweaveError, UnsupportedError
 
@@ -124,17 +124,19 @@ def judge(row: dict[str, Any]) -> dict[str, Any]:
     return {**known, "verdict": verdict, "sentence": sentence, "seconds": seconds}
 
 
-def main() -> None:
-    """Run the benchmark and print its counts; rows that fooled the comparison go to a file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=500)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--corpus", type=Path)
-    parser.add_argument("--folder", type=Path, required=True, help="for files of pairs")
-    parser.add_argument("--rows", type=Path, help="write every row, as JSON lines")
-    parser.add_argument("--bases", type=Path, help="a folder of ONNX files to change, instead of drawn nets")
-    parser.add_argument("--to", choices=FORMS, default="onnx", help="format of the changed net")
-    options = parser.parse_args()
+OPTIONS = (
+    option("--pairs", default=500),
+    option("--first-seed", default=0),
+    option("--corpus", type=Path),
+    option("--folder", type=Path, required=True, help="for files of pairs"),
+    option("--rows", type=Path, help="write every row, as JSON lines"),
+    option("--bases", type=Path, help="a folder of ONNX files to change, instead of drawn nets"),
+    option("--to", choices=FORMS, default="onnx", help="format of the changed net"),
+)
+
+
+def main(options: Namespace, record: Record) -> None:
+    """Run the benchmark and print its counts; every row goes to a file."""
     warnings.simplefilter("ignore")
     options.folder.mkdir(parents=True, exist_ok=True)
     sources = Sources(options.corpus, options.bases, options.to, options.folder)
@@ -157,7 +159,5 @@ def main() -> None:
     undecided = sum(count for (_, verdict), count in counts.items() if verdict in {"UNDECIDED", "ERROR"})
     fooled = counts["differ", "IDENTICAL"] + counts["differ", "EQUAL"]
     print(f"fooled: {fooled}; undecided: {undecided / max(1, compared):.1%}; not written: {dict(refused)}")
-
-
-if __name__ == "__main__":
-    main()
+    verdicts = {f"{truth}: {verdict}": count for (truth, verdict), count in sorted(counts.items())}
+    record.save({"pairs": options.pairs, "first seed": options.first_seed, "fooled": fooled, **verdicts})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import tempfile
 from collections import Counter
@@ -224,8 +223,3 @@ def _of_records(folder: Path) -> list[Written]:
 
 def _arrays(arrays: Any) -> dict[str, bytes]:
     return {name: np.asarray(array).tobytes() for name, array in arrays.items()}
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()

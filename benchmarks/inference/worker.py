@@ -7,7 +7,6 @@ optimisations, the threads.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.inference import protocol
+from benchmarks.source_module import source_module
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,7 @@ def compiled(folder: Path, x: np.ndarray, threads: int, precision: str) -> tuple
 
     config.freezing = True
     torch.set_num_threads(threads)
-    module = _source(folder / "net.py").load().eval().to(memory_format=torch.channels_last)
+    module = source_module(folder / "net.py").load().eval().to(memory_format=torch.channels_last)
     run = torch.compile(module)
     data = torch.from_numpy(x)
 
@@ -101,15 +101,6 @@ KINDS: dict[str, Any] = {
     "OpenCV": opencv,
 }
 """Candidates by name; each returns what runs once, and what computes."""
-
-
-def _source(file: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("net", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def main() -> None:

@@ -99,14 +99,14 @@ class Rank:
     """The candidates of one rank.
 
     Args:
-        world: The ranks; None for a process alone.
+        world: The ranks.
         net: Of ``nets.NETS``.
         batch: Images in the whole batch.
     """
 
-    def __init__(self, world: World | None, net: str, batch: int) -> None:
+    def __init__(self, world: World, net: str, batch: int) -> None:
         self._world = world
-        self._size = 1 if world is None else world.size
+        self._size = world.size
         self._net, self._batch = net, batch
         self._job = nets.job(net, batch)
         self._data = nets.records(self._job)
@@ -122,14 +122,9 @@ class Rank:
         """
         maker, kind, *rest = name.split(":")
         if maker == "torch":
-            rank = 0 if self._world is None else self._world.rank
+            momentum = nets.NETS[self._net].momentum
             self._loops[name] = TorchLoop(
-                self._job,
-                self._data,
-                kind,
-                rank=rank,
-                ranks=self._size,
-                momentum=nets.NETS[self._net].momentum,
+                self._job, self._data, kind, rank=self._world.rank, ranks=self._size, momentum=momentum
             )
         else:
             options = {key: int(value) for key, value in (one.split("=") for one in rest if "=" in one)}
@@ -153,15 +148,12 @@ class Rank:
             When the loss of each was known, the processor's seconds for each, and the seconds in which there
             was an exchange and no computation; 0 for what Netweave does not measure.
         """
-        exposed_s = 0.0
-        if self._world is not None:
-            self._world.barrier()
-            self._world.occupancy.restart()
+        self._world.barrier()
+        self._world.occupancy.restart()
         before = _processor_s()
         known_s = self._loops[name].run(count)
         processor_s = (_processor_s() - before) / count
-        if self._world is not None and name.startswith("netweave:"):
-            exposed_s = self._world.occupancy.exposed_s / count
+        exposed_s = self._world.occupancy.exposed_s / count if name.startswith("netweave:") else 0.0
         return {"known_s": known_s, "processor_s": processor_s, "exposed_s": exposed_s}
 
     def link(self, megabytes: float, repeats: int) -> dict[str, Any]:
@@ -184,8 +176,7 @@ class Rank:
             sum(found[key].nbytes for key in stage.completes if key in found)
             for stage in trainer.program.stages
         ]
-        rank = 0 if self._world is None else self._world.rank
-        loop.engine.trace_to(Trace(Path(f"{path}.{rank}.json")))
+        loop.engine.trace_to(Trace(Path(f"{path}.{self._world.rank}.json")))
         loop.run(count)
         self.close(name)  # the engine closes its timeline
         return {"bytes": sizes}
@@ -212,6 +203,7 @@ def main() -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     keep_memory()
     world = join(timeout_s=TIMEOUT_S)
+    assert world is not None
     rank = Rank(world, sys.argv[1], int(sys.argv[2]))
     say(rank.about())
     for line in sys.stdin:

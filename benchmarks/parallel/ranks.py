@@ -25,18 +25,9 @@ class Ranks:
         batch: Images in the whole batch.
         nodes: The node of each rank; empty for the loopback.
         count: How many ranks.
-        environment: Further variables.
     """
 
-    def __init__(
-        self,
-        net: str,
-        batch: int,
-        *,
-        nodes: Sequence[Node] = (),
-        count: int = 2,
-        environment: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, net: str, batch: int, *, nodes: Sequence[Node] = (), count: int = 2) -> None:
         address = nodes[0].address if nodes else "127.0.0.1"
         port = str(_free_port())
         self._processes = []
@@ -54,19 +45,11 @@ class Ranks:
                 "MASTER_ADDR": address,
                 "MASTER_PORT": port,
                 **(node.environment if node else {}),
-                **(environment or {}),
             }
-            if count == 1:
-                variables = {key: value for key, value in variables.items() if key != "RANK"}
-            self._processes.append(
-                subprocess.Popen(
-                    node.command(command) if node else command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    env=variables,
-                )
-            )
+            command = node.command(command) if node else command
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=variables)
+            self._processes.append(process)
         self.about = self._hear()[0]
 
     def ask(self, do: str, **arguments: Any) -> list[dict[str, Any]]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+
+from benchmarks.onnx_writer import OnnxWriter
 
 CHANNELS = 16
 SIZE = 24
@@ -22,15 +24,15 @@ def float_net(*, spread: float = 1.0, seed: int = 3) -> onnx.ModelProto:
         seed: Of the weights.
     """
     generator = np.random.default_rng(seed)
-    arrays: dict[str, np.ndarray] = {}
+    write = OnnxWriter()
 
     def weights(name: str, *shape: int) -> None:
         array = generator.standard_normal(shape).astype(np.float32) * np.float32(
             (2 / np.prod(shape[1:])) ** 0.5
         )
         factors = np.geomspace(1, 1 / spread, shape[0]).astype(np.float32)
-        arrays[f"{name}.weight"] = array * factors.reshape(-1, *[1] * (len(shape) - 1))
-        arrays[f"{name}.bias"] = (0.1 * generator.standard_normal(shape[0])).astype(np.float32)
+        write.array(f"{name}.weight", array * factors.reshape(-1, *[1] * (len(shape) - 1)))
+        write.array(f"{name}.bias", (0.1 * generator.standard_normal(shape[0])).astype(np.float32))
 
     weights("conv1", CHANNELS, 3, 3, 3)
     weights("conv2", CHANNELS, CHANNELS, 3, 3)
@@ -38,34 +40,19 @@ def float_net(*, spread: float = 1.0, seed: int = 3) -> onnx.ModelProto:
     weights("conv4", 2 * CHANNELS, CHANNELS, 3, 3)
     weights("fc", 10, 2 * CHANNELS)
 
-    def conv(name: str, source: str, **attributes: Any) -> onnx.NodeProto:
+    def conv(name: str, source: str, **attributes: Any) -> str:
         inputs = [source, f"{name}.weight", f"{name}.bias"]
-        settings = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]} | attributes
-        return helper.make_node("Conv", inputs, [name], name=name, **settings)
+        return write.add("Conv", inputs, name, **{"kernel_shape": [3, 3], "pads": [1] * 4} | attributes)
 
-    nodes = [
-        conv("conv1", "x"),
-        helper.make_node("Relu", ["conv1"], ["relu1"], name="relu1"),
-        helper.make_node("MaxPool", ["relu1"], ["pool1"], name="pool1", kernel_shape=[2, 2], strides=[2, 2]),
-        conv("conv2", "pool1"),
-        helper.make_node("Relu", ["conv2"], ["relu2"], name="relu2"),
-        conv("conv3", "relu2"),
-        helper.make_node("Add", ["conv3", "pool1"], ["add"], name="add"),
-        helper.make_node("Relu", ["add"], ["relu3"], name="relu3"),
-        conv("conv4", "relu3", strides=[2, 2]),
-        helper.make_node("Relu", ["conv4"], ["relu4"], name="relu4"),
-        helper.make_node("GlobalAveragePool", ["relu4"], ["gap"], name="gap"),
-        helper.make_node("Flatten", ["gap"], ["flat"], name="flat"),
-        helper.make_node("Gemm", ["flat", "fc.weight", "fc.bias"], ["y"], name="fc", transB=1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "residual",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, SIZE, SIZE])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
-        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    x = write.add("Relu", [conv("conv1", "x")], "relu1")
+    pooled = write.add("MaxPool", [x], "pool1", kernel_shape=[2, 2], strides=[2, 2])
+    x = write.add("Relu", [conv("conv2", pooled)], "relu2")
+    x = write.add("Relu", [write.add("Add", [conv("conv3", x), pooled], "add")], "relu3")
+    x = write.add("Relu", [conv("conv4", x, strides=[2, 2])], "relu4")
+    x = write.add("Flatten", [write.add("GlobalAveragePool", [x], "gap")], "flat")
+    write.nodes.append(helper.make_node("Gemm", [x, "fc.weight", "fc.bias"], ["y"], name="fc", transB=1))
+    ends = {"x": ["N", 3, SIZE, SIZE]}, {"y": ["N", 10]}
+    model = write.model("residual", *ends, opset=17, ir_version=9)
     onnx.checker.check_model(model)
     return model
 

@@ -7,10 +7,12 @@ torchvision's nets need torchvision, and have weights that are drawn.
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,14 +23,23 @@ import onnx
 import netweave
 from benchmarks.precision.nets import calibrated, edited, float_net, images
 from benchmarks.precision.planted import PER_CHANNEL, PER_TENSOR, PLANTED
-from benchmarks.precision.rows import Row, compared
-from benchmarks.precision.tflite import tflite_rows
 from benchmarks.record import Namespace, Record, option
 
 TORCHVISION = ("resnet18", "mobilenet_v2", "squeezenet1_1")
 
 SIZE = 64
 """Height and width of the images for torchvision's nets."""
+
+
+EQUAL = "equal under a mapping"
+
+TFLITE_PAIRS = (
+    ("int8, per channel", "int8, per tensor"),
+    ("int8, per tensor", "int8, per channel"),
+    ("int8, per channel", "dynamic range"),
+    ("int16 x int8", "int8, per channel"),
+)
+"""Forms that are compared with each other: both are rounded."""
 
 
 OPTIONS = (
@@ -42,7 +53,7 @@ def main(options: Namespace, record: Record) -> None:
     logging.disable(logging.WARNING)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        eight_bit = () if options.tflite is None else tflite_rows(options.tflite, options.names)
+        eight_bit = () if options.tflite is None else _tflite(options.tflite, options.names)
         for row in chain(_rows(Path(folder), options.names), eight_bit):
             print(f"{row.net:20} {row.form:40} {row.verdict:32} {row.findings}", flush=True)
             rows.append(asdict(row))
@@ -52,6 +63,67 @@ def main(options: Namespace, record: Record) -> None:
     right = sum(row["verdict"] == row["expected"] and row["located"] for row in rows)
     record.save({"right": right, "pairs": len(rows), "rows": rows})
     print(f"{right} of {len(rows)} right")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was said of one pair.
+
+    Attributes:
+        net: The net.
+        form: Its other version, or the planted fault.
+        expected: The verdict that is right.
+        verdict: The verdict.
+        seen: The loss of the output; None where nothing is rounded.
+        explained: What rounding explains of it.
+        findings: Layer and mismatch of each finding.
+        located: Whether every finding names a layer that is at fault, and there is one.
+        seconds: Time of the comparison.
+    """
+
+    net: str
+    form: str
+    expected: str
+    verdict: str
+    seen: float | None
+    explained: float | None
+    findings: list[str] = field(default_factory=list)
+    located: bool = True
+    seconds: float = 0.0
+
+    def unlocated(self) -> Row:
+        """Return the row with a finding that does not say what is wrong."""
+        return replace(self, located=False)
+
+
+def compared(net: str, form: str, expected: str, a: Any, b: Any, layers: tuple[str, ...] = ()) -> Row:
+    """Compare two nets.
+
+    Args:
+        net: Name of the net.
+        form: What the second one is.
+        expected: The verdict that is right.
+        a: The first net.
+        b: The second net.
+        layers: Layers of the first one that may be named; none where there is nothing to find.
+    """
+    start = time.perf_counter()
+    comparison = netweave.compare(a, b)
+    seconds = time.perf_counter() - start
+    findings = comparison.findings
+    located = {finding.layer_a for finding in findings} <= set(layers) and bool(findings) == bool(layers)
+    precision = comparison.precision
+    return Row(
+        net,
+        form,
+        expected,
+        comparison.verdict.value,
+        None if precision is None else round(precision.seen, 5),
+        None if precision is None else round(precision.expected, 5),
+        [f"{finding.layer_a}: {finding.mismatch}" for finding in findings],
+        located,
+        round(seconds, 2),
+    )
 
 
 def _rows(folder: Path, names: list[str]) -> Iterator[Row]:
@@ -64,6 +136,33 @@ def _rows(folder: Path, names: list[str]) -> Iterator[Row]:
     for name in TORCHVISION:
         if not names or name in names:
             yield from _torchvision(name, folder)
+
+
+def _tflite(folder: Path, names: list[str]) -> Iterator[Row]:
+    """Compare the Keras nets of a folder with their TFLite versions, and with those that have a fault.
+
+    Args:
+        folder: What ``tflite_files`` wrote.
+        names: Nets; none for all.
+    """
+    if not names or "planted" in names:
+        for fault in json.loads((folder / "planted.json").read_text()):
+            plain, port = folder / fault["plain"], folder / fault["port"]
+            row = compared(
+                "keras planted", fault["name"], "different", str(plain), str(port), tuple(fault["layers"])
+            )
+            said = {finding.rpartition(": ")[2] for finding in row.findings}
+            yield row if said <= set(fault["mismatches"]) else row.unlocated()
+    for path in sorted(folder.glob("*.keras")):
+        name = path.stem
+        if name.startswith("planted") or (names and name not in names):
+            continue
+        versions = {file.stem.removeprefix(f"{name} "): file for file in folder.glob(f"{name} *.tflite")}
+        for form, file in sorted(versions.items()):
+            yield compared(name, form, "identical" if form == "float" else EQUAL, str(path), str(file))
+        for one, other in TFLITE_PAIRS:
+            form = f"{other} against {one}"
+            yield compared(name, form, EQUAL, str(versions[one]), str(versions[other]))
 
 
 def _planted(folder: Path) -> Iterator[Row]:

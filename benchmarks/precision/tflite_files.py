@@ -3,7 +3,7 @@
     ORACLE/bin/python -m benchmarks.precision.tflite_files FOLDER [NET ...]
 
 ORACLE is an environment with TensorFlow 2.21. Writes for each net ``NAME.keras`` and ``NAME FORM.tflite``;
-and for each planted fault a file, with ``planted.json`` (``benchmarks.precision.tflite`` reads it). The
+and for each planted fault a file, with ``planted.json`` (``run`` reads it). The
 tables are read and written by TensorFlow's own ``flatbuffer_utils``.
 """
 

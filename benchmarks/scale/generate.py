@@ -1,9 +1,6 @@
 """Two large residual nets with the same weights, cut as Caffe cuts and as TensorFlow cuts.
 
-With 360 blocks the first has 5,786 nodes, the second, of which five blocks are removed, 7,850. Written
-with onnx alone, so that a mistake of Netweave's cannot hide in its own benchmark::
-
-    python benchmarks/scale/generate.py build/scale --blocks 360 --removed 5
+With 360 blocks the first has 5,786 nodes, the second, of which five blocks are removed, 7,850.
 
 Every convolution is followed by a normalisation with the true statistics of its output (on a batch of
 noise), and every block adds little to what goes around it, so that values keep their scale at any depth.
@@ -14,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.record import Namespace, Record, option
+from benchmarks.onnx_writer import OnnxWriter
 
 CHANNELS = (8, 16, 32, 64)
 """Channels of each stage; each stage but the first halves height and width."""
@@ -155,38 +150,14 @@ def removable(net: Net, count: int, *, seed: int = 0) -> frozenset[int]:
     return frozenset(np.random.default_rng(seed).choice(free, count, replace=False).tolist())
 
 
-class _Writer:
-    """Collects nodes and arrays of one ONNX graph."""
-
-    def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.arrays: dict[str, np.ndarray] = {}
-
-    def array(self, name: str, values: np.ndarray) -> str:
-        self.arrays[name] = values
-        return name
-
-    def add(self, op_type: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
-        self.nodes.append(helper.make_node(op_type, list(inputs), [name], name=name, **attributes))
-        return name
-
-    def model(
-        self, producer: str, data: str, shape: Sequence[int], result: str, opset: int
-    ) -> onnx.ModelProto:
-        graph = helper.make_graph(
-            self.nodes,
-            producer,
-            [helper.make_tensor_value_info(data, TensorProto.FLOAT, list(shape))],
-            [helper.make_tensor_value_info(result, TensorProto.FLOAT, [shape[0], CLASSES])],
-            [numpy_helper.from_array(values, name) for name, values in self.arrays.items()],
-        )
-        imports = [helper.make_opsetid("", opset)]
-        return helper.make_model(graph, opset_imports=imports, producer_name=producer, ir_version=8)
+def _model(write: OnnxWriter, producer: str, data: str, shape: Sequence[int], result: str) -> onnx.ModelProto:
+    ends = {data: shape}, {result: [shape[0], CLASSES]}
+    return write.model(producer, *ends, opset=13, producer_name=producer, ir_version=8)
 
 
 def caffe_model(net: Net, *, removed: Collection[int] = ()) -> onnx.ModelProto:
     """Return the net in NCHW: Convolution with bias, BatchNorm without, Scale as a product and a sum."""
-    write = _Writer()
+    write = OnnxWriter()
 
     def conv(x: str, part: Conv, name: str) -> str:
         column = (1, -1, 1, 1)
@@ -219,12 +190,12 @@ def caffe_model(net: Net, *, removed: Collection[int] = ()) -> onnx.ModelProto:
     weight = write.array("fc/0", np.ascontiguousarray(net.dense.T))
     x = write.add("Gemm", [x, weight, write.array("fc/1", net.dense_bias)], "fc", transB=1)
     x = write.add("Softmax", [x], "prob", axis=1)
-    return write.model("caffe", "data", (1, 3, SIZE, SIZE), x, 13)
+    return _model(write, "caffe", "data", (1, 3, SIZE, SIZE), x)
 
 
 def tensorflow_model(net: Net, *, removed: Collection[int] = ()) -> onnx.ModelProto:
     """Return the net in NHWC: Transpose around Conv, BiasAdd apart, the normalisation folded to two."""
-    write = _Writer()
+    write = OnnxWriter()
 
     def conv(x: str, part: Conv, name: str, *, padded: bool = False) -> str:
         x = write.add("Transpose", [x], f"{name}/to_nchw", perm=TO_NCHW)
@@ -257,7 +228,7 @@ def tensorflow_model(net: Net, *, removed: Collection[int] = ()) -> onnx.ModelPr
     x = write.add("MatMul", [x, write.array("dense/kernel", net.dense)], "dense/MatMul")
     x = write.add("Add", [x, write.array("dense/bias", net.dense_bias)], "dense/BiasAdd")
     x = write.add("Softmax", [x], "probabilities", axis=-1)
-    return write.model("tensorflow", "input", (1, SIZE, SIZE, 3), x, 13)
+    return _model(write, "tensorflow", "input", (1, SIZE, SIZE, 3), x)
 
 
 def pair_names(blocks: int, removed: int) -> tuple[str, str]:
@@ -273,17 +244,3 @@ def write_pair(folder: Path, *, blocks: int, removed: int, seed: int = 0) -> tup
     onnx.save(caffe_model(net), first)
     onnx.save(tensorflow_model(net, removed=removable(net, removed, seed=seed)), second)
     return first, second
-
-
-OPTIONS = (
-    option("folder", type=Path),
-    option("--blocks", default=360, help="30 make about 500 nodes, 1,250 about 20,000"),
-    option("--removed", default=5, help="blocks left out of the second net"),
-    option("--seed", default=0),
-)
-
-
-def main(options: Namespace, record: Record) -> None:
-    """Write the pair that the command line asks for."""
-    for path in write_pair(options.folder, blocks=options.blocks, removed=options.removed, seed=options.seed):
-        print(f"{path}: {len(onnx.load(path).graph.node):,} nodes, {path.stat().st_size / 1e6:.1f} MB")

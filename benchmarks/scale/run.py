@@ -14,22 +14,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import onnx
 
+from benchmarks.measured_process import run_netweave
 from benchmarks.record import Namespace, Record, option
 from benchmarks.scale.generate import pair_names, write_pair
-
-ROOT = Path(__file__).parents[2]
 
 PAIRS = {
     "500": (30, 5),
@@ -62,21 +57,12 @@ class Pair:
         Raises:
             RuntimeError: The comparison did not find the missing blocks.
         """
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
-            command = [sys.executable, "-m", "netweave", "compare", *map(str, self.files), "--json", "-"]
-            start = time.perf_counter()
-            child = subprocess.Popen(command, stdout=out, stderr=complaints, env=environment)
-            _, status, usage = os.wait4(child.pid, 0)
-            self.seconds.append(time.perf_counter() - start)
-            child.returncode = os.waitstatus_to_exitcode(status)
-            out.seek(0)
-            complaints.seek(0)
-            if child.returncode != 1:
-                said = complaints.read().decode().strip()[-500:]
-                raise RuntimeError(f"netweave compare ended with {child.returncode}, expected 1: {said}")
-            self.stages.append(json.load(out)["seconds"])
-        self.peak_mb.append(usage.ru_maxrss / 1024)
+        ended = run_netweave(("compare", *map(str, self.files), "--json", "-"))
+        if ended.status != 1:
+            raise RuntimeError(f"netweave compare ended with {ended.status}, expected 1: {ended.complaint}")
+        self.seconds.append(ended.seconds)
+        self.stages.append(json.loads(ended.said)["seconds"])
+        self.peak_mb.append(ended.peak_mb)
 
     def summary(self) -> dict[str, Any]:
         """Return medians and spreads."""

@@ -1,11 +1,10 @@
-"""Training by MXNet's Module: ``python mxnet_worker.py LAYERS.json BATCH SIZE THREADS [RECORDS]``."""
+"""Training by MXNet's Module: ``python mxnet_worker.py LAYERS.json BATCH SIZE THREADS``."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import mxnet as mx
@@ -71,26 +70,6 @@ def one(kind: str, inputs: list[Any], settings: dict[str, Any], name: str) -> An
     return rows[kind]()
 
 
-def loaded(folder: str, batch: int, size: int, threads: int) -> Iterator[list[Any]]:
-    """Give the images of batches, for ever."""
-    made = mx.io.ImageRecordIter(
-        path_imgrec=f"{folder}/images.rec",
-        data_shape=(3, size, size),
-        batch_size=batch,
-        rand_crop=True,
-        rand_mirror=True,
-        mean_r=123.0,
-        mean_g=117.0,
-        mean_b=104.0,
-        shuffle=True,
-        preprocess_threads=threads,
-    )
-    while True:
-        for found in made:
-            yield found.data
-        made.reset()
-
-
 def main() -> None:
     """Build the net and serve."""
     path, batch, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -104,11 +83,8 @@ def main() -> None:
     draw = np.random.RandomState(0)
     labels = draw.randint(protocol.CLASSES, size=batch)
     fixed = mx.io.DataBatch([mx.nd.array(draw.randn(batch, 3, size, size))], [mx.nd.array(labels)])
-    batches = loaded(sys.argv[5], batch, size, int(sys.argv[4])) if len(sys.argv) > 5 else None
 
     def step() -> float:
-        if batches:
-            fixed.data = next(batches)
         module.forward_backward(fixed)
         module.update()
         mx.nd.waitall()

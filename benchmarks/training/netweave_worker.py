@@ -1,6 +1,6 @@
 """Training by Netweave.
 
-    python -m benchmarks.training.netweave_worker NET CORPUS THREADS STAGES[:PRECISION] [RECORDS]
+    python -m benchmarks.training.netweave_worker NET CORPUS THREADS STAGES[:PRECISION]
 
 The net is read from its file and trained as by ``netweave.train``; a step is what lies between two updates,
 batches made and all. Each step is waited for to its end, which a run by itself does not.
@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 import netweave
-from benchmarks.input import TRANSFORMS
 from benchmarks.training import protocol
 from benchmarks.training.nets import NETS, SIZE
 from netweave import api
@@ -47,14 +46,10 @@ def main() -> None:
         job = api.load_job(solver, input_shapes=shapes)
     phase = job.phases["train"]
     source = replace(phase.data[0], batch_size=net.batch)
-    if len(sys.argv) > 5:
-        settings = {"path": f"{sys.argv[5]}/images.rec"}
-        source = replace(source, kind="recordio", settings=settings, transforms=TRANSFORMS)
     job = replace(job, phases={"train": replace(phase, data=(source,))})
     draw = np.random.default_rng(0)
     images = draw.normal(size=(net.batch, 3, SIZE, SIZE)).astype(np.float32)
-    arrays = {"data": images, "label": draw.integers(protocol.CLASSES, size=net.batch)}
-    data = {} if len(sys.argv) > 5 else {"train": arrays}
+    data = {"train": {"data": images, "label": draw.integers(protocol.CLASSES, size=net.batch)}}
     wanted: SimpleQueue[None] = SimpleQueue()
     done: SimpleQueue[float] = SimpleQueue()
 

@@ -1,17 +1,14 @@
 """Milliseconds of a training step: Netweave against PyTorch, MXNet and TensorFlow, interleaved.
 
     NETWEAVE_CORPUS=... python -m benchmarks training --mxnet PYTHON --tensorflow PYTHON
-        [--net NAME] [--only NAME,NAME] [--before FOLDER] [--images] [--rounds N] [--steps N]
-        [--threads N] [--json FILE] [--picture FILE]
+        [--net NAME] [--only NAME,NAME] [--before FOLDER] [--rounds N] [--steps N]
+        [--threads N] [--json FILE]
 
 Every candidate is a process of its own, which makes no step but when it is its turn; in each round all have
 theirs, in an order drawn anew. Batch, image size, threads and optimizer (SGD with momentum and decay, in
 float32) are the same for all; the batch lies in memory, and Netweave takes it through its loader all the
 same. Shown are the median, the 10th and the 90th percentile of all steps. ``--json`` is added to, so that
 nets, and candidates (always with ``netweave`` among them), can be measured one after another.
-
-With ``--images`` every step takes a new batch of JPEG files of 500 x 375, decoded beside the steps: by
-Netweave and MXNet from records, by PyTorch's DataLoader with Pillow from files.
 
 - ``netweave``: Caffe's file, trained by ``netweave.train``
 - ``stages``: the same cut into eight stages
@@ -37,13 +34,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.input import draw
 from benchmarks.record import Namespace, Record, option
-from benchmarks.training import picture
 from benchmarks.training.nets import NETS, SIZE, layers
 from benchmarks.worker import Worker, spread
-from netweave.training.data.pack import pack
-from netweave.training.data.sources.images import ImageFolder
 
 HERE = Path(__file__).parent
 PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile", "autocast": "autocast"}
@@ -53,20 +46,20 @@ BF16 = ("bf16", "autocast", "mixed")
 def commands(name: str, options: Namespace, table: Path) -> dict[str, list[str]]:
     """Return how each candidate is started."""
     net, threads = NETS[name], str(options.threads)
-    sizes, images = [str(net.batch), str(SIZE), threads], [str(table.parent)] if options.images else []
+    sizes = [str(net.batch), str(SIZE), threads]
     ours = [sys.executable, "-m", "benchmarks.training.netweave_worker", name, os.environ["NETWEAVE_CORPUS"]]
     found = {
-        "netweave": [*ours, threads, "1", *images],
-        "stages": [*ours, threads, "8", *images],
-        BF16[0]: [*ours, threads, "1:bf16", *images],
+        "netweave": [*ours, threads, "1"],
+        "stages": [*ours, threads, "8"],
+        BF16[0]: [*ours, threads, "1:bf16"],
     }
     if options.before:
-        found["before"] = [*ours, threads, "1", *images]
+        found["before"] = [*ours, threads, "1"]
     for candidate, kind in PYTORCH.items():
         worker = [sys.executable, "-m", "benchmarks.training.torch_worker", name, kind]
-        found[candidate] = [*worker, *sizes, *images]
+        found[candidate] = [*worker, *sizes]
     if options.mxnet:
-        found["MXNet"] = [options.mxnet, str(HERE / "mxnet_worker.py"), str(table), *sizes, *images]
+        found["MXNet"] = [options.mxnet, str(HERE / "mxnet_worker.py"), str(table), *sizes]
     if options.tensorflow:
         worker = [options.tensorflow, str(HERE / "tensorflow_worker.py"), str(table)]
         found["TensorFlow"] = [*worker, *sizes]
@@ -81,9 +74,6 @@ def measure(name: str, options: Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         table = Path(folder, "layers.json")
         table.write_text(json.dumps(layers(NETS[name], Path(os.environ["NETWEAVE_CORPUS"]))))
-        if options.images:
-            draw(Path(folder, "images"))
-            pack(ImageFolder(str(Path(folder, "images"))), Path(folder, "images.rec"), "recordio")
         workers: dict[str, Worker] = {}
         for candidate, command in commands(name, options, table).items():
             folder = options.before if candidate == "before" else None
@@ -132,11 +122,9 @@ OPTIONS = (
     option("--rounds", default=7),
     option("--steps", default=3),
     option("--threads", default=2),
-    option("--images", default=False),
     option("--bf16", default=False, help="where the processor has AVX512-BF16 or AMX"),
     option("--mxnet", metavar="PYTHON"),
     option("--tensorflow", metavar="PYTHON"),
-    option("--picture", type=Path),
 )
 
 
@@ -148,5 +136,3 @@ def main(options: Namespace, record: Record) -> None:
         show(name, rows, options.threads)
         record.results.setdefault("nets", {}).setdefault(name, []).append(rows)
         record.save()
-    if options.picture:
-        picture.draw(record.results, options.picture)

@@ -1,4 +1,4 @@
-"""Training by PyTorch: ``python -m benchmarks.training.torch_worker NET KIND BATCH SIZE THREADS [RECORDS]``.
+"""Training by PyTorch: ``python -m benchmarks.training.torch_worker NET KIND BATCH SIZE THREADS``.
 
 KIND is ``eager``, ``last`` (channels-last, and memory kept as Netweave keeps it), ``compile``, or
 ``autocast`` (as ``last``, in bfloat16).
@@ -6,13 +6,10 @@ KIND is ``eager``, ``last`` (channels-last, and memory kept as Netweave keeps it
 
 from __future__ import annotations
 
-import itertools
 import sys
-from pathlib import Path
 
 import torch
 
-from benchmarks.input_dataloader import batches
 from benchmarks.training import eager, protocol
 from netweave.training.process import keep_memory
 
@@ -31,7 +28,6 @@ def main() -> None:
     if kind in {"last", "autocast"}:
         module.to(memory_format=torch.channels_last)
         data = data.contiguous(memory_format=torch.channels_last)
-    images = batches(Path(sys.argv[6]), batch, threads) if len(sys.argv) > 6 else itertools.repeat(data)
     optimizer = torch.optim.SGD(
         module.parameters(), lr=protocol.RATE, momentum=protocol.MOMENTUM, weight_decay=protocol.DECAY
     )
@@ -40,7 +36,7 @@ def main() -> None:
     def step() -> float:
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
-            loss = run(next(images), labels)
+            loss = run(data, labels)
         loss.backward()
         optimizer.step()
         return loss.item()

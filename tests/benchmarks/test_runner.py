@@ -18,10 +18,7 @@ RESULTS = sorted(path for path in (ROOT / "benchmarks").rglob("*.json") if '"abo
 BY_HAND = {"other_people/result.json", "stranger/result.json", "versions/result.json"}
 """What scripts of other people did, what readers answered, and what ``tools/version_matrix.py`` writes."""
 
-OWN_FORM = {"failures/result.json"}
-"""Results of benchmarks with a command line of their own."""
-
-INPUTS = {"model_sources/sources.json", "ports/pairs.json", "ports/skipped.json"}
+INPUTS = {"ports/pairs.json", "ports/skipped.json"}
 
 
 def test_every_benchmark_has_a_name_and_a_line(capsys):
@@ -33,7 +30,7 @@ def test_every_benchmark_has_a_name_and_a_line(capsys):
         assert summary(path)
 
 
-@pytest.mark.parametrize("name", ["comparing", "matrix", "peers", "scale", "walk"])
+@pytest.mark.parametrize("name", ["comparing", "failures", "matrix", "peers", "scale", "walk"])
 def test_the_options_of_a_benchmark_are_read(name, capsys):
     path = benchmarks()[name]
     assert OWN in path.read_text()
@@ -58,20 +55,13 @@ def test_an_unknown_name_is_told_with_what_is_near():
         ("benchmarks.precision.run", "run it with `python -m benchmarks precision`"),
         ("benchmarks.faults.run", "run it with `python -m benchmarks faults`"),
         ("benchmarks.walk", "run it with `python -m benchmarks walk`"),
-        ("benchmarks.precision.rows", "`python -m benchmarks` lists the benchmarks"),
+        ("benchmarks.precision.planted", "`python -m benchmarks` lists the benchmarks"),
     ],
 )
 def test_a_module_that_is_no_program_says_how_it_is_run(module, hint):
     command = [sys.executable, "-m", module, "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{module} is not a program: {hint}\n")
-
-
-def test_a_benchmark_with_a_command_line_of_its_own_is_run_as_it_is():
-    pytest.importorskip("torch")
-    command = [sys.executable, "-m", "benchmarks", "failures", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.stdout.startswith("usage: python -m benchmarks failures"), done.stderr
 
 
 def test_a_result_says_what_measured_it(tmp_path):
@@ -106,7 +96,7 @@ def test_all_results_in_the_repository_have_one_form():
     every = {
         path.relative_to(ROOT / "benchmarks").as_posix() for path in (ROOT / "benchmarks").rglob("*.json")
     }
-    assert every - found == BY_HAND | OWN_FORM | INPUTS
+    assert every - found == BY_HAND | INPUTS
     for path in RESULTS:
         about = json.loads(path.read_text())["about"]
         assert set(about) == {"benchmark", "command", "commit", "machine", "versions"}, path

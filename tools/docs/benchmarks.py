@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.__main__ import benchmarks, summary
@@ -94,25 +92,6 @@ def inference(results: Results, precision: str) -> str:
                 cells.append(f"{plain / ours['ms'][0]:.1f}")
             rows.append(cells)
     return markdown(head, rows)
-
-
-def model_sources(results: Results) -> str:
-    """Return which model sources load."""
-    sources: dict[str, Results] = results["sources"]
-    runs = Counter(row.get("run", "") or "an earlier run" for row in sources.values())
-    told = "one run" if len(runs) == 1 else ", ".join(f"{count} of {run}" for run, count in runs.items())
-    listed = json.loads((FOLDER / "model_sources" / "sources.json").read_text())
-    nets = {row["architecture"]: row["net"].partition("(")[0] for row in listed}
-    rows = [[name, f"{row['repository']}, `{nets[name]}`", _loads(row)] for name, row in sources.items()]
-    title = f"**{results['loads']} of {results['of']} load.** Rows: {told}."
-    return f"{title}\n\n{markdown(('', 'repository, net', ''), rows)}"
-
-
-def _loads(row: Results) -> str:
-    if row["verdict"] == "loads":
-        return "loads"
-    error = row["error"].replace("|", r"\|").replace("`", "'")
-    return f"refused: `{error}`"
 
 
 TOOLS = {
@@ -214,24 +193,6 @@ def same_bits(results: Results) -> str:
     return markdown(("", *SAME_BITS_CASES.values(), "processor"), rows)
 
 
-def scaling(results: Results) -> str:
-    """Return speed, shares of the time and samples to a loss by the number of ranks."""
-    speeds, losses = results["scaling"]["images/s"], results["scaling"]["samples to loss"]
-    rows = [
-        [
-            count,
-            f"{row['images/s']:.1f} ({row['least']:.1f} to {row['most']:.1f})",
-            *(f"{100 * row[key]:.0f} %" for key in ("compute", "link", "hidden")),
-            f"{losses[count]['samples']:,}",
-            f"{losses[count]['seconds']:.2f}",
-        ]
-        for count, row in speeds.items()
-    ]
-    shares = ("computing", "link busy", "of that, hidden")
-    loss = ("LeNet: samples to a loss of 0.2", "seconds")
-    return markdown(("ranks", "images/s, ResNet-18", *shares, *loss), rows)
-
-
 def scale(results: Results) -> str:
     """Return time and memory of pairs of growing size."""
     rows = [
@@ -267,31 +228,6 @@ def bf16_curve(results: Results) -> str:
     return markdown(("right on 360 test digits", *(f"seed {seed}" for seed in seeds)), rows)
 
 
-def yolo(results: Results) -> str:
-    """Return what each state of the detector costs, and its precision over the seeds."""
-    metrics = {"mAP@0.5": "mAP@0.5", "mAP@0.5 (11 points)": "11 points", "mAP@[.5:.95]": "mAP@[.5:.95]"}
-    states = {
-        "trained": "trained, with `--scale-l1 0.01`",
-        "pruned": "pruned to half",
-        "fine-tuned": "fine-tuned",
-    }
-    rows = []
-    for state, title in states.items():
-        runs = [run[state] for run in results["runs"]]
-        sizes = [_span([run[key] for run in runs]) for key in ("parameters", "multiply_adds")]
-        rows.append([title, *sizes, *(_percents([run[key] for run in runs]) for key in metrics)])
-    return markdown(("", "parameters", "multiply-adds", *metrics.values()), rows)
-
-
-def _span(counts: Sequence[int]) -> str:
-    low, high = min(counts), max(counts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _percents(shares: Sequence[float]) -> str:
-    return f"{100 * mean(shares):.1f} % ({100 * min(shares):.1f} to {100 * max(shares):.1f})"
-
-
 def _faults(rows: Callable[[Results], Iterator[list[str]]], results: Results) -> str:
     head, _, *body = rows(results)
     return markdown(head, body)
@@ -314,13 +250,10 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "faults-mended": ("faults/mending.json", mending),
     "inference": ("inference/result.json", partial(inference, precision="f32")),
     "inference-bf16": ("inference/result.json", partial(inference, precision="bf16")),
-    "model-sources": ("model_sources/result.json", model_sources),
     "peers": ("peers/result.json", peers),
     "ports": ("ports/result.json", partial(_ports, ports.sums)),
     "ports-pairs": ("ports/result.json", partial(_ports, ports.pairs)),
     "scale": ("scale/result.json", scale),
-    "scaling": ("parallel/result.json", scaling),
-    "yolo": ("yolo/result.json", yolo),
 }
 """The file and the table of each fragment, by the name in the comment that it stands after."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.hostile.mutations import mutate_json, mutate_text, mutate_wire, mutate_zip
 from benchmarks.hostile.mutations.archives import write_members
-from benchmarks.hostile.readers.reader import Reader, Seed
+from benchmarks.hostile.readers.reader import Reader, Seed, one_file
 from netweave.files.json_text import read_json
 from netweave.files.library_errors import reading
 from netweave.files.model_imports import imports_of
@@ -54,10 +54,7 @@ def _containers() -> list[Seed]:
     program = [("archive_format", b"pt2"), ("models/model.json", b"{}"), ("byteorder", b"little")]
     known = {Kind.SCRIPT: script, Kind.PROGRAM: [(f"net/{name}", content) for name, content in program]}
 
-    def read(folder: Path) -> object:
-        return kind_of(folder / "x.pt")
-
-    return [Seed({"x.pt": write_members(members)}, "x.pt", mutate_zip, read) for members in known.values()]
+    return [one_file("x.pt", write_members(members), mutate_zip, kind_of) for members in known.values()]
 
 
 def _imports() -> list[Seed]:

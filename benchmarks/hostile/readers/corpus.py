@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import netweave
 from benchmarks.hostile.mutations import mutate_json, mutate_pickle, mutate_text
-from benchmarks.hostile.readers.reader import Reader, Seed
+from benchmarks.hostile.readers.reader import Reader, Seed, one_file
 from netweave.errors import NetweaveError
 from netweave.formats.pytorch import read_state
 
@@ -54,7 +54,7 @@ def _seeds(corpus: Path, kind: str) -> list[Seed]:
 def _seed(path: Path, mutation: Mutation) -> Seed:
     name = path.name.rpartition("__")[2]
     shapes = _SHAPES.get(name)
-    return Seed({name: path.read_bytes()}, name, mutation, lambda folder: _read(folder / name, shapes))
+    return one_file(name, path.read_bytes(), mutation, partial(_read, shapes=shapes))
 
 
 def _is_read(path: Path) -> bool:

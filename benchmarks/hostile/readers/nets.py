@@ -16,7 +16,7 @@ from benchmarks.hostile.mutations import (
     mutate_wire,
     mutate_zip,
 )
-from benchmarks.hostile.readers.reader import Reader, Seed
+from benchmarks.hostile.readers.reader import Reader, Seed, one_file
 from netweave.formats.mxnet.ndarray import read_arrays
 from tests.formats.mxnet.cases import CASES
 from tests.hostile.nets import KERAS, TENSORFLOW, Net, hdf5_nets, nets
@@ -105,12 +105,8 @@ def _more() -> dict[str, list[Net]]:
 
 def _arrays() -> list[Seed]:
     """Return lists of arrays that MXNet wrote, dense and sparse, which belong to no net."""
-    return [
-        Seed(
-            {"x.params": path.read_bytes()}, "x.params", mutate_bytes, lambda at: read_arrays(at / "x.params")
-        )
-        for path in sorted(GOLDEN.glob("mxnet_params/*.params"))
-    ]
+    paths = sorted(GOLDEN.glob("mxnet_params/*.params"))
+    return [one_file("x.params", path.read_bytes(), mutate_bytes, read_arrays) for path in paths]
 
 
 def _operators() -> list[Seed]:

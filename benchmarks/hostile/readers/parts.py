@@ -24,7 +24,7 @@ from benchmarks.hostile.mutations import (
     mutate_zip,
 )
 from benchmarks.hostile.mutations.archives import read_members, write_members
-from benchmarks.hostile.readers.reader import Reader, Seed
+from benchmarks.hostile.readers.reader import Reader, Seed, one_file
 from netweave import api
 from netweave.files.zipped import unpack
 from netweave.formats.caffe import parameters
@@ -37,6 +37,7 @@ from tests.hostile.stores import stores
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -77,17 +78,12 @@ def readers() -> list[Reader]:
     """Return a reader for each kind of file."""
     return [
         Reader("pytorch.state", _states),
-        Reader(
-            "pytorch.safetensors", partial(_safetensors, lambda folder: read_state(folder / "x.safetensors"))
-        ),
-        Reader(
-            "arrays.safetensors",
-            partial(_safetensors, lambda folder: netweave.load(folder / "x.safetensors")),
-        ),
+        Reader("pytorch.safetensors", partial(_safetensors, read_state)),
+        Reader("arrays.safetensors", partial(_safetensors, netweave.load)),
         Reader("arrays.npy", _objects),
-        Reader("arrays.npz", partial(_npz, lambda folder: netweave.load(folder / "x.npz"))),
+        Reader("arrays.npz", partial(_npz, netweave.load)),
         Reader("arrays.inputs", _inputs),
-        Reader("chainer.npz", partial(_npz, lambda folder: read_weights(folder / "x.npz", place="x.npz"))),
+        Reader("chainer.npz", partial(_npz, partial(read_weights, place="x.npz"))),
         Reader("caffe.solver", _solvers),
         Reader("caffe.solverstate", _solver_states),
         Reader("caffe.solverstate.h5", _solver_states_hdf5),
@@ -118,13 +114,10 @@ def _legacy() -> bytes:
 
 
 def _states() -> list[Seed]:
-    def read(folder: Path) -> object:
-        return read_state(folder / "x.pt")
-
     return [
-        Seed({"x.pt": pytorch_archive()}, "x.pt", mutate_zip, read),
-        Seed({"x.pt": pytorch_archive()}, "x.pt", _mutate_pickled, read),
-        Seed({"x.pt": _legacy()}, "x.pt", mutate_pickle, read),
+        one_file("x.pt", pytorch_archive(), mutate_zip, read_state),
+        one_file("x.pt", pytorch_archive(), _mutate_pickled, read_state),
+        one_file("x.pt", _legacy(), mutate_pickle, read_state),
     ]
 
 
@@ -133,7 +126,7 @@ def _mutate_pickled(rng: random.Random, content: bytes) -> bytes:
     return write_members([(name, mutate_pickle(rng, pickled)), *rest])
 
 
-def _safetensors(read: object) -> list[Seed]:
+def _safetensors(read: Callable[[Path], object]) -> list[Seed]:
     rows = {
         "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
         "b": {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]},
@@ -142,7 +135,7 @@ def _safetensors(read: object) -> list[Seed]:
     }
     header = json.dumps(rows).encode()
     content = len(header).to_bytes(8, "little") + header + bytes(40)
-    return [Seed({"x.safetensors": content}, "x.safetensors", mutate_safetensors, read)]  # type: ignore[arg-type]
+    return [one_file("x.safetensors", content, mutate_safetensors, read)]
 
 
 def _objects() -> list[Seed]:
@@ -157,33 +150,25 @@ def _objects() -> list[Seed]:
             return mutate_npy(rng, content)
         return content[:start] + mutate_pickle(rng, content[start:])
 
-    return [Seed({"x.npy": whole}, "x.npy", mutate, lambda folder: netweave.load(folder / "x.npy"))]
+    return [one_file("x.npy", whole, mutate, netweave.load)]
 
 
-def _npz(read: object) -> list[Seed]:
+def _npz(read: Callable[[Path], object]) -> list[Seed]:
     content = io.BytesIO()
     np.savez(
         content, **{"conv/W": np.ones((2, 3, 1, 1), np.float32), "fc/b": np.arange(3), "n": np.float64(2)}
     )
     packed = io.BytesIO()
     np.savez_compressed(packed, **{"conv/W": np.zeros((64, 64), np.float32), "b": np.arange(3)})
-    return [
-        Seed({"x.npz": whole.getvalue()}, "x.npz", mutate_zip, read)  # type: ignore[arg-type]
-        for whole in (content, packed)
-    ]
+    return [one_file("x.npz", whole.getvalue(), mutate_zip, read) for whole in (content, packed)]
 
 
 def _inputs() -> list[Seed]:
     """Return arrays that are the inputs of a net."""
     npz, npy = stores()["npz"].files["x.npz"], stores()["numpy"].files["x.npy"]
     return [
-        Seed(
-            {"x.npz": npz},
-            "x.npz",
-            mutate_zip,
-            lambda folder: api.load_arrays(folder / "x.npz", ["data", "label"]),
-        ),
-        Seed({"x.npy": npy}, "x.npy", mutate_npy, lambda folder: api.load_arrays(folder / "x.npy", ["data"])),
+        one_file("x.npz", npz, mutate_zip, lambda path: api.load_arrays(path, ["data", "label"])),
+        one_file("x.npy", npy, mutate_npy, lambda path: api.load_arrays(path, ["data"])),
     ]
 
 
@@ -206,15 +191,13 @@ def _state() -> parameters.SolverState:
 
 
 def _solver_states() -> list[Seed]:
-    name = "x.solverstate"
     content = parameters.encode_state(_state())
-    return [Seed({name: content}, name, mutate_wire, lambda folder: parameters.read_state(folder / name))]
+    return [one_file("x.solverstate", content, mutate_wire, parameters.read_state)]
 
 
 def _solver_states_hdf5() -> list[Seed]:
-    name = "x.solverstate.h5"
     content = parameters.encode_state_hdf5(_state())
-    return [Seed({name: content}, name, mutate_hdf5, lambda folder: parameters.read_state(folder / name))]
+    return [one_file("x.solverstate.h5", content, mutate_hdf5, parameters.read_state)]
 
 
 def _jobs() -> list[Seed]:
@@ -235,7 +218,6 @@ def _checkpoint() -> bytes:
 
 def _checkpoints() -> list[Seed]:
     """Return a checkpoint that is damaged under its right checksum, and one that is damaged anyhow."""
-    name = "net_iter_3.checkpoint"
 
     def mutate(rng: random.Random, content: bytes) -> bytes:
         if rng.random() < 0.2:
@@ -244,20 +226,14 @@ def _checkpoints() -> list[Seed]:
         origin, body = origin + b"\n", mutate_zip(rng, body)
         return MAGIC + origin + _digest(origin, body) + body
 
-    def read(folder: Path) -> object:
-        return read_checkpoint(folder / name)
-
-    return [Seed({name: _checkpoint()}, name, mutate, read)]
+    return [one_file("net_iter_3.checkpoint", _checkpoint(), mutate, read_checkpoint)]
 
 
 def _comparisons() -> list[Seed]:
     nets = [EXAMPLES / "padding" / name for name in ("leaves.prototxt", "leaves-symbol.json")]
     content = json.dumps(netweave.compare(*nets).to_json()).encode()
 
-    def read(folder: Path) -> object:
-        return api.open_comparison(folder / "x.json").to_json()
-
-    return [Seed({"x.json": content}, "x.json", mutate_json, read)]
+    return [one_file("x.json", content, mutate_json, lambda path: api.open_comparison(path).to_json())]
 
 
 def _archives() -> list[Seed]:

@@ -57,6 +57,11 @@ class Seed:
         return content
 
 
+def one_file(name: str, content: bytes, mutation: Mutation, read: Callable[[Path], object]) -> Seed:
+    """Return a seed of one file, which a function reads by its path."""
+    return Seed({name: content}, name, mutation, lambda folder: read(folder / name))
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """One reader, or one source of records, with its seeds.

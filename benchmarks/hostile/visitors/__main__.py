@@ -3,7 +3,7 @@
     python -m benchmarks hostile.visitors [--visitors 20] [--kills 50] [--json FILE]
 
 Each visitor is a thread with an address of its own on the loopback interface that does what a browser does
-(``benchmarks.workbench``): it uploads two nets, has them compared, follows the comparison and fetches the
+(``user``): it uploads two nets, has them compared, follows the comparison and fetches the
 result, a few times over. First they are alone; then in an ordinary crowd (``crowd``); then attackers
 (``attackers``) do at the same time, from four other addresses, all that they can think of; then parts of the
 workbench are killed as well (``kills``), while visitors try again as people do. Then 50 uploads at once fill
@@ -13,7 +13,7 @@ what is left. The attackers' own process runs at the lowest priority, since it s
 server; a real attacker brings their own.
 
 Attacks may make the requests of visitors at most twice as slow as the crowd makes them, and 95 % of them take
-at most as long as a page may (``benchmarks.workbench``). Measured by a workbench that has nothing else to do,
+at most as long as a page may (``user``). Measured by a workbench that has nothing else to do,
 any other visitors make requests several times as slow: that ratio is told, and says how busy the machine is,
 not what an attack gains; it grows where the workbench alone becomes faster.
 """
@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.hostile.visitors.kills import Killer
+from benchmarks.hostile.visitors.user import TARGET_SECONDS, User
 from benchmarks.record import Namespace, Record, option
-from benchmarks.workbench import TARGET_SECONDS, User
 from tests.web.running import CSRF_TOKEN, Workbench
 
 SETTINGS = """max_memory_mb = 1024

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from benchmarks.workbench import User
+from benchmarks.hostile.visitors.user import User
 from netweave.web.samples import samples
 from tests.hostile.pickle_attacks import pickles
 from tests.hostile.test_bombs import bombs

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchmarks.hostile.visitors.attackers import Attack, Browser, again
-from benchmarks.workbench import POLL_SECONDS
+from benchmarks.hostile.visitors.user import POLL_SECONDS
 from netweave.web.samples import samples
 
 if TYPE_CHECKING:

@@ -1,16 +1,14 @@
-"""Ranks that stand still or are slow, links that are down or slow: one run each, and what it said when."""
+"""Links that are down or slow: one run each, how it ended, and what it said."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.failures.kills import RANKS, SEED, Log
+from benchmarks.failures.kills import SEED, Log
 from benchmarks.parallel.network import network
 from tests.training.parallel import command
 
@@ -18,65 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-STEPS, SNAPSHOT = 1500, 500
-"""Long enough to be stopped for half a minute and to go on after that."""
-
 PORT = 29500
 TIMEOUT_S = 20.0
 """How long ranks beyond a link wait for each other here."""
-
-
-def stop_rank(folder: Path, rank: int, seconds: float) -> dict[str, Any]:
-    """Stop a rank by SIGSTOP; return when it was named, and whether the run then ended as always."""
-    command.write(folder / "whole", steps=STEPS, snapshot=SNAPSHOT, display=1)
-    command.finish(command.start(folder / "whole", "--devices", f"cpu:{RANKS}", *SEED))
-    command.write(folder / "stopped", steps=STEPS, snapshot=SNAPSHOT, display=1)
-    process = command.start(folder / "stopped", "--devices", f"cpu:{RANKS}", *SEED)
-    with command.ended(process):
-        log = Log(process)
-        _wait_for(log, "Iteration 20, loss")
-        began_s = time.monotonic()
-        pid = command.ranks_of(process)[rank]
-        os.kill(pid, signal.SIGSTOP)
-        named = _wait_for(log, f"rank {rank} (pid {pid}", most_s=seconds)
-        named_s = time.monotonic() - began_s
-        time.sleep(max(0.0, seconds - named_s))
-        os.kill(pid, signal.SIGCONT)
-        status = process.wait(command.TIMEOUT_S)
-        log.join(10)
-    same = command.arrays(folder / "stopped", STEPS), command.arrays(folder / "whole", STEPS)
-    return {
-        "stopped s": seconds,
-        "named after s": round(named_s, 1),
-        "said": [named, *(line for line in log.lines if "answers again" in line)],
-        "status": status,
-        "bit-equal": command.is_equal(*same),
-        "faults": int(status != 0 or not named or named_s > 10 or not command.is_equal(*same)),
-    }
-
-
-def slow_rank(folder: Path, rank: int, seconds: float) -> dict[str, Any]:
-    """Stop a rank for 60 of every 80 ms; return what the run said of it."""
-    command.write(folder, steps=1_000_000, snapshot=0, display=1)
-    process = command.start(folder, "--devices", f"cpu:{RANKS}", *SEED)
-    with command.ended(process):
-        log = Log(process)
-        _wait_for(log, "Iteration 20, loss")
-        began_s, named = time.monotonic(), ""
-        pid = command.ranks_of(process)[rank]
-        while not named and time.monotonic() - began_s < seconds:
-            for number, pause_s in ((signal.SIGSTOP, 0.06), (signal.SIGCONT, 0.02)):
-                os.kill(pid, number)
-                time.sleep(pause_s)
-            named = next((line for line in log.lines if "is slow" in line), "")
-        named_s = time.monotonic() - began_s
-        _wait_for(log, "is no longer slow", most_s=30)
-        process.terminate()
-        process.wait(30)
-        log.join(10)
-    said = [line for line in log.lines if "slow" in line]
-    good = f"rank {rank} " in named and len(said) == 2
-    return {"named after s": round(named_s, 1), "said": said, "faults": int(not good)}
 
 
 @contextlib.contextmanager

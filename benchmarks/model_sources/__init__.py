@@ -1,1 +1,0 @@
-"""PyTorch model sources of public repositories as they lie there: how many load with one command."""
