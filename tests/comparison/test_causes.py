@@ -14,8 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import netweave
 from netweave import api
 from netweave.comparison import Finding, Verdict
-from netweave.comparison.result.causes import causes_of
-from netweave.comparison.result.headline import MAX_WORDS
+from netweave.comparison.result.causes import MAX_WORDS, causes_of
 from netweave.viewer.comparison import comparison_document
 from netweave.viewer.markdown import document_markdown
 

@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import netweave
 from netweave import exact
 from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.exact.checkpoint import packed, unpacked
 from netweave.exact.overlap import ShardGradients
-from netweave.exact.states import packed, unpacked
 from netweave.training.checkpoint_file import read_checkpoint
 
 

@@ -307,7 +307,7 @@ def shared(job: Job, options: TrainOptions, world: World, watch: Watch) -> tuple
         UsageError: There is no such meaning of the batch.
     """
     from netweave.training.parallel.batch import batch_meaning, describe_batch, describe_shards, with_batch
-    from netweave.training.parallel.link_speed import slice_elements_for
+    from netweave.training.parallel.link import slice_elements_for
 
     shards = options.same_bits
     meaning = batch_meaning(job, options.batch if shards is None else options.batch or "split")

@@ -26,8 +26,7 @@ from netweave.comparison import (
     TensorMapping,
     Verdict,
 )
-from netweave.comparison.result.causes import Cause
-from netweave.comparison.result.headline import detail
+from netweave.comparison.result.causes import Cause, detail
 from netweave.graph import Graph
 from netweave.graph.summary import ratio_text
 

@@ -14,13 +14,13 @@ from netweave.comparison.explain.known_mismatches.order import in_order_of_a, re
 from netweave.comparison.explain.latent import hidden_by_copies, latent_finding
 from netweave.comparison.explain.missing import (
     find_moved,
+    is_pass_through,
     missing_finding,
     other_filters,
     other_operators,
     shape_mismatch,
 )
 from netweave.comparison.explain.outputs import misplaced_outputs, settle_joined_orders
-from netweave.comparison.explain.pass_through import is_pass_through
 from netweave.comparison.explain.wording import bias_setting
 from netweave.comparison.layout.tensors import solve_layout
 from netweave.comparison.layout.wording import describe

@@ -10,22 +10,25 @@ from netweave.comparison.explain.findings import edits_of, finding_at, where
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.explain.outputs import function_of_output
 from netweave.comparison.explain.wording import activation_setting, count_of_filters, in_groups, setting
-from netweave.comparison.metric import family_of
+from netweave.comparison.metric import LOCAL_TOLERANCE, family_of, relative_error
 from netweave.comparison.name_lists import list_stretch
 from netweave.graph import attributes_of
 from netweave.graph.passes.views import scalar_factor
 from netweave.graph.summary import joined_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
     import onnx_ir as ir
 
     from netweave.comparison.align.alignment import Alignment
     from netweave.comparison.align.value_matching import Draft
-    from netweave.comparison.metric import Signals
+    from netweave.comparison.metric import Signals, SignalValues
     from netweave.comparison.prepare import Side
     from netweave.comparison.result.comparison import Finding
+
+    Run = Callable[[Sequence[ir.Node], Sequence[str]], Mapping[str, np.ndarray]]
 
 
 def missing_finding(
@@ -257,3 +260,29 @@ def other_operators(nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> s
 
 def _times(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
+
+
+def is_pass_through(side: Side, nodes: Sequence[ir.Node], run: Run) -> bool | None:
+    """Return whether nodes make nothing but what they read; None if their values are not known.
+
+    Args:
+        side: The net that has the nodes.
+        nodes: The nodes, in topological order.
+        run: Runs nodes alone, on the other net's values: returns what they read and the given signals, as far
+            as that is possible.
+    """
+    left = side.signals.leaving(nodes)
+    if not left:
+        return True
+    read = side.signals.reads_from_outside(nodes)
+    tensors: SignalValues | Mapping[str, np.ndarray] = side.tensors
+    if len(read) == 1 and not all(name in tensors for name in (*read, *left)):
+        tensors = run(nodes, left)
+    if not all(name in tensors for name in (*read, *left)):
+        return None if len(read) == 1 else False
+    return all(any(_holds_same(tensors[source], tensors[name]) for source in read) for name in left)
+
+
+def _holds_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Return whether two tensors hold the same elements in the same order, reshaped or not."""
+    return x.size == y.size and relative_error(x.reshape(y.shape), y) <= LOCAL_TOLERANCE

@@ -296,7 +296,7 @@ class Comparison:
     @property
     def headline(self) -> str:
         """The verdict in at most twenty words."""
-        from netweave.comparison.result.headline import headline
+        from netweave.comparison.result.causes import headline
 
         return headline(self)
 

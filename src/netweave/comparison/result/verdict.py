@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.name_lists import list_names
-from netweave.comparison.result.causes import causes_of
+from netweave.comparison.result.causes import apart_in_words, causes_of
 from netweave.comparison.result.comparison import (
     MAX_SHOWN,
     Finding,
@@ -17,7 +17,6 @@ from netweave.comparison.result.comparison import (
     TensorMapping,
     Unexercised,
 )
-from netweave.comparison.result.headline import apart_in_words
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph.summary import ratio_text
 

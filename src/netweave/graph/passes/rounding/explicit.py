@@ -9,11 +9,10 @@ import numpy as np
 
 from netweave.graph import infer_shapes
 from netweave.graph.passes.rewriting import Pass, Rewriter
-from netweave.graph.passes.rounding.floats import widen
+from netweave.graph.passes.rounding.floats import stored_formats, widen
 from netweave.graph.passes.rounding.formats import FLOATS, format_name
 from netweave.graph.passes.rounding.integers import make_real
 from netweave.graph.passes.rounding.layers import rounding_points
-from netweave.graph.passes.rounding.stored_formats import stored_formats
 
 if TYPE_CHECKING:
     import onnx_ir as ir
