@@ -11,6 +11,7 @@ from netweave.comparison.execution.inputs import InputMapping
 from netweave.comparison.execution.memory_budget import resized
 from netweave.comparison.execution.sizes import Sizes, declared_sizes
 from netweave.comparison.fixes import mend
+from netweave.comparison.result.causes import detail
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph
 from netweave.graph.checks import collector_at_rest
@@ -51,6 +52,7 @@ def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
         "exit_status": comparison.exit_status,
         "sentence": short(comparison.sentence),
         "headline": short(comparison.headline),
+        "detail": short(detail(comparison)),
         "error": real(comparison.error),
         "inputs": [_mapping_json(mapping) for mapping in comparison.inputs],
         "outputs": [_mapping_json(mapping) for mapping in comparison.outputs],

@@ -202,6 +202,8 @@ export interface ComparisonDocument {
   sentence: string;
   /** The verdict in at most twenty words; documents of earlier releases lack it. */
   headline?: string;
+  /** What the headline and the causes leave to be said; likewise. */
+  detail?: string;
   error: Real;
   inputs: Mapping[];
   outputs: Mapping[];

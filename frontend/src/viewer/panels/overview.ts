@@ -37,7 +37,7 @@ function verdictParts(
       "header",
       { class: "nw-title" },
       h("h2", { "data-verdict": key }, h("span", { class: "nw-mark" }, mark), document.verdict),
-      h("p", { class: "nw-cause" }, document.sentence),
+      h("p", { class: "nw-cause" }, document.detail ?? document.sentence),
     ),
     ...causesPart(model, select),
     ...allFixes(document, fixes),
