@@ -132,6 +132,8 @@ def test_heat_is_chosen_by_keyboard_alone(show, port):
     assert legend.locator("b").inner_text() == "Parameters"
     shown.page.locator(".nw-menu > summary").focus()
     shown.page.keyboard.press("Enter")
+    # the menu takes the focus when the browser says that it is open, a moment after it is
+    expect(shown.page.locator(".nw-menu[open] :focus")).to_have_count(1)
     shown.page.get_by_role("button", name="Your own data on the nets").focus()
     shown.page.keyboard.press("Enter")
     expect(legend.locator("b")).to_have_text("a.csv")
