@@ -57,12 +57,14 @@ class Given:
         batch_size: Records in a batch.
         num_labels: How many parts are labels.
         weighted: Which of the labels have a weight behind them.
+        num_batches: Batches in an epoch, where what yields them says so and has no end.
     """
 
     source: Source
     batch_size: int
     num_labels: int
     weighted: tuple[bool, ...]
+    num_batches: int | None = None
 
 
 def given_records(
@@ -105,7 +107,8 @@ def given_records(
         )
     batches = _Batches(network, x, class_weight, outputs)
     source = Arrays(*batches.joined(), images=False) if batches.finite else _Records(batches)
-    return Given(source, batches.size, len(outputs), batches.weighted)
+    count = len(x) if not batches.finite and hasattr(x, "__len__") else None
+    return Given(source, batches.size, len(outputs), batches.weighted, count)
 
 
 def batches(source: Source, inputs: Sequence[str], batch_size: int) -> Iterator[dict[str, np.ndarray]]:
@@ -135,7 +138,9 @@ class _Batches:
         outputs: Sequence[str],
     ) -> None:
         self._network, self._class_weight, self._outputs = network, class_weight, outputs
-        self.finite = hasattr(batches, "__len__") and hasattr(batches, "__getitem__")
+        # what can be reset draws anew in each epoch, as the images of an ImageDataGenerator are
+        draws = hasattr(batches, "reset") and hasattr(batches, "__next__")
+        self.finite = hasattr(batches, "__len__") and hasattr(batches, "__getitem__") and not draws
         if not self.finite and not hasattr(batches, "__iter__"):
             raise UsageError(f"x is {type(batches).__name__}, expected arrays, or what yields batches")
         self._batches = batches
