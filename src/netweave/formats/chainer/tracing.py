@@ -78,7 +78,10 @@ def trace(
 
 
 def _arguments(model: Link) -> list[str]:
-    forward = getattr(model, "forward", None) or model.__call__
+    calls_itself = (
+        type(model).__call__ is not Link.__call__
+    )  # Chainer 1's way; forward may be a helper of its own
+    forward = model.__call__ if calls_itself else getattr(model, "forward", None) or model.__call__
     parameters = inspect.signature(forward).parameters.values()
     names = [
         each.name
