@@ -34,6 +34,7 @@ from tensorflow.python.keras.layers import Dropout
 
 assert tf.keras is keras and keras.__name__ == "netweave.keras" and K.image_dim_ordering() == "tf"
 tf.random.set_seed(1)
+tf.set_random_seed(1)
 model = Sequential()
 model.add(Convolution2D(4, 3, 5, border_mode="same", input_shape=(6, 6, 1), init="uniform"))
 model.add(Flatten())

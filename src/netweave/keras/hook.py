@@ -104,7 +104,8 @@ def stand_in(name: str = "tensorflow") -> ModuleType:
             "write it with keras.ops, or with NumPy"
         )
 
-    vars(module).update(keras=keras, config=no_devices, random=seed, __version__="2.16.1", __getattr__=absent)
+    vars(module).update(keras=keras, config=no_devices, random=seed, set_random_seed=set_random_seed)
+    vars(module).update(__version__="2.16.1", __getattr__=absent)
     return module
 
 

@@ -116,7 +116,7 @@ def test_the_model_itself_is_read(tmp_path):
 def test_modes_that_code_of_chainer_1_gives_are_noted(tmp_path, phase, mode):
     path = written(tmp_path, call=", test=True, use_cudnn=False", dropout=", train=True")
     net = netweave.load(path, trust=True, input_shapes={"x": (1, 3, 16, 16)}, phase=phase)
-    assert f"test= and train= of Chainer 1 are not looked at: read {mode}" in net.notes
+    assert f"ignored: test= and train= of Chainer 1; read {mode}" in net.notes
 
 
 PIXELS = """

@@ -53,7 +53,7 @@ def _mode_notes(train: bool) -> tuple[str, ...]:
     """Return the note on arguments of Chainer 1 that say how to compute, if the code gives any."""
     given = sorted(modes_given & {"test", "train"})
     mode = "for training" if train else "for inference"
-    text = f"{' and '.join(f'{name}=' for name in given)} of Chainer 1 are not looked at: read {mode}"
+    text = f"ignored: {' and '.join(f'{name}=' for name in given)} of Chainer 1; read {mode}"
     return (text,) if given else ()
 
 
