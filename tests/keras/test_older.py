@@ -152,6 +152,7 @@ class Drawn:
     """Batches that are other ones in each epoch, as those of Keras' ImageDataGenerator are."""
 
     batch_size = 4
+    taken = ()
 
     def __init__(self):
         self.number = 0
@@ -163,7 +164,8 @@ class Drawn:
         return 2
 
     def __getitem__(self, index):
-        raise AssertionError("a batch by its number is drawn once and never again")
+        self.taken = [*self.taken, index]
+        return self.__next__()
 
     def __iter__(self):
         return self
@@ -180,6 +182,14 @@ def test_batches_that_are_drawn_anew_are_taken_one_after_another():
     history = model.fit_generator(drawn, samples_per_epoch=8, nb_epoch=3, verbose=0)
     assert len(history.epoch) == 3
     assert drawn.number >= 6
+    assert not drawn.taken  # a batch by its number is the same in each epoch
+    judged = Drawn()
+    history = model.fit_generator(
+        drawn, samples_per_epoch=4, nb_epoch=2, validation_data=judged, nb_val_samples=8, verbose=0
+    )
+    assert list(history.history) == ["loss", "val_loss"]
+    assert {0, 1} == set(judged.taken)
+    assert model.evaluate(judged, verbose=0) >= 0
 
 
 @pytest.mark.slow

@@ -99,7 +99,16 @@ class Prepared(Network, Fitted, ABC):
     def _require_built(self, x: Any) -> None:
         """Find out the sizes of the input from records, where they are not known yet."""
 
-    def _given(self, x: Any, y: Any, sample_weight: Any, class_weight: Any, batch_size: int | None) -> Given:
+    def _given(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        class_weight: Any,
+        batch_size: int | None,
+        *,
+        once: bool = True,
+    ) -> Given:
         self._require_built(x)
         return given_records(
             self,
@@ -109,6 +118,7 @@ class Prepared(Network, Fitted, ABC):
             class_weight=class_weight,
             batch_size=batch_size,
             outputs=self.output_names,
+            once=once,
         )
 
     def _batch(
@@ -482,7 +492,7 @@ class FitNetwork(OlderMethods, Prepared):
             (x, held_x), (y, held_y) = split_off(x, validation_split), split_off(y, validation_split)
             sample_weight, held_weight = split_off(sample_weight, validation_split)
             validation_data = (held_x, held_y, held_weight)
-        given = self._given(x, y, sample_weight, class_weight, batch_size)
+        given = self._given(x, y, sample_weight, class_weight, batch_size, once=False)
         training = self._prepare(given)
         config = self._fit_config(compiled, given, training, shuffle=shuffle, seed=seed)
         objects = _objects(callbacks)
@@ -571,7 +581,7 @@ class FitNetwork(OlderMethods, Prepared):
             UsageError: Arrays do not fit the inputs.
         """
         self._require_built(x)
-        given = given_records(self, x, batch_size=batch_size, outputs=())
+        given = given_records(self, x, batch_size=batch_size, outputs=(), once=True)
         net = self._nets.to_predict()
         told = Callbacks(self, _objects(callbacks))
         told.tell_objects("on_predict_begin", {})

@@ -98,8 +98,6 @@ RENAMED: dict[str, str | None] = {
     "output": "outputs",
     "nb_epoch": "epochs",
     "generator": "x",
-    "nb_val_samples": "validation_steps",
-    "val_samples": "steps",
     "max_q_size": None,
     "max_queue_size": None,
     "nb_worker": None,
@@ -146,8 +144,10 @@ class OlderMethods:
         settings = {**dict(zip(names, args, strict=False)), **kwargs}
         if samples_per_epoch is not None:
             by_records = "nb_epoch" in settings
-            size = getattr(generator, "batch_size", 1) if by_records else 1
-            settings["steps_per_epoch"] = max(1, int(samples_per_epoch) // size)
+            settings["steps_per_epoch"] = _steps(samples_per_epoch, generator if by_records else None)
+        if "nb_val_samples" in settings:
+            judged = settings.get("validation_data")
+            settings["validation_steps"] = _steps(settings.pop("nb_val_samples"), judged)
         return self.fit(generator, **settings)  # type: ignore[attr-defined]  # of the model
 
     @with_older_names
@@ -168,6 +168,11 @@ class OlderMethods:
         """Return the number of the class for each record; of one output, whether it is above a half."""
         outputs = np.asarray(self.predict_proba(x, batch_size, verbose))
         return outputs.argmax(-1) if outputs.shape[-1] > 1 else (outputs > 0.5).astype("int32")
+
+
+def _steps(records: float, batches: Any) -> int:
+    """Return how many batches have some records, as Keras 2 reads the counts of Keras 1."""
+    return max(1, int(records) // int(getattr(batches, "batch_size", 1)))
 
 
 class OlderHistory(dict[str, Any]):
