@@ -82,6 +82,11 @@ def with_path(
 def _moved(source: DataSource, path: str, kind: str) -> DataSource:
     """Return a source with another path; images of a list lie beside it if the file's folder is not there."""
     settings = {**source.settings, "path": path}
+    if source.kind in {"given", "label_images"}:  # images with label images, of a list or a folder
+        root = settings.get("root_folder", "")
+        if not _exists(Path(root)) or not root:
+            settings = {"path": path, "color": settings.get("color", "bgr")}
+        return replace(source, kind="label_images", settings=settings)
     if not {kind, source.kind} <= PICTURES:
         return replace(source, settings=settings)
     color = settings.get("color", "bgr")

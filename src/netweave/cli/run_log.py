@@ -99,7 +99,7 @@ class DarknetLog(CaffeLog):
         if event.rate is not None:
             words.append(f"{event.rate:.6g} rate")
         if event.images_per_s is not None:
-            words.append(f"{event.images_per_s:,.0f} images/s")
+            words.append(f"{rate_text(event.images_per_s)} images/s")
         yield ", ".join(words)
 
 
@@ -160,6 +160,15 @@ def _norm_lines(event: NormsSeen) -> Iterator[str]:
                 )
 
 
+def rate_text(rate: float) -> str:
+    """Return a number of records per second; slow nets do less than one.
+
+    >>> rate_text(1234.5), rate_text(3.14), rate_text(0.0456)
+    ('1,234', '3.1', '0.046')
+    """
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
 def _indented(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str]:
     return (f"    {line}" for line in output_lines(outputs, weights))
 
@@ -169,7 +178,7 @@ def _progress(event: Shown) -> str:
     if event.rate is not None:
         words.append(f"lr = {event.rate:.6g}")
     if event.images_per_s is not None:
-        words.append(f"{event.images_per_s:,.0f} images/s")
+        words.append(f"{rate_text(event.images_per_s)} images/s")
     return ", ".join(words)
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from netweave.cli.console import LINE_BELOW_HEAD, PlainConsole, output_console
 from netweave.cli.net_view import heading
-from netweave.cli.run_log import log_of
+from netweave.cli.run_log import log_of, rate_text
 from netweave.graph import Graph
 from netweave.graph.summary import amount_text, bytes_text, dims_text
 from netweave.job import Job
@@ -157,7 +157,7 @@ class TrainView:
         if self._began is None:
             self._began = (iteration, now)
         done, seconds = (iteration - self._began[0]) * self._records, now - self._began[1]
-        return f", {done / seconds:,.0f} images/s" if done else ""
+        return f", {rate_text(done / seconds)} images/s" if done else ""
 
     def show(self, event: Event) -> None:
         """Show what has happened."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from netweave.keras.older import OlderHistory
+
 if TYPE_CHECKING:
     from netweave.keras.callbacks.dispatch import Callbacks
     from netweave.training.events import Event, Updated
@@ -72,7 +74,7 @@ class History:
     def history(self) -> dict[str, list[float]]:
         """The metrics of all epochs by name, as Keras has them."""
         names = dict.fromkeys(name for epoch in self.epochs for name in epoch)
-        return {name: [epoch[name] for epoch in self.epochs if name in epoch] for name in names}
+        return OlderHistory({name: [epoch[name] for epoch in self.epochs if name in epoch] for name in names})
 
     @property
     def epoch(self) -> list[int]:

@@ -16,10 +16,11 @@ from netweave.keras.callbacks.dispatch import Callbacks
 from netweave.keras.callbacks.stopping import Constrained, Progress
 from netweave.keras.compiling import Compiled, Measured
 from netweave.keras.epochs import History
-from netweave.keras.layer import Network, object_for
+from netweave.keras.layer import Layer, Network, object_for
 from netweave.keras.losses import Loss
 from netweave.keras.nets import Nets
 from netweave.keras.objective import Records, TrainingNet
+from netweave.keras.older import OlderMethods, with_older_names
 from netweave.keras.operation import names_of_training, next_seed
 from netweave.keras.optimizer_files import optimizer_arrays, updater_state
 from netweave.keras.records import Given, batches, by_name, given_records, split_off
@@ -58,6 +59,7 @@ class Prepared(Network, Fitted, ABC):
         self._nets = Nets(self, self._device)
         self._compiled: Compiled | None = None
         self._losses: list[Loss | None] | None = None
+        self._frozen: frozenset[Layer] | None = None
         self._of_file: list[np.ndarray] = []
         self._stepper: Stepper | None = None
         self._measured: Measured | None = None
@@ -97,7 +99,16 @@ class Prepared(Network, Fitted, ABC):
     def _require_built(self, x: Any) -> None:
         """Find out the sizes of the input from records, where they are not known yet."""
 
-    def _given(self, x: Any, y: Any, sample_weight: Any, class_weight: Any, batch_size: int | None) -> Given:
+    def _given(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        class_weight: Any,
+        batch_size: int | None,
+        *,
+        once: bool = True,
+    ) -> Given:
         self._require_built(x)
         return given_records(
             self,
@@ -107,6 +118,7 @@ class Prepared(Network, Fitted, ABC):
             class_weight=class_weight,
             batch_size=batch_size,
             outputs=self.output_names,
+            once=once,
         )
 
     def _batch(
@@ -139,7 +151,7 @@ class Prepared(Network, Fitted, ABC):
         if self._losses is None:
             self._losses = compiled.losses(self.output_names, [one.shape for one in self.outputs])
         factors = compiled.factors(self.output_names)
-        return self._nets.prepare(self._losses, factors, records, compiled.optimizer.excluded)
+        return self._nets.prepare(self._losses, factors, records, compiled.optimizer.excluded, self._frozen)
 
     def _measure(self, training: TrainingNet) -> Measured:
         """Return what is measured, with what was measured before by the same losses."""
@@ -190,7 +202,7 @@ class Prepared(Network, Fitted, ABC):
             if not due:
                 return {}
             training = self._prepare(given)  # a weight of its own makes another net
-            return self._judged(training, given, steps, told)
+            return self._judged(training, given, steps or given.num_batches, told)
 
         return validate
 
@@ -329,7 +341,7 @@ def _last_axes(key: str, variable: Any) -> tuple[int, int]:
     return axes.index(len(axes) - 1), axes.index(len(axes) - 2)
 
 
-class FitNetwork(Prepared):
+class FitNetwork(OlderMethods, Prepared):
     """A network that learns."""
 
     def compile(
@@ -365,8 +377,12 @@ class FitNetwork(Prepared):
         if not isinstance(made, optimizers.Optimizer):
             raise UsageError(f"optimizer is {optimizer!r:.60}, expected a name or one of keras.optimizers")
         self._compiled = Compiled(made, loss, loss_weights, metrics, weighted_metrics)
+        self._frozen = None  # of a model without sizes, what is frozen when it gets them
         if self._graph is not None:
             self._check_compiled(self._compiled)
+            self._frozen = frozenset(
+                layer for layer, _ in self.variables_by_key().values() if not layer.trainable
+            )
         self._nets.forget()
         self._updated = self._stepper = self._measured = self._losses = None
         self._of_file = []
@@ -413,6 +429,7 @@ class FitNetwork(Prepared):
         if self._measured is not None:
             self._measured.reset()
 
+    @with_older_names
     def fit(
         self,
         x: Any = None,
@@ -475,11 +492,12 @@ class FitNetwork(Prepared):
             (x, held_x), (y, held_y) = split_off(x, validation_split), split_off(y, validation_split)
             sample_weight, held_weight = split_off(sample_weight, validation_split)
             validation_data = (held_x, held_y, held_weight)
-        given = self._given(x, y, sample_weight, class_weight, batch_size)
+        given = self._given(x, y, sample_weight, class_weight, batch_size, once=False)
         training = self._prepare(given)
         config = self._fit_config(compiled, given, training, shuffle=shuffle, seed=seed)
         objects = _objects(callbacks)
         told = Callbacks(self, [*self._constrained(), *objects, Progress(verbose)])
+        steps_per_epoch = steps_per_epoch or given.num_batches
         steps = steps_per_epoch or _num_batches(given)
         told.tell_objects("set_params", {"verbose": verbose, "epochs": epochs, "steps": steps})
         judged_size = validation_batch_size or given.batch_size
@@ -546,7 +564,7 @@ class FitNetwork(Prepared):
         training = self._prepare(given)
         told = Callbacks(self, [*_objects(callbacks), Progress(verbose)])
         told.tell_objects("set_model", self)
-        values = self._judged(training, given, steps, told)
+        values = self._judged(training, given, steps or given.num_batches, told)
         return values if return_dict else _as_list(values)
 
     def predict(
@@ -563,7 +581,7 @@ class FitNetwork(Prepared):
             UsageError: Arrays do not fit the inputs.
         """
         self._require_built(x)
-        given = given_records(self, x, batch_size=batch_size, outputs=())
+        given = given_records(self, x, batch_size=batch_size, outputs=(), once=True)
         net = self._nets.to_predict()
         told = Callbacks(self, _objects(callbacks))
         told.tell_objects("on_predict_begin", {})

@@ -12,6 +12,7 @@ import numpy as np
 from netweave.errors import UsageError
 from netweave.keras import constraints, initializers, regularizers
 from netweave.keras.objects import Configured, check_arguments, serialize
+from netweave.keras.older import layer_arguments
 from netweave.keras.operation import (
     KerasTensor,
     Meaning,
@@ -69,6 +70,7 @@ class Layer(Operation):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kind = type(self).__name__
+        kwargs = layer_arguments(self._own(), kwargs)
         for key, default in UNDECLARED.get(kind, {}).items():
             if kwargs.get(key) == default:
                 del kwargs[key]
@@ -114,7 +116,7 @@ class Layer(Operation):
 
     @property
     def trainable(self) -> bool:
-        """True if a fit changes its arrays; to be set before ``compile``."""
+        """True if a fit changes its arrays; ``compile`` takes it as it is then."""
         return bool(self.config["trainable"])
 
     @trainable.setter

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
 from netweave.graph import Graph
 from netweave.installation import install_command
-from netweave.keras.layer import Network
+from netweave.keras.layer import Layer, Network
 from netweave.keras.losses import Loss
 from netweave.keras.objective import Records, TrainingNet, lower_model, training_net
 
@@ -51,10 +51,11 @@ class Nets:
         factors: Sequence[float],
         records: Records,
         excluded: Sequence[str],
+        frozen: Collection[Layer] | None,
     ) -> TrainingNet:
         """Return the model with its losses, for records of these parts; the same one for the same."""
         if records not in self._training_nets:
-            made = training_net(self._network, losses, factors, records, excluded)
+            made = training_net(self._network, losses, factors, records, excluded, frozen)
             self._training_nets[records] = made
         return self._training_nets[records]
 

@@ -6,7 +6,7 @@ whole by the reader's rules, once as the net is trained and once as it is judged
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from netweave.formats.keras.layers.objectives import MASK, WEIGHT
 from netweave.formats.keras.reader import lower, masked_outputs
 from netweave.graph import Graph
 from netweave.keras import ops, regularizers
-from netweave.keras.layer import CallGraph, Network, object_for
+from netweave.keras.layer import CallGraph, Layer, Network, object_for
 from netweave.keras.layers.signatures import Input
 from netweave.keras.losses import Loss
 from netweave.keras.losses.functions import apply_mask
@@ -112,6 +112,7 @@ def training_net(
     factors: Sequence[float],
     records: Records,
     excluded: Sequence[str] = (),
+    frozen: Collection[Layer] | None = None,
 ) -> TrainingNet:
     """Return a model with its losses.
 
@@ -121,6 +122,7 @@ def training_net(
         factors: The factor on each loss.
         records: The parts of a record.
         excluded: Parts of the names of arrays that have no weight decay.
+        frozen: Layers that no gradient changes; None for those that are not trainable now.
 
     Raises:
         UsageError: A loss cannot take labels of these sizes, or is no single number.
@@ -167,7 +169,11 @@ def training_net(
         masks=tuple(None if one is None else one.name for one in masks),
         label_shapes=tuple(label.shape for label in labels),
         config=config,
-        frozen=frozenset(key for key, (layer, _) in by_key.items() if not layer.trainable),
+        frozen=frozenset(
+            key
+            for key, (layer, _) in by_key.items()
+            if (not layer.trainable if frozen is None else layer in frozen)
+        ),
         undecayed=frozenset(
             key for key, (_, one) in by_key.items() if any(text in one.path for text in excluded)
         ),

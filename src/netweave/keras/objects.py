@@ -168,12 +168,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 REMEDIES = {
-    "keras.applications": "load the net from its file: keras.models.load_model",
-    "keras.datasets": "load the arrays with NumPy, or use netweave.training.data",
-    "keras.preprocessing": "prepare the arrays with NumPy, or use netweave.training.data",
     "keras.mixed_precision": "leave it out: arrays are float32",
     "keras.distribution": "train on several devices with netweave.training.parallel",
-    "keras.random": "draw with NumPy, and pass the arrays",
     "keras.saving.load_model": "use keras.models.load_model",
     "keras.saving.register_keras_serializable": "leave it out: classes of your own cannot be in a file",
     "keras.callbacks.BackupAndRestore": "use fit(checkpoint_prefix=..., resume=True)",
@@ -182,7 +178,6 @@ REMEDIES = {
     "keras.models.model_from_json": "use keras.models.model_from_config",
     "keras.models.save_model": "use model.save(path)",
     "keras.utils.plot_model": "use model.summary()",
-    "keras.utils.get_file": "fetch the file by other means; netweave.load takes its path",
 }
 """The way out for what is not here, by Keras' name."""
 

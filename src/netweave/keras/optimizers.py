@@ -9,6 +9,7 @@ from typing import Any
 from netweave.errors import UsageError
 from netweave.job import Policy, Solver
 from netweave.keras.objects import Configured, Family, missing, to_json
+from netweave.keras.older import optimizer_arguments, refuse_decay
 
 OPTIMIZERS: Family[Any] = Family("optimizer", "keras.optimizers")
 SCHEDULES: Family[Any] = Family("learning-rate schedule", "keras.optimizers.schedules")
@@ -139,6 +140,12 @@ class Optimizer(Configured):
 
     settings: dict[str, Any]
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refuse arguments that no version of Keras has."""
+        given = optimizer_arguments(COMMON, kwargs)
+        given.pop("decay", None)
+        return super().__new__(cls, *args, **given)
+
     def _set(self, settings: Mapping[str, Any]) -> None:
         self.settings = dict(settings)
         unsupported = [name for name in UNSUPPORTED if self.settings.get(name)]
@@ -205,8 +212,14 @@ def _optimizer_class(name: str, own: Mapping[str, Any]) -> type[Optimizer]:
     signature = inspect.Signature([inspect.Parameter("self", kind), *parameters])
 
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
-        bound = signature.bind(self, *args, **kwargs)
+        given = optimizer_arguments(settings, kwargs)
+        decay = given.pop("decay", None)
+        bound = signature.bind(self, *args, **given)
         bound.apply_defaults()
+        if decay is not None:
+            rate = bound.arguments["learning_rate"]
+            refuse_decay(name, isinstance(rate, LearningRateSchedule))
+            bound.arguments["learning_rate"] = SCHEDULE_CLASSES["InverseTimeDecay"](rate, 1, decay)
         self._set({key: value for key, value in bound.arguments.items() if key != "self"})
 
     initialise.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
@@ -249,8 +262,8 @@ def get(identifier: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in CLASSES:
-        return CLASSES[name]
+    if name in CLASSES or (name.lower() in OPTIMIZERS.classes and name.islower()):
+        return OPTIMIZERS.find(name)
     raise missing("keras.optimizers", name, [*CLASSES, "Optimizer", "schedules"])
 
 

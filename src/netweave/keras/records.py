@@ -57,12 +57,14 @@ class Given:
         batch_size: Records in a batch.
         num_labels: How many parts are labels.
         weighted: Which of the labels have a weight behind them.
+        num_batches: Batches in an epoch, where what yields them says so and has no end.
     """
 
     source: Source
     batch_size: int
     num_labels: int
     weighted: tuple[bool, ...]
+    num_batches: int | None = None
 
 
 def given_records(
@@ -74,6 +76,7 @@ def given_records(
     class_weight: Mapping[int, float] | None = None,
     batch_size: int | None = None,
     outputs: Sequence[str],
+    once: bool = False,
 ) -> Given:
     """Return records.
 
@@ -86,6 +89,7 @@ def given_records(
         class_weight: A weight for each class, instead.
         batch_size: Records in a batch; None for 32, or what ``x`` yields.
         outputs: Names of the outputs that have labels.
+        once: Whether batches are taken by their numbers, also where they are drawn anew in each epoch.
 
     Raises:
         UsageError: Arrays are missing, do not have as many records, or are of another kind.
@@ -103,9 +107,10 @@ def given_records(
             f"x is {type(x).__name__}, whose batches hold labels and weights already; leave out y, "
             "sample_weight and batch_size"
         )
-    batches = _Batches(network, x, class_weight, outputs)
+    batches = _Batches(network, x, class_weight, outputs, once=once)
     source = Arrays(*batches.joined(), images=False) if batches.finite else _Records(batches)
-    return Given(source, batches.size, len(outputs), batches.weighted)
+    count = len(x) if not batches.finite and hasattr(x, "__len__") else None
+    return Given(source, batches.size, len(outputs), batches.weighted, count)
 
 
 def batches(source: Source, inputs: Sequence[str], batch_size: int) -> Iterator[dict[str, np.ndarray]]:
@@ -133,9 +138,14 @@ class _Batches:
         batches: Any,
         class_weight: Mapping[int, float] | None,
         outputs: Sequence[str],
+        *,
+        once: bool,
     ) -> None:
         self._network, self._class_weight, self._outputs = network, class_weight, outputs
+        # what can be reset draws anew in each epoch, as the images of an ImageDataGenerator are
+        draws = hasattr(batches, "reset") and hasattr(batches, "__next__")
         self.finite = hasattr(batches, "__len__") and hasattr(batches, "__getitem__")
+        self.finite = self.finite and (once or not draws)
         if not self.finite and not hasattr(batches, "__iter__"):
             raise UsageError(f"x is {type(batches).__name__}, expected arrays, or what yields batches")
         self._batches = batches

@@ -59,6 +59,8 @@ class Stepper:
         if net.draws is not None:
             samples = len(next(iter(arrays.values())))
             net.draws.at(seed=self._seed, step=self.updater.iteration, first=0, samples=samples)
+        for tensor in self.updater.parameters.values():
+            tensor.requires_grad_(True)  # a model that has these layers frozen may have stepped meanwhile
         net.zero_grad()
         outputs = net.compute(inputs)
         loss = outputs[self.loss]

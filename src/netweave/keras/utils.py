@@ -6,6 +6,7 @@ import numpy as np
 
 from netweave.keras.objects import missing
 from netweave.keras.operation import clear_session, set_random_seed
+from netweave.keras.originals import UTILS, original
 
 __all__ = ["PyDataset", "Sequence", "clear_session", "set_random_seed", "to_categorical"]
 
@@ -39,4 +40,6 @@ Sequence = PyDataset
 
 
 def __getattr__(name: str) -> Any:
+    if name in UTILS:
+        return original(f"utils.{name}")
     raise missing("keras.utils", name, globals())

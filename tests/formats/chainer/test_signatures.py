@@ -78,7 +78,7 @@ WRONG = {
     "bn": (", epsilon=1e-3", 11, "'epsilon'"),
     "mlp": (", wscale=2", 12, "'wscale'"),
     "fc": (", no_bias=True", 13, "'no_bias'"),
-    "call": (", test=True", 16, "'test': not supported any more since Chainer 2, use chainer.using_config"),
+    "call": (", wscale=2", 16, "'wscale': not supported any more since Chainer 2, use chainer.using_config"),
     "pad": (", constant_value=3", 17, "unsupported keyword arguments for mode 'constant': 'constant_value'"),
     "pool": (", strides=3", 18, "average_pooling_2d() got an unexpected keyword argument 'strides'"),
     "dropout": (", 0.5, True", 19, "dropout() too many positional arguments"),
@@ -109,3 +109,41 @@ def test_the_model_itself_is_read(tmp_path):
     """So that each of the cases above fails for what it says."""
     net = netweave.load(written(tmp_path), trust=True, input_shapes={"x": (1, 3, 16, 16)})
     assert [node.op_type for node in net.nodes if node.op_type in {"Conv", "Gemm"}] == ["Conv"] * 3 + ["Gemm"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("phase", "mode"), [("TEST", "for inference"), ("TRAIN", "for training")])
+def test_modes_that_code_of_chainer_1_gives_are_noted(tmp_path, phase, mode):
+    path = written(tmp_path, call=", test=True, use_cudnn=False", dropout=", train=True")
+    net = netweave.load(path, trust=True, input_shapes={"x": (1, 3, 16, 16)}, phase=phase)
+    assert f"ignored: test= and train= of Chainer 1; read {mode}" in net.notes
+
+
+PIXELS = """
+import chainer
+import chainer.functions as F
+import chainer.links as L
+
+
+class Net(chainer.Chain):
+    def __init__(self):
+        super().__init__(score=L.Convolution2D(3, 5, 1), other=L.Convolution2D(3, 5, 1))
+
+    def forward(self, x):
+        return self.score(x)
+
+    def __call__(self, x, t):
+        self.loss = F.softmax_cross_entropy(self.forward(x), t)
+        return self.loss
+"""
+
+
+@pytest.mark.slow
+def test_a_loss_of_pixels_in_call_beside_a_forward(tmp_path):
+    (tmp_path / "net.py").write_text(PIXELS)
+    net = netweave.load(tmp_path / "net.py", trust=True)
+    assert {value.name: tuple(value.shape)[1:] for value in net.inputs} == {
+        "x": (3, 224, 224),
+        "t": (224, 224),
+    }
+    assert list(net.layers) == ["score", "softmax_cross_entropy"]

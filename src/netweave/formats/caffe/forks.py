@@ -238,6 +238,11 @@ message ImageDataParameter
 """
 
 OTHERS = """
+message LayerParameter
+  7020 dense_image_data_param DenseImageDataParameter
+message DenseImageDataParameter
+  7020 source string; 7021 batch_size uint32 =1; 7022 rand_skip uint32 =0; 7023 shuffle bool =false;
+  7024 new_height uint32 =0; 7025 new_width uint32 =0; 7026 is_color bool =true; 7027 root_folder string
 message PoolingParameter
   13 ceil_mode bool =true
 message DropoutParameter

@@ -12,7 +12,7 @@ from netweave.files import Source, file_beside
 from netweave.files.protobuf import Message
 from netweave.files.unknown_names import check_input_names
 from netweave.formats.caffe.context import LAYERS
-from netweave.formats.caffe.python_code import type_of
+from netweave.formats.caffe.python_code import parse_settings, type_of
 from netweave.formats.caffe.weights import Weights, read_blob
 from netweave.formats.lowering import RuleTable
 from netweave.formats.lowering.windows import check_input_size, open_sizes
@@ -214,6 +214,15 @@ def image_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
     return [(batch, channels, height, width), (batch,)]
 
 
+@sizes_of("DenseImageData", "ImageLabelmapData", "ImageSegData")
+def label_image_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of a layer that reads images and the class of each pixel."""
+    parameter, crop = spec[LABEL_IMAGES[spec["type"]]], spec["transform_param"]["crop_size"] or None
+    size = (crop or parameter["new_height"] or None, crop or parameter["new_width"] or None)
+    batch = parameter["batch_size"] or None
+    return [(batch, 3 if parameter["is_color"] else 1, *size), (batch, 1, *size)]
+
+
 @sizes_of("VideoData")
 def video_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
     """Sizes of C3D 1.0's layer: images in a row, and labels; of those of other branches nothing is known."""
@@ -335,7 +344,12 @@ def data_sources(specs: list[Message], place: Place) -> tuple[DataSource, ...]:
         ReadError: A layer lacks a setting, or has two that exclude one another.
         UnsupportedError: A layer changes images in a way that is not read.
     """
-    return tuple(SOURCES.get(spec["type"], _given)(spec, place) for spec in specs if brings_data(spec))
+    return tuple(_rule_of(spec)(spec, place) for spec in specs if brings_data(spec))
+
+
+def _rule_of(spec: Message) -> Rule:
+    is_python = spec["type"] == "Python" and len(spec["top"]) == 2
+    return SOURCES.get(spec["type"], python_images if is_python else _given)
 
 
 def _given(spec: Message, place: Place) -> DataSource:
@@ -386,6 +400,41 @@ def image_list(spec: Message, place: Place) -> DataSource:
     resize = ({"kind": "resize", "height": height, "width": width},) if height else ()
     transforms = (*resize, *_transforms(spec, place))
     return _source("images", spec, place, parameter, settings, _order(parameter), transforms)
+
+
+LABEL_IMAGES = {
+    "DenseImageData": "dense_image_data_param",
+    "ImageLabelmapData": "image_data_param",
+    "ImageSegData": "image_data_param",
+}
+"""Layers of SegNet, HED and DeepLab that read images with label images, and the field of their settings."""
+
+
+@feeds(*LABEL_IMAGES)
+def label_images(spec: Message, place: Place) -> DataSource:
+    """A list of image files with their label images."""
+    parameter = spec[LABEL_IMAGES[spec["type"]]]
+    folder = parameter["root_folder"]
+    settings = {
+        "root_folder": str(place.root / folder) + "/" * folder.endswith("/") if folder else "",
+        "base": "" if folder else str(place.root),
+        "color": "bgr" if parameter["is_color"] else "gray",
+    }
+    height, width = parameter["new_height"], parameter["new_width"]
+    resize = ({"kind": "resize", "height": height, "width": width},) if height and width else ()
+    transforms = (*resize, *_transforms(spec, place))
+    return _source("label_images", spec, place, parameter, settings, _order(parameter), transforms)
+
+
+def python_images(spec: Message, place: Place) -> DataSource:
+    """The authors' own layer for images and label images: what it subtracts is known, its records are not."""
+    tops = tuple(spec["top"])
+    try:
+        mean = parse_settings(spec["python_param"]["param_str"]).get("mean")
+    except ValueError:
+        mean = None
+    subtract = ({"kind": "subtract", "values": list(mean)},) if mean else ()
+    return DataSource(GIVEN, tops, 1, {"path": ""}, {}, subtract, place.of(spec))
 
 
 @feeds("DummyData")

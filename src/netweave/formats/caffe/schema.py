@@ -376,7 +376,11 @@ def upgrade(net: Message, *, place: str) -> None:
             net.put("layer", _from_v1(net, old, place), old.line)
         net.drop("layers")
     _inputs_to_layer(net, place)
+    balanced = any(layer["type"] == "ImageLabelmapData" for layer in net["layer"])
     for layer in net["layer"]:
+        if balanced and layer["type"] == "SigmoidCrossEntropyLoss":  # of HED's branch, under the old name
+            layer.drop("type")
+            layer.put("type", "ClassBalancedSigmoidCrossEntropyLoss", layer.line)
         if layer["type"] == "BatchNorm" and len(layer["param"]) == 3:  # written by hand in older nets
             for spec in layer["param"]:
                 for name in ("lr_mult", "decay_mult"):

@@ -15,7 +15,7 @@ from netweave.files.onnx.model import save
 from netweave.files.seccomp import answer
 from netweave.formats.chainer.own import OWN_MODULES
 from netweave.formats.chainer.shim import installed
-from netweave.formats.chainer.shim.link import Link
+from netweave.formats.chainer.shim.link import Link, modes_given
 from netweave.formats.chainer.shim.recorder import Recorder
 from netweave.formats.chainer.tracing import trace
 from netweave.formats.chainer.weights import read_weights
@@ -44,8 +44,17 @@ def work(request: dict[str, Any]) -> None:
         files = {request["net"]: place, **request["beside"]}
         recorder = Recorder(path.stem, files=files, place=place, arrays=arrays)
         graph = trace(model, recorder, request["input_shapes"], request["likely_shapes"])
+    graph.notes += _mode_notes(request["train"])
     graph.notes += recorder.left_over(model, request["weights_place"])
     save(graph, NET)
+
+
+def _mode_notes(train: bool) -> tuple[str, ...]:
+    """Return the note on arguments of Chainer 1 that say how to compute, if the code gives any."""
+    given = sorted(modes_given & {"test", "train"})
+    mode = "for training" if train else "for inference"
+    text = f"ignored: {' and '.join(f'{name}=' for name in given)} of Chainer 1; read {mode}"
+    return (text,) if given else ()
 
 
 def _model(code: ModuleType, request: dict[str, Any]) -> Link:

@@ -78,7 +78,10 @@ def trace(
 
 
 def _arguments(model: Link) -> list[str]:
-    forward = getattr(model, "forward", None) or model.__call__
+    calls_itself = (
+        type(model).__call__ is not Link.__call__
+    )  # Chainer 1's way; forward may be a helper of its own
+    forward = model.__call__ if calls_itself else getattr(model, "forward", None) or model.__call__
     parameters = inspect.signature(forward).parameters.values()
     names = [
         each.name
@@ -123,6 +126,18 @@ def _candidates(model: Link) -> list[tuple[int, ...]]:
 
 
 def _traced(model: Link, recorder: Recorder, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    """Return the graph of a call; where labels of pictures do not fit, that with labels of pixels."""
+    try:
+        return _traced_as(model, recorder, shapes)
+    except ShapeError:
+        sides = next((shape[2:] for shape in shapes.values() if len(shape) == 4), None)
+        labels = {name for name, shape in shapes.items() if name in LABELS and shape == (1,)}
+        if sides is None or not labels:
+            raise
+        return _traced_as(model, recorder, {**shapes, **dict.fromkeys(labels, (1, *sides))})
+
+
+def _traced_as(model: Link, recorder: Recorder, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
     """Return the graph of a call; once more if it takes an input's numbers as those of rows."""
     whole = {name for name in shapes if name in LABELS}
     while True:

@@ -4,6 +4,7 @@ A layer is a class for each row of ``signatures``; what it computes is the rule 
 files has for it.
 """
 
+from functools import partial
 from typing import Any
 
 from netweave.errors import UsageError
@@ -60,7 +61,18 @@ def _merged(name: str, tensors: list[Any], settings: dict[str, Any]) -> "KerasTe
     return made
 
 
+def _convolution(name: str, filters: Any = None, *args: Any, **settings: Any) -> Layer:
+    """Return a convolution by its name in Keras 1, whose kernel may be as many numbers as it has axes."""
+    axes = int(name[-2])
+    if axes > 1 and len(args) >= axes and all(isinstance(size, int) for size in args[:axes]):
+        args = (args[:axes], *args[axes:])
+    given = () if filters is None else (filters,)
+    return LAYERS[name](*given, *args, **settings)
+
+
 def __getattr__(name: str) -> Any:
+    if name in {"Convolution1D", "Convolution2D", "Convolution3D"}:
+        return partial(_convolution, OTHER_NAMES[name])
     known = OTHER_NAMES.get(name, name)
     if known in LAYERS:
         return LAYERS[known]

@@ -14,6 +14,7 @@ from netweave.keras.fitting import FitNetwork
 from netweave.keras.layer import CallGraph, Layer, Network
 from netweave.keras.layers import MODEL_LAYERS
 from netweave.keras.layers.signatures import Input, InputLayer
+from netweave.keras.older import with_older_names
 from netweave.keras.operation import KerasTensor, tensors_in, unique_name
 
 COLUMNS = ("Layer (type)", "Output Shape", "Param #", "Connected to")
@@ -137,6 +138,7 @@ class Model(_WithFiles):
         UsageError: An output does not follow from the inputs, or two layers have one name.
     """
 
+    @with_older_names
     def __init__(
         self, inputs: Any = None, outputs: Any = None, name: str | None = None, *, device: str = "cpu"
     ) -> None:

@@ -213,3 +213,34 @@ def decode(content: bytes | memoryview, color: str, place: Callable[[], str]) ->
         raise ReadError(f"has pixels of type {pixels.dtype}, expected 8 bits a channel", place=place())
     image: np.ndarray = pixels if pixels.ndim == 3 else pixels[:, :, None]
     return image
+
+
+def label_pixels(content: bytes | memoryview, place: Callable[[], str]) -> np.ndarray:
+    """Return the classes that the pixels of an image file are, (height, width, 1).
+
+    Files with a palette (Pascal VOC's) hold numbers of colours; these are the classes, as Pillow reads them.
+
+    Raises:
+        ReadError: As ``decode``, or it has colours without a palette.
+    """
+    pixels = decode(content, "native", place)
+    if pixels.shape[2] == 1:
+        return pixels
+    palette = _palette(bytes(content))
+    if palette is None:
+        raise ReadError("has colours, expected one number for each pixel, its class", place=place())
+    numbers = {tuple(color): number for number, color in reversed(list(enumerate(palette)))}
+    colors, where = np.unique(pixels[:, :, 2::-1].reshape(-1, 3), axis=0, return_inverse=True)
+    classes = np.array([numbers[tuple(color)] for color in colors.tolist()], np.uint8)
+    return classes[where.reshape(-1)].reshape(*pixels.shape[:2], 1)
+
+
+def _palette(content: bytes) -> list[list[int]] | None:
+    """Return the colours (red, green, blue) of a PNG by number; None for one without a palette."""
+    at = 8
+    if content[:4] != b"\x89PNG" or content[25:26] != b"\x03":
+        return None
+    while content[at + 4 : at + 8] not in {b"PLTE", b"IDAT", b""}:
+        at += 12 + int.from_bytes(content[at : at + 4], "big")
+    size = int.from_bytes(content[at : at + 4], "big")
+    return np.frombuffer(content, np.uint8, size, at + 8).reshape(-1, 3).tolist()

@@ -367,6 +367,10 @@ class Loader:
         place: Callable[[], str],
     ) -> list[np.ndarray]:
         """Put a record through the transforms; return its other parts, of which boxes have moved along."""
+        if self._source.pixel_labels:
+            classes = self._pipeline.apply(first, out, generator, place, classes=rest[0])
+            assert classes is not None
+            return [classes.transpose(2, 0, 1), *rest[1:]]
         if not self._source.boxes:
             self._pipeline.apply(first, out, generator, place)
             return rest

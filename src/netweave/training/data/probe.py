@@ -28,9 +28,11 @@ def probe(source: DataSource) -> dict[str, tuple[int, ...]]:
             first, *rest = opened.peek()
             generator = np.random.default_rng(0)
             shape = Pipeline(source.transforms).shape(first, generator, lambda: opened.describe(0))
-            images = opened.images
+            images, pixel_labels = opened.images, opened.pixel_labels
     except NetweaveError as error:
         raise ReadError(str(error), place=source.place) from error
+    if pixel_labels:
+        rest[0] = np.empty((1, *shape[:2]))
     shapes = ((shape[2], *shape[:2]) if images else shape, *(np.shape(part) for part in rest))
     return {name: (source.batch_size, *sizes) for name, sizes in zip(source.outputs, shapes, strict=False)}
 

@@ -63,6 +63,7 @@ class Source(ABC):
         boxes: Whether the second part of a record is ground-truth boxes, one row each: centre x and y, width
             and height, relative to the image, class, and what else is known of the object (Darknet's and
             VOC's: whether it is difficult). Rows of zeros fill it up.
+        pixel_labels: Whether the second part of a record is the class of each pixel, (height, width, 1).
         remote: Whether reading waits for another machine, so that it pays to ``fetch`` ahead of time.
         batch_axis: Axis of the records in the first part of a batch; 1 where a record is a sequence of steps.
         stored: Whether records come from files or servers, whose errors become ReadErrors; errors of the
@@ -76,6 +77,7 @@ class Source(ABC):
     endless: bool = False
     batch_axis: int = 0
     boxes: bool = False
+    pixel_labels: bool = False
     remote: bool = False
     stored: bool = True
 
@@ -178,6 +180,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "images": ("images", "ImageList"),
     "folder": ("images", "ImageFolder"),
     "boxes": ("images", "LabelledImages"),
+    "label_images": ("label_images", "LabelImages"),
     "hdf5": ("hdf5", "HDF5"),
     "mnist": ("arrays", "MNIST"),
     "cifar": ("arrays", "CIFAR"),

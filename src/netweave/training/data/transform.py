@@ -28,13 +28,17 @@ class Image:
         left: First column of it.
         mirrored: Whether left and right of the window have changed places.
         boxes: Ground-truth boxes in it, as ``Source.boxes`` has them; None where a record has none.
+        classes: The class of each pixel, (height, width, 1); None where a record has none.
     """
 
-    __slots__ = ("boxes", "left", "mirrored", "pixels", "top", "whole")
+    __slots__ = ("boxes", "classes", "left", "mirrored", "pixels", "top", "whole")
 
-    def __init__(self, pixels: np.ndarray, boxes: np.ndarray | None = None) -> None:
+    def __init__(
+        self, pixels: np.ndarray, boxes: np.ndarray | None = None, classes: np.ndarray | None = None
+    ) -> None:
         self.replace(pixels)
         self.boxes = boxes
+        self.classes = classes
 
     @property
     def objects(self) -> np.ndarray:
@@ -66,6 +70,9 @@ class Geometric(ABC):
 
     keeps_boxes: ClassVar[bool] = False
     """Whether the boxes of an image are right afterwards: moved along, or no pixel was moved."""
+
+    keeps_classes: ClassVar[bool] = False
+    """Whether the classes of the pixels are: moved along, or no pixel was moved."""
 
     @abstractmethod
     def change(self, image: Image, generator: np.random.Generator) -> None:
@@ -169,8 +176,9 @@ class Pipeline:
         generator: np.random.Generator | None,
         place: Callable[[], str],
         boxes: np.ndarray | None = None,
+        classes: np.ndarray | None = None,
     ) -> np.ndarray | None:
-        """Put one image, or any other array, through all transforms; return its boxes, moved along.
+        """Put one image, or any other array, through all transforms; return what has moved along with it.
 
         Args:
             pixels: (height, width, channels), or anything where no transform knows of positions.
@@ -178,18 +186,19 @@ class Pipeline:
             generator: Where to draw from; None where nothing is ``random``.
             place: Says which record it is, for errors.
             boxes: Ground-truth boxes in the image, if the record has any.
+            classes: The class of each pixel, likewise.
 
         Raises:
             ShapeError: The size of the image does not allow a transform, or is another one in the end.
         """
         try:
             generator = generator or _NOTHING
-            image = self._changed(Image(pixels, boxes), generator)
+            image = self._changed(Image(pixels, boxes, classes), generator)
             _check_size(image.pixels, out)
             self._compute(image.pixels, out, image, generator)
         except ValueError as error:
             raise ShapeError(str(error), place=place()) from error
-        return image.boxes
+        return image.boxes if classes is None else image.classes
 
     def apply_many(self, values: np.ndarray, out: np.ndarray, place: Callable[[], str]) -> None:
         """Put several arrays through at once, where that is the same (not ``by_record``).
@@ -206,6 +215,10 @@ class Pipeline:
         for step in self._geometric:
             if image.boxes is not None and not step.keeps_boxes:
                 raise ValueError(f"has boxes, which the transform {type(step).__name__} would leave behind")
+            if image.classes is not None and not step.keeps_classes:
+                raise ValueError(
+                    f"has a class for each pixel, which {type(step).__name__} would leave behind"
+                )
             step.change(image, generator)
         return image
 

@@ -130,13 +130,15 @@ def test_an_unknown_layer_that_reads_nothing_is_an_input(tmp_path):
 
 
 def test_losses_of_other_branches_are_refused_by_their_settings(tmp_path):
-    for settings, message in (
-        ("normalization: PRE_FIXED", "PRE_FIXED of the R-FCN branch"),
-        ("weight_by_label_freqs: true", "'weight_by_label_freqs' of the SegNet branch"),
+    for kind, settings, message in (
+        ("SoftmaxWithLoss", "normalization: PRE_FIXED", "PRE_FIXED of the R-FCN branch"),
+        (
+            "SigmoidCrossEntropyLoss",
+            "weight_by_label_freqs: true",
+            "of the SegNet branch is for SoftmaxWithLoss",
+        ),
     ):
-        text = inputs(x=(2, 3), t=(2,)) + layer(
-            "SoftmaxWithLoss", f"loss_param {{ {settings} }}", bottoms="x t"
-        )
+        text = inputs(x=(2, 3), t=(2, 3)) + layer(kind, f"loss_param {{ {settings} }}", bottoms="x t")
         with pytest.raises(UnsupportedError, match=message):
             load(tmp_path, text)
 

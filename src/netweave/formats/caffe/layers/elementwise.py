@@ -350,9 +350,9 @@ def _add(ctx: CaffeLayer, inputs: Sequence[ir.Value], attributes: dict[str, Any]
 def normalization(ctx: CaffeLayer, default: str) -> dict[str, Any]:
     """Return what a loss is divided by; ``normalize`` is the older form, and ``normalization`` wins."""
     parameter = ctx.spec["loss_param"]
-    for name in ("weight_by_label_freqs", "class_weighting"):
-        if parameter[name]:
-            raise ctx.unsupported(f"{name!r} of the SegNet branch is not supported", parameter.line_of(name))
+    if parameter["weight_by_label_freqs"] and ctx.layer.type != "SoftmaxWithLoss":
+        line = parameter.line_of("weight_by_label_freqs")
+        raise ctx.unsupported("'weight_by_label_freqs' of the SegNet branch is for SoftmaxWithLoss", line)
     if parameter.get("normalization", "") == "PRE_FIXED":
         raise ctx.unsupported(
             "'normalization' PRE_FIXED of the R-FCN branch is not supported",
@@ -369,8 +369,18 @@ def normalization(ctx: CaffeLayer, default: str) -> dict[str, Any]:
 def softmax_with_loss(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Softmax and the logarithmic loss of the labels; the softmax is the second top."""
     axis = ctx.axis(ctx.spec["softmax_param"]["axis"])
-    attributes = {"axis": axis, "min_probability": SMALLEST} | normalization(ctx, "VALID")
-    return _add(ctx, ctx.bottoms, attributes)
+    parameter, how = ctx.spec["loss_param"], normalization(ctx, "VALID")
+    if not parameter["weight_by_label_freqs"]:
+        return _add(ctx, ctx.bottoms, {"axis": axis, "min_probability": SMALLEST} | how)
+    weights, classes = parameter["class_weighting"], ctx.x.shape[axis] if ctx.x.shape is not None else None
+    if len(weights) != classes:
+        line = parameter.line_of("weight_by_label_freqs")
+        raise ctx.read_error(f"has {len(weights)} class_weighting for {classes} classes", line)
+    gains = ctx.constant(
+        np.diag(weights).astype(np.float32)
+    )  # SegNet's branch: the loss of a label by its weight
+    inputs = [*ctx.bottoms, gains]
+    return ctx.add_many("InfogainLoss", inputs, {"axis": axis} | how, domain=DOMAIN, outputs=ctx.tops)
 
 
 @layer("SigmoidCrossEntropyLoss", bottoms=2, tops=(1, 2))
@@ -379,6 +389,35 @@ def sigmoid_cross_entropy(ctx: CaffeLayer) -> Sequence[ir.Value]:
     attributes = normalization(ctx, "BATCH_SIZE")
     loss = ctx.add(ctx.layer.type, ctx.bottoms, attributes, domain=DOMAIN, top=0)
     return [loss] if len(ctx.tops) == 1 else [loss, ctx.add("Sigmoid", [ctx.x], top=1)]
+
+
+@layer("ClassBalancedSigmoidCrossEntropyLoss", bottoms=2)
+def class_balanced(ctx: CaffeLayer) -> Sequence[ir.Value]:
+    """Cross entropy of edges (target 1) and the rest (0), each weighted by the share of the other.
+
+    HED's sigmoid_cross_entropy_loss_layer.cpp: the shares are those in each record, which are summed and
+    divided by the batch size; other targets do not count.
+    """
+    x, target = ctx.bottoms
+    if x.shape is None:
+        raise ctx.unsupported("reads an input without sizes")
+    axes = ctx.integers(list(range(1, len(x.shape))))
+    edges, others = (
+        ctx.cast(ctx.add("Equal", [target, ctx.constant(at)]), ir.DataType.FLOAT) for at in (1.0, 0.0)
+    )
+    num_edges, num_others = (ctx.add("ReduceSum", [one, axes], {"keepdims": 1}) for one in (edges, others))
+    weights = ctx.add(
+        "Div",
+        [
+            ctx.add("Add", [ctx.add("Mul", [edges, num_others]), ctx.add("Mul", [others, num_edges])]),
+            ctx.add("Add", [num_edges, num_others]),
+        ],
+    )
+    positive = ctx.add("Sub", [ctx.add("Relu", [x]), ctx.add("Mul", [x, target])])
+    tail = ctx.add("Softplus", [ctx.add("Neg", [ctx.add("Abs", [x])])])
+    losses = ctx.add("Mul", [weights, ctx.add("Add", [positive, tail])])
+    sums = ctx.add("ReduceSum", [losses, axes], {"keepdims": 0})
+    return [ctx.add("ReduceMean", [sums, ctx.integers([0])], {"keepdims": 0}, top=0)]
 
 
 @layer("EuclideanLoss", bottoms=2)

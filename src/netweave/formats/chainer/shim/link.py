@@ -292,8 +292,22 @@ REMOVED = frozenset({"deterministic", "test", "train", "use_bi_direction", "use_
 """Keywords of Chainer 1 that Chainer 7 refuses (``argument.check_unexpected_kwargs`` in its source)."""
 
 
+MODES = frozenset({"deterministic", "test", "train", "use_cudnn", "volatile"})
+"""Those of them that say in which mode to compute, or how; the trace has a mode of its own."""
+
+modes_given: set[str] = set()
+"""Those of ``MODES`` that the code of this process has given."""
+
+
 class ArgumentsError(TypeError):
     """A function or link is given what it does not take, as Chainer's own TypeError says."""
+
+
+def without_modes(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call without those of Chainer 1 that say in which mode to compute."""
+    modes = MODES & (kwargs.keys() - signature.parameters.keys())
+    modes_given.update(modes)
+    return {key: value for key, value in kwargs.items() if key not in modes}
 
 
 def bind(

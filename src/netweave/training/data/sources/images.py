@@ -146,6 +146,7 @@ class ImageList(_Classified):
         widths = sorted({len(labels) for _, labels in lines})
         if len(widths) > 1:
             raise ReadError(f"has lines with {widths} labels, expected the same number", place=path)
+        base = base_of(path, root_folder, base, lines[0][0])
         files = [join(base, root_folder + name) for name, _ in lines]
         for file in files if urls is not None else ():
             require_allowed(file, urls or (), path)
@@ -180,6 +181,20 @@ class ImageFolder(_Classified):
         if not images:
             raise ReadError("has no subfolders with images, expected one per class", place=path)
         super().__init__(path, color, [name for name, _ in images], [labels for _, labels in images])
+
+
+def base_of(path: str, root_folder: str, base: str, name: str) -> str:
+    """Return the folder that names in a list are in: that of the list, if only there is such a file.
+
+    Args:
+        path: The list.
+        root_folder: Put before each name.
+        base: The folder that they should be in.
+        name: The first name.
+    """
+    beside = path.rpartition("/")[0]
+    missing = not is_remote(base) and not exists(join(base, root_folder + name))
+    return beside if missing and exists(join(beside, root_folder + name)) else base
 
 
 def _caffe_lines(path: str) -> Iterator[tuple[str, list[float]]]:

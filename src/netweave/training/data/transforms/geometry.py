@@ -47,6 +47,7 @@ class Resize(Geometric):
     """
 
     keeps_boxes: ClassVar[bool] = True
+    keeps_classes: ClassVar[bool] = True
 
     height: int = 0
     width: int = 0
@@ -73,6 +74,9 @@ class Resize(Geometric):
     def change(self, image: Image, generator: np.random.Generator) -> None:
         """Change the image."""
         image.replace(self.apply(image.pixels, generator))
+        if image.classes is not None:
+            height, width = image.pixels.shape[:2]
+            image.classes = resized(image.classes, height, width, "nearest", generator)
 
 
 @transform("crop")
@@ -90,6 +94,7 @@ class Crop(Geometric):
     """
 
     random: ClassVar[bool] = True
+    keeps_classes: ClassVar[bool] = True
 
     height: int
     width: int
@@ -114,6 +119,8 @@ class Crop(Geometric):
             )
         top, left = offsets(room, self.where, generator)
         image.pixels = image.pixels[top : top + self.height, left : left + self.width]
+        if image.classes is not None:
+            image.classes = image.classes[top : top + self.height, left : left + self.width]
         image.top += top
         image.left += width - self.width - left if image.mirrored else left
 
@@ -135,6 +142,7 @@ class Mirror(Geometric):
 
     random: ClassVar[bool] = True
     keeps_boxes: ClassVar[bool] = True
+    keeps_classes: ClassVar[bool] = True
 
     probability: float = 0.5
 
@@ -143,6 +151,8 @@ class Mirror(Geometric):
         if self.probability >= 1.0 or generator.random() < self.probability:
             image.pixels = mirrored(image.pixels)
             image.mirrored = not image.mirrored
+            if image.classes is not None:
+                image.classes = image.classes[:, ::-1]
             if image.boxes is not None:
                 present = image.boxes[:, 2] > 0
                 image.boxes[present, 0] = 1.0 - image.boxes[present, 0]

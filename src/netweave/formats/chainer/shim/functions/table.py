@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.chainer.shim.link import bind, parse_signature
+from netweave.formats.chainer.shim.link import bind, parse_signature, without_modes
 from netweave.formats.chainer.shim.recorder import ImageSize, Size, Variable, current
 from netweave.formats.chainer.shim.registry import FUNCTIONS
 
@@ -29,6 +29,7 @@ def function(*names: str, takes: str = "") -> Callable[[Callable[..., Any]], Cal
         name = names[0] if names else compute.__name__
 
         def recorded(*args: Any, **kwargs: Any) -> Any:
+            kwargs = without_modes(signature, kwargs)
             given = bind(signature, args, kwargs, name=name)
             settings = {
                 key: plain(value)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netweave.formats.chainer.shim.functions.table import plain
-from netweave.formats.chainer.shim.link import Link, bind, parse_signature
+from netweave.formats.chainer.shim.link import Link, bind, parse_signature, without_modes
 from netweave.formats.chainer.shim.recorder import current
 
 LINKS: dict[str, type[Link]] = {}
@@ -30,6 +30,7 @@ def settled(kind: T) -> T:
 
     @functools.wraps(first)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs = without_modes(signature, kwargs)
         given = bind(signature, (self, *args), kwargs, name=kind.__name__)
         settings = {
             name: plain(value)
@@ -42,6 +43,7 @@ def settled(kind: T) -> T:
 
     @functools.wraps(forward)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs = without_modes(taken, kwargs)
         bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
         name = current().path_of(self) or type(self).__name__
         with current().within_layer(name, type(self).__name__, getattr(self, "settings", {})):
@@ -85,7 +87,7 @@ def takes(text: str) -> Callable[[T], T]:
         first = next(init for init in own if init is not None and not hasattr(init, "__signature__"))
 
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
-            given = bind(signature, args, kwargs, name=kind.__name__)
+            given = bind(signature, args, without_modes(signature, kwargs), name=kind.__name__)
             first(self)
             self._build(**_needed(type(self)._build, given))
 
@@ -113,6 +115,7 @@ def composite(kind: T) -> T:
 
     @functools.wraps(forward)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs = without_modes(taken, kwargs)
         bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
         return forward(self, *args, **kwargs)
 
