@@ -47,6 +47,7 @@ from netweave.files.protections import protections
 from netweave.formats import CODE_NOT_ALLOWED, format_text
 from netweave.formats.mxnet import symbol
 from netweave.graph import Graph
+from netweave.graph.passes.partition import LayerCut
 from netweave.graph.summary import bytes_text
 from netweave.job import Cluster, Job
 from netweave.runtime.images.preprocessing import Preprocessing
@@ -70,6 +71,7 @@ __all__ = [
     "Graph",
     "Injection",
     "Job",
+    "LayerCut",
     "Mended",
     "PackOptions",
     "PreparedNet",

@@ -1,17 +1,20 @@
 """Nets cut across workers: the plan, and the graph of each worker (docs/decisions/0253)."""
 
-from netweave.graph.passes.partition.layouts import Boxes, Layout, Piece, shares
+from netweave.graph.passes.partition.layouts import Boxes, Layout, Piece, length, shares
 from netweave.graph.passes.partition.plan import (
+    SHARED,
     Edge,
     Holding,
     LayerCut,
     PartitionPlan,
     channels_text,
+    last_axis,
     partition_plan,
 )
-from netweave.graph.passes.partition.worker import Part, cut_array, part_of, worker_graph
+from netweave.graph.passes.partition.worker import Part, part_of, worker_graph
 
 __all__ = [
+    "SHARED",
     "Boxes",
     "Edge",
     "Holding",
@@ -21,7 +24,8 @@ __all__ = [
     "PartitionPlan",
     "Piece",
     "channels_text",
-    "cut_array",
+    "last_axis",
+    "length",
     "part_of",
     "partition_plan",
     "shares",

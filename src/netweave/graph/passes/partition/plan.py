@@ -18,7 +18,6 @@ from netweave.graph.passes.partition.layouts import (
     BATCH,
     CONNECTIONS,
     CONSTANT,
-    WHOLE,
     Boxes,
     Layout,
     Ranges,
@@ -60,6 +59,24 @@ class LayerCut:
     partition_dim: int | None = None
     location: int | None = None
     place: str = ""
+
+    def check(self, num_workers: int) -> None:
+        """Refuse a dimension or a worker that is not there.
+
+        Raises:
+            UsageError: It is not.
+        """
+        place = f"{self.place}: " if self.place else ""
+        if self.partition_dim not in {None, -1, 0, 1}:
+            raise UsageError(
+                f"{place}partition_dim of layer {self.name!r} is {self.partition_dim}, expected 0 (the "
+                "batch) or 1 (the features)"
+            )
+        if self.location is not None and not 0 <= self.location < num_workers:
+            raise UsageError(
+                f"{place}the location of layer {self.name!r} is {self.location}, and a group has "
+                f"{num_workers} worker{'s' * (num_workers > 1)}; take 0 to {num_workers - 1}, or more workers"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +223,7 @@ class _Planner:
         layers = {layer.name: layer.key for layer in graph.layers.values()}
         self._cuts: dict[str, LayerCut] = {}
         for cut in cuts:
-            _check(cut, plan.num_workers)
+            cut.check(plan.num_workers)
             if cut.name in layers:
                 self._cuts[layers[cut.name]] = cut
         for value in graph.model.graph.initializers.values():
@@ -282,7 +299,8 @@ class _Planner:
         how = "by feature" if cut.location is None else "from the batch"
         if next(subgraphs(node), None) is not None:
             raise self._error(node, cut, how, "it is a loop or a branch; cut the layers around it")
-        for value in [*_given(node), *node.outputs]:
+        used = (value for value in node.outputs if value.uses() or value.is_graph_output())
+        for value in [*_given(node), *used]:
             if self.plan.layouts.get(value.name or "") != CONSTANT and not _has_rows(value):
                 what = f"the samples are not the first axis of {value.name!r}"
                 raise self._error(node, cut, how, f"{what}; use partition_dim: 0 for layer {cut.name!r}")
@@ -291,7 +309,7 @@ class _Planner:
         at = f" among {self.plan.num_workers} workers" if how == "by feature" else ""
         return UnsupportedError(
             f"layer {cut.name!r} ({node.op_type}) cannot be cut {how}{at}: {why}",
-            place=cut.place or self.plan.graph.place_of(node),
+            place=cut.place or self.plan.graph.place_of(node).partition(": layer ")[0],
         )
 
     def _connect(self, value: ir.Value, wanted: Layout) -> None:
@@ -321,9 +339,13 @@ class _Planner:
                 axis, channels = done.cut.stored[index]
                 parameter = self.plan.graph.parameters[key]
                 steps = parameter_layout(value)
-                axes = [a for a in range(len(parameter.shape)) if last_axis(parameter.shape, steps, a) == axis]
+                axes = [
+                    a for a in range(len(parameter.shape)) if last_axis(parameter.shape, steps, a) == axis
+                ]
                 if not axes:
-                    raise self._error(node, self._require_cut(node), "by feature", f"{key!r} is stored otherwise")
+                    raise self._error(
+                        node, self._require_cut(node), "by feature", f"{key!r} is stored otherwise"
+                    )
                 holding = Holding(Layout("feature", channels), axes[0])
             self._hold_one(node, key, holding)
         if node.op_type == "BatchNormalization" and (count := statistics_of(node).count) is not None:
@@ -351,20 +373,6 @@ class _Planner:
             if value.name in self.plan.trained or (parameter is not None and parameter.trainable):
                 return True
         return False
-
-
-def _check(cut: LayerCut, num_workers: int) -> None:
-    place = f"{cut.place}: " if cut.place else ""
-    if cut.partition_dim not in {None, -1, 0, 1}:
-        raise UsageError(
-            f"{place}partition_dim of layer {cut.name!r} is {cut.partition_dim}, expected 0 (the batch) or 1 (the "
-            "features)"
-        )
-    if cut.location is not None and not 0 <= cut.location < num_workers:
-        raise UsageError(
-            f"{place}the location of layer {cut.name!r} is {cut.location}, and there are {num_workers} workers, "
-            f"0 to {num_workers - 1}"
-        )
 
 
 def _given(node: ir.Node) -> Iterator[ir.Value]:
@@ -425,6 +433,3 @@ def channels_text(ranges: Ranges) -> str:
     '0 to 3, 10'
     """
     return ", ".join(str(a) if b == a + 1 else f"{a} to {b - 1}" for a, b in ranges)
-
-
-__all__ = ["WHOLE", "Edge", "Holding", "LayerCut", "PartitionPlan", "channels_text", "cut_steps", "partition_plan"]

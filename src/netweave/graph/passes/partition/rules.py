@@ -110,7 +110,9 @@ def _channels_of(value: ir.Value | None) -> int | None:
 
 def _stored_dims(node: ir.Node, index: int) -> tuple[int, ...] | None:
     value = node.inputs[index] if index < len(node.inputs) else None
-    return None if value is None or not is_stored(value) else tuple(map(int, value.shape or ()))
+    if value is None or not is_stored(value) or value.const_value is None:
+        return None
+    return tuple(value.const_value.shape.numpy())
 
 
 def _each_channel(node: ir.Node, around: Surroundings) -> FeatureCut | None:
@@ -134,8 +136,8 @@ def _each_channel(node: ir.Node, around: Surroundings) -> FeatureCut | None:
         else:
             inputs[index] = by_feature(channels) if _channels_of(value) == count else WHOLE
     stored: dict[int, tuple[int, Channels]] = {}
-    for index, value in enumerate(node.inputs):
-        if value is None or index in given:
+    for index, array in enumerate(node.inputs):
+        if array is None or index in given:
             continue
         sizes = _stored_dims(node, index) or ()
         is_vector = node.op_type == "BatchNormalization"

@@ -51,9 +51,9 @@ def cut_array(array: np.ndarray, axis: int, ranges: Ranges) -> np.ndarray:
 
 
 def worker_graph(plan: PartitionPlan, worker: int, *, wanted: Sequence[str] = ()) -> Graph:
-    """Return the graph that a worker computes: its parts of layers, and the connections between them.
+    """Return the graph that a worker computes: its parts of layers, and connections between them.
 
-    Inputs and outputs are those of the whole net; the worker is given its rows of a batch, and gives its rows.
+    Inputs and outputs are those of the whole net; the worker is given its rows of a batch and gives its rows.
     All workers compute all connections, in the same order.
 
     Args:
@@ -129,11 +129,9 @@ class _Writer:
         inputs = [own, *self._tokens.get(name, ())]
         put = self._rewriter.append if before is None else self._rewriter.insert
         beside = self._graph.nodes[-1] if before is None else before
-        node = put(
-            beside, edge.op_type, inputs, attributes, output=f"{name}/{edge.op_type}", domain=DOMAIN
-        )
+        node = put(beside, edge.op_type, inputs, attributes, output=f"{name}/{edge.op_type}", domain=DOMAIN)
         made = node.outputs[0]
-        made.dtype = whole.dtype
+        made.type = whole.type
         made.shape = whole.shape.copy() if whole.shape is not None else None
         if made.shape is not None and len(made.shape) > 1:
             made.shape[1] = target.num_channels(self._worker)
@@ -167,8 +165,9 @@ class _Writer:
                 node.replace_input_with(index, self._cut_initializer(value, axis, channels[worker]))
         if cut.form == "grouped":
             source, weight = cut.inputs[0].channels[worker], node.inputs[1]
-            assert weight is not None and weight.shape is not None
-            node.attributes.add(ir.AttrInt64("group", length(source) // int(weight.shape[1])))
+            assert weight is not None
+            assert weight.const_value is not None
+            node.attributes.add(ir.AttrInt64("group", length(source) // weight.const_value.shape.numpy()[1]))
         elif cut.form == "flat" and node.op_type != "Flatten":
             self._rewriter.replace([node], "Flatten", [node.inputs[0]], {"axis": 1})
         elif cut.form == "halo":
@@ -180,7 +179,7 @@ class _Writer:
             wider = self._rewriter.insert(
                 node, "LRN", list(node.inputs), {n: a.value for n, a in node.attributes.items()}
             )
-            wider.outputs[0].dtype = node.outputs[0].dtype
+            wider.outputs[0].type = node.outputs[0].type
             self._rewriter.replace([node], "Slice", [wider.outputs[0], *limits], {})
 
     def _cut_initializer(self, value: ir.Value, axis: int, ranges: Ranges) -> ir.Value:

@@ -115,7 +115,7 @@ def _unpack(part: Tensor, tensor: Tensor, pieces: Sequence[Piece], *, at_source:
         view.add_(values) if adds else view.copy_(values)
 
 
-class _Connection(torch.autograd.Function):  # type: ignore[misc]  # torch says no types
+class _Connection(torch.autograd.Function):
     """Moves a value forwards, and its gradient backwards.
 
     ``root`` needs a gradient, so that the way back is taken on workers that have nothing of the value too.
