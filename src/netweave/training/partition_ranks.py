@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from torch import Tensor, distributed
 from netweave.errors import UnsupportedError, UsageError
 from netweave.graph import unread_arrays
 from netweave.graph.parameters import undo_layout
-from netweave.graph.passes.partition import shares
+from netweave.graph.passes.partition import require_layers, shares
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.training.checkpoint_file import nested
@@ -287,7 +286,7 @@ def partition_of(
     if world is None or world.size == 1 or not cuts:
         return None
     _require_plain(job, options, looks=bool(taps))
-    _require_layers(job)
+    require_layers(cuts, [phase.graph for phase in job.phases.values()])
     return Partition(job.running, cuts, num_workers=world.size, worker=world.rank)
 
 
@@ -320,19 +319,6 @@ def _require_plain(job: Job, options: TrainOptions, *, looks: bool) -> None:
             f"{located.place or job.name}: layer {located.name!r} lives on one worker, and {job.solver.kind} "
             "with these settings needs norms over all gradients; use partition_dim instead of location"
         )
-
-
-def _require_layers(job: Job) -> None:
-    """Refuse a layer that no net of the Job has."""
-    assert job.cluster is not None
-    names = {layer.name for phase in job.phases.values() for layer in phase.graph.layers.values()}
-    for cut in job.cluster.cuts:
-        if cut.name not in names:
-            near = get_close_matches(cut.name, sorted(names), 1, 0)
-            raise UsageError(
-                f"{cut.place + ': ' if cut.place else ''}the net has no layer {cut.name!r}; the nearest name "
-                f"is {near[0]!r}"
-            )
 
 
 def whole_net(job: Job, ranks: PartitionRanks) -> TorchNet:

@@ -10,6 +10,7 @@ from netweave.graph.passes.partition.plan import (
     channels_text,
     last_axis,
     partition_plan,
+    require_layers,
 )
 from netweave.graph.passes.partition.worker import Part, part_of, worker_graph
 
@@ -28,6 +29,7 @@ __all__ = [
     "length",
     "part_of",
     "partition_plan",
+    "require_layers",
     "shares",
     "worker_graph",
 ]

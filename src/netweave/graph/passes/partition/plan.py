@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from math import prod
 
 import onnx_ir as ir
@@ -373,6 +374,22 @@ class _Planner:
             if value.name in self.plan.trained or (parameter is not None and parameter.trainable):
                 return True
         return False
+
+
+def require_layers(cuts: Iterable[LayerCut], graphs: Iterable[Graph]) -> None:
+    """Refuse the cut of a layer that none of some nets has.
+
+    Raises:
+        UsageError: There is one; the message has the nearest name.
+    """
+    names = {layer.name for graph in graphs for layer in graph.layers.values()}
+    for cut in cuts:
+        if cut.name not in names:
+            near = get_close_matches(cut.name, sorted(names), 1, 0)
+            nearest = f"; the nearest name is {near[0]!r}" if near else ""
+            raise UsageError(
+                f"{cut.place + ': ' if cut.place else ''}the net has no layer {cut.name!r}{nearest}"
+            )
 
 
 def _given(node: ir.Node) -> Iterator[ir.Value]:
