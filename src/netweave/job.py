@@ -323,8 +323,7 @@ class Cluster:
     @property
     def cuts(self) -> tuple[LayerCut, ...]:
         """The layers that are cut by feature, or live on one worker."""
-        last = {one.name: one for one in self.layers}
-        return tuple(one for one in last.values() if one.partition_dim == 1 or one.location is not None)
+        return tuple(one for one in self.layers if one.partition_dim == 1 or one.location is not None)
 
     def require_one_group(self) -> None:
         """Refuse to cut layers where there are several groups of workers, or servers of their own.

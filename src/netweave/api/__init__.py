@@ -30,7 +30,15 @@ from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unp
 from netweave.api.reading import convert_and_verify, load, run, save, to_inference
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
 from netweave.api.timing import gain_of, load_for_timing, time_inference, time_layers
-from netweave.api.training import PackOptions, load_cluster, load_job, pack, plan_cluster, plan_partition, train
+from netweave.api.training import (
+    PackOptions,
+    load_cluster,
+    load_job,
+    pack,
+    plan_cluster,
+    plan_partition,
+    train,
+)
 from netweave.api.training_records import compare_training, load_training, record_training, save_training
 from netweave.api.weights import PruneResult, prune, replicate, save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, save_zoo_picture, zoo_costs
@@ -127,8 +135,8 @@ __all__ = [
     "operator",
     "pack",
     "plan_cluster",
-    "plan_partition",
     "plan_memory",
+    "plan_partition",
     "prepare",
     "process_birth",
     "protections",

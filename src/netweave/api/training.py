@@ -126,6 +126,8 @@ def train(
     is_rank = rank_environment() is not None
     if options.cluster is not None:
         cluster = load_cluster(options.cluster)
+        if not cluster.layers and read_job.cluster is not None:  # the layers of a job.conf are cut as it says
+            cluster = replace(cluster, layers=read_job.cluster.layers)
         read_job = replace(read_job, cluster=cluster)
         if not is_rank and len(names) < 2:
             cluster.require_processes(1)

@@ -28,8 +28,8 @@ from netweave.cli.options import NET, Command, everything_option, html_option, j
 @click.option(
     "--cluster",
     metavar="FILE",
-    help="Also show which process of a cluster holds which parameters, or computes which layers; FILE has the "
-    "words of a job.conf's cluster.",
+    help="Also show which process of a cluster holds which parameters, or computes which layers; FILE has "
+    "the words of a job.conf's cluster.",
 )
 @json_option
 @html_option

@@ -67,9 +67,7 @@ def _edges(plan: PartitionPlan) -> Table:
     table = _table("edge", "connection", "from", "to", "numbers", "bytes")
     for edge in plan.edges.values():
         numbers, num_bytes = f"{edge.elements:,}", bytes_text(edge.elements * FLOAT_BYTES)
-        table.add_row(
-            Text(edge.value), edge.op_type, str(edge.before), str(edge.after), numbers, num_bytes
-        )
+        table.add_row(Text(edge.value), edge.op_type, str(edge.before), str(edge.after), numbers, num_bytes)
     total = sum(edge.elements for edge in plan.edges.values())
     head = f"forward, for a batch of {plan.num_rows}"
     table.add_row(head, "", "", "", f"{total:,}", bytes_text(total * FLOAT_BYTES))

@@ -73,18 +73,18 @@ def cluster_of(message: Message, path: Path) -> Cluster | None:
         raise UsageError(f"{place}: {text}") from error
 
 
-def layer_cuts(layers: Sequence[Message], path: Path, default: int | None = None) -> tuple[LayerCut, ...]:
-    """Return how layers are cut.
+def layer_cuts(layers: Sequence[Message], path: Path, default: int = 0) -> tuple[LayerCut, ...]:
+    """Return the layers that are not cut by batch.
 
     Args:
         layers: Messages with ``partition_dim`` and ``location``.
         path: Their file.
-        default: The dimension of layers that say none; None for the batch.
+        default: The dimension of layers that say none.
     """
     cuts = []
     for layer in layers:
         dim, location = layer.get("partition_dim", default), layer.get("location", None)
-        if dim is not None or location is not None:
+        if dim not in {0, -1} or location is not None:
             line = layer.line_of("location" if location is not None else "partition_dim")
             cuts.append(LayerCut(layer["name"], dim, location, f"{path}:{line}" if line else str(path)))
     return tuple(cuts)

@@ -71,8 +71,7 @@ def read_job(path: Path, options: JobOptions | None = None) -> Job:
     settings = message["train_one_batch"]["cd_conf"]
     cluster = cluster_of(message["cluster"], path)
     if cluster is not None:
-        net = message["neuralnet"]
-        cuts = layer_cuts(net["layer"], path, net["partition_dim"])
+        cuts = layer_cuts(message["neuralnet"]["layer"], path, message["neuralnet"]["partition_dim"])
         cluster = replace(cluster, layers=(*cuts, *cluster.layers))
     return Job(
         name=message["name"] or path.stem,
