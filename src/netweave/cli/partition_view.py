@@ -14,7 +14,7 @@ from netweave.graph.summary import bytes_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from netweave.graph.passes.partition import Layout, PartitionPlan
+    from netweave.graph.passes.partition import PartitionPlan, Sharding
 
 FLOAT_BYTES = 4
 """Bytes of a number; training in double precision moves twice as many."""
@@ -44,21 +44,21 @@ def _table(*heads: str) -> Table:
 
 def _layers(plan: PartitionPlan) -> Table:
     table = _table("layer", "cut by", "who computes what")
-    order = {id(node): done.layout for node, done in zip(plan.graph.nodes, plan.nodes, strict=True)}
+    order = {id(node): done.sharding for node, done in zip(plan.graph.nodes, plan.nodes, strict=True)}
     for key, nodes in plan.graph.nodes_of().items():
-        layouts = [order[id(node)] for node in nodes if id(node) in order]
-        own = [layout for layout in layouts if layout.kind in {"feature", "worker"}] or layouts
+        shardings = [order[id(node)] for node in nodes if id(node) in order]
+        own = [sharding for sharding in shardings if sharding.kind in {"feature", "worker"}] or shardings
         if own and own[-1].kind != "constant":
             name = plan.graph.layers[key].name if key in plan.graph.layers else key
             table.add_row(Text(name), own[-1].kind, _who(plan, own[-1]))
     return table
 
 
-def _who(plan: PartitionPlan, layout: Layout) -> str:
-    if layout.kind == "worker":
-        return f"worker {layout.worker}: all"
-    if layout.kind == "feature":
-        parts = (f"{worker}: {channels_text(ranges)}" for worker, ranges in enumerate(layout.channels))
+def _who(plan: PartitionPlan, sharding: Sharding) -> str:
+    if sharding.kind == "worker":
+        return f"worker {sharding.worker}: all"
+    if sharding.kind == "feature":
+        parts = (f"{worker}: {channels_text(ranges)}" for worker, ranges in enumerate(sharding.channels))
         return "features of worker " + "; ".join(parts)
     return f"each of {plan.num_workers} workers: its samples"
 

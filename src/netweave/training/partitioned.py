@@ -164,10 +164,10 @@ class Partition:
             axis: The axis that is cut.
         """
         holding = self.holding(key)
-        if holding.layout.kind != "feature":
+        if holding.sharding.kind != "feature":
             return whole
         return torch.cat(
-            [whole.narrow(axis, a, b - a) for a, b in holding.layout.channels[self.worker]], axis
+            [whole.narrow(axis, a, b - a) for a, b in holding.sharding.channels[self.worker]], axis
         )
 
     def joined(self, key: str, parts: Sequence[np.ndarray | None], axis: int) -> np.ndarray:
@@ -180,9 +180,9 @@ class Partition:
         """
         present = [part for part in parts if part is not None]
         holding = self.holding(key)
-        if holding.layout.kind != "feature":
+        if holding.sharding.kind != "feature":
             return present[0]
-        channels = holding.layout.channels
+        channels = holding.sharding.channels
         sizes = list(present[0].shape)
         sizes[axis] = sum(map(length, channels))
         made, before = np.empty(sizes, present[0].dtype), (slice(None),) * axis
@@ -207,8 +207,8 @@ class Partition:
         if not holding.has(worker):
             return None
         sizes = list(whole)
-        if holding.layout.kind == "feature":
-            sizes[axis] = length(holding.layout.channels[worker])
+        if holding.sharding.kind == "feature":
+            sizes[axis] = length(holding.sharding.channels[worker])
         return tuple(sizes)
 
     def trained(self, parameters: Sequence[Trained]) -> list[Trained]:

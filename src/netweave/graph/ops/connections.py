@@ -1,7 +1,7 @@
 """Connections between layers that are cut differently across workers (SINGA's connection layers).
 
-All are one rule: each worker sends each other one what the source layout of the one and the target layout of
-the other have in common. The names say what that comes to.
+All are one rule: each worker sends each other one what the part that the one has and the part that the other
+is to have have in common. The names say what that comes to.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Nets cut across workers: the plan, and the graph of each worker (docs/decisions/0253)."""
 
-from netweave.graph.passes.partition.layouts import Boxes, Layout, Piece, length, shares
 from netweave.graph.passes.partition.plan import (
     SHARED,
     Edge,
@@ -12,6 +11,7 @@ from netweave.graph.passes.partition.plan import (
     partition_plan,
     require_layers,
 )
+from netweave.graph.passes.partition.shardings import Boxes, Piece, Sharding, length, shares
 from netweave.graph.passes.partition.worker import Part, part_of, worker_graph
 
 __all__ = [
@@ -20,10 +20,10 @@ __all__ = [
     "Edge",
     "Holding",
     "LayerCut",
-    "Layout",
     "Part",
     "PartitionPlan",
     "Piece",
+    "Sharding",
     "channels_text",
     "last_axis",
     "length",

@@ -15,16 +15,6 @@ from netweave.graph.graph import Graph, subgraphs
 from netweave.graph.layers import layer_keys
 from netweave.graph.opset import BATCH as BATCH_SIZE
 from netweave.graph.parameters import Step, parameter_key, parameter_layout, statistics_of
-from netweave.graph.passes.partition.layouts import (
-    BATCH,
-    CONNECTIONS,
-    CONSTANT,
-    Boxes,
-    Layout,
-    Ranges,
-    length,
-    on_worker,
-)
 from netweave.graph.passes.partition.rules import (
     FeatureCut,
     Surroundings,
@@ -32,6 +22,16 @@ from netweave.graph.passes.partition.rules import (
     is_even,
     is_stored,
     passes_on,
+)
+from netweave.graph.passes.partition.shardings import (
+    BATCH,
+    CONNECTIONS,
+    CONSTANT,
+    Boxes,
+    Ranges,
+    Sharding,
+    length,
+    on_worker,
 )
 
 OF_ALL_SAMPLES = frozenset(
@@ -85,21 +85,21 @@ class Holding:
     """The part of a stored array that each worker has.
 
     Attributes:
-        layout: ``constant`` (all of it), by feature, or on one worker.
+        sharding: ``constant`` (all of it), by feature, or on one worker.
         axis: The axis of the stored array that is cut.
     """
 
-    layout: Layout
+    sharding: Sharding
     axis: int = 0
 
     def has(self, worker: int) -> bool:
         """Return whether a worker has any of it."""
-        return self.layout.kind != "worker" or self.layout.worker == worker
+        return self.sharding.kind != "worker" or self.sharding.worker == worker
 
     @property
     def is_shared(self) -> bool:
         """True if all workers have all of it."""
-        return self.layout.kind == "constant"
+        return self.sharding.kind == "constant"
 
 
 SHARED = Holding(CONSTANT)
@@ -110,32 +110,32 @@ class NodePlan:
     """The cut of one node.
 
     Attributes:
-        layout: ``constant``, by batch, by feature or on one worker.
-        inputs: The layout that inputs must have, by index.
+        sharding: ``constant``, by batch, by feature or on one worker.
+        inputs: The sharding that inputs must have, by index.
         cut: How it is cut by feature.
     """
 
-    layout: Layout
-    inputs: Mapping[int, Layout] = field(default_factory=dict)
+    sharding: Sharding
+    inputs: Mapping[int, Sharding] = field(default_factory=dict)
     cut: FeatureCut | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A connection: a value that is needed in another layout.
+    """A connection: a value that is needed in another sharding.
 
     Attributes:
         value: Name of the value.
         op_type: The operator that connects.
-        before: The layout that the value has.
-        after: The layout that is needed.
+        before: The sharding that the value has.
+        after: The sharding that is needed.
         elements: Elements that go from one worker to another.
     """
 
     value: str
     op_type: str
-    before: Layout
-    after: Layout
+    before: Sharding
+    after: Sharding
     elements: int
 
 
@@ -148,8 +148,8 @@ class PartitionPlan:
         num_workers: The number of workers.
         num_rows: Samples of the whole batch.
         nodes: The plan of each node, in order.
-        layouts: The layout of each value, by name.
-        edges: The connections by value and layout, in the order in which they are computed.
+        shardings: The sharding of each value, by name.
+        edges: The connections by value and sharding, in the order in which they are computed.
         holdings: The part of each stored array that workers have, by key.
         trained: Names of the values that depend on a trained parameter.
         notes: What is done in another way than was asked for, one sentence each.
@@ -159,17 +159,17 @@ class PartitionPlan:
     num_workers: int
     num_rows: int
     nodes: list[NodePlan] = field(default_factory=list)
-    layouts: dict[str, Layout] = field(default_factory=dict)
-    edges: dict[tuple[str, Layout], Edge] = field(default_factory=dict)
+    shardings: dict[str, Sharding] = field(default_factory=dict)
+    edges: dict[tuple[str, Sharding], Edge] = field(default_factory=dict)
     holdings: dict[str, Holding] = field(default_factory=dict)
     trained: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 
-    def boxes(self, value: ir.Value, layout: Layout) -> Boxes:
-        """Return what each worker holds of a value in a layout."""
+    def boxes(self, value: ir.Value, sharding: Sharding) -> Boxes:
+        """Return what each worker holds of a value in a sharding."""
         dims = known_shape(value) or ()
         channels = (dims[1] or 0) if len(dims) > 1 else 1
-        return Boxes.of(layout, self.num_rows, channels, self.num_workers)
+        return Boxes.of(sharding, self.num_rows, channels, self.num_workers)
 
     def elements_of(self, worker: int) -> int:
         """Return the elements of the stored arrays that a worker holds."""
@@ -179,8 +179,8 @@ class PartitionPlan:
             if not holding.has(worker):
                 continue
             size = parameter.size
-            if holding.layout.kind == "feature":
-                size = size // parameter.shape[holding.axis] * length(holding.layout.channels[worker])
+            if holding.sharding.kind == "feature":
+                size = size // parameter.shape[holding.axis] * length(holding.sharding.channels[worker])
             total += size
         return total
 
@@ -220,7 +220,7 @@ class _Planner:
     def __init__(self, plan: PartitionPlan, cuts: Iterable[LayerCut]) -> None:
         self.plan = plan
         graph = plan.graph
-        self._around = Surroundings(plan.layouts, plan.num_workers)
+        self._around = Surroundings(plan.shardings, plan.num_workers)
         layers = {layer.name: layer.key for layer in graph.layers.values()}
         self._cuts: dict[str, LayerCut] = {}
         for cut in cuts:
@@ -228,47 +228,47 @@ class _Planner:
             if cut.name in layers:
                 self._cuts[layers[cut.name]] = cut
         for value in graph.model.graph.initializers.values():
-            plan.layouts[value.name or ""] = CONSTANT
+            plan.shardings[value.name or ""] = CONSTANT
         for value in graph.inputs:
-            plan.layouts[value.name or ""] = BATCH
+            plan.shardings[value.name or ""] = BATCH
 
     def add(self, node: ir.Node) -> None:
         """Plan the next node."""
         plan, cut = self.plan, self._cut_of(node)
-        layout = self._layout_of(node, cut)
+        sharding = self._sharding_of(node, cut)
         done: NodePlan | None = None
-        if layout.kind == "feature" and not passes_on(node, self._around):
+        if sharding.kind == "feature" and not passes_on(node, self._around):
             done = self._by_feature(node, cut)
-        elif layout.kind == "worker":
+        elif sharding.kind == "worker":
             self._require_movable(node, cut)
-            done = NodePlan(layout, self._inputs(node, layout))
+            done = NodePlan(sharding, self._inputs(node, sharding))
         if done is None:
-            has_batch = any(plan.layouts[v.name or ""] != CONSTANT for v in _given(node))
-            layout = BATCH if has_batch else CONSTANT
-            done = NodePlan(layout, self._inputs(node, BATCH) if has_batch else {})
+            has_batch = any(plan.shardings[v.name or ""] != CONSTANT for v in _given(node))
+            sharding = BATCH if has_batch else CONSTANT
+            done = NodePlan(sharding, self._inputs(node, BATCH) if has_batch else {})
         plan.nodes.append(done)
         for index, wanted in done.inputs.items():
             value = node.inputs[index]
             assert value is not None
             self._connect(value, wanted)
         for value in node.outputs:
-            plan.layouts[value.name or ""] = done.layout
+            plan.shardings[value.name or ""] = done.sharding
         self._hold(node, done)
         if self._is_trained(node):
             plan.trained.update(value.name or "" for value in node.outputs)
 
     def give(self, value: ir.Value) -> None:
         """Plan that each worker gives its rows of a value."""
-        if self.plan.layouts[value.name or ""] != CONSTANT:
+        if self.plan.shardings[value.name or ""] != CONSTANT:
             self._connect(value, BATCH)
 
     def _cut_of(self, node: ir.Node) -> LayerCut | None:
         return next((self._cuts[key] for key in layer_keys(node) if key in self._cuts), None)
 
-    def _layout_of(self, node: ir.Node, cut: LayerCut | None) -> Layout:
-        if cut is None or all(self.plan.layouts[v.name or ""] == CONSTANT for v in _given(node)):
+    def _sharding_of(self, node: ir.Node, cut: LayerCut | None) -> Sharding:
+        if cut is None or all(self.plan.shardings[v.name or ""] == CONSTANT for v in _given(node)):
             return BATCH
-        wanted = Layout("feature") if cut.partition_dim == 1 else BATCH
+        wanted = Sharding("feature") if cut.partition_dim == 1 else BATCH
         if cut.location is not None:
             wanted = on_worker(cut.location)
         one_number = any(value.shape is not None and not len(value.shape) for value in node.outputs)
@@ -279,11 +279,11 @@ class _Planner:
             return BATCH
         return wanted
 
-    def _inputs(self, node: ir.Node, layout: Layout) -> dict[int, Layout]:
+    def _inputs(self, node: ir.Node, sharding: Sharding) -> dict[int, Sharding]:
         return {
-            index: layout
+            index: sharding
             for index, value in enumerate(node.inputs)
-            if value is not None and self.plan.layouts[value.name or ""] != CONSTANT
+            if value is not None and self.plan.shardings[value.name or ""] != CONSTANT
         }
 
     def _by_feature(self, node: ir.Node, cut: LayerCut | None) -> NodePlan:
@@ -292,7 +292,7 @@ class _Planner:
         found = feature_cut(node, self._around)
         if found is None or not is_even(found.channels):
             raise self._error(node, cut, "by feature", f"use partition_dim: 0 for layer {cut.name!r}")
-        return NodePlan(Layout("feature", found.channels), found.inputs, found)
+        return NodePlan(Sharding("feature", found.channels), found.inputs, found)
 
     def _require_movable(self, node: ir.Node, cut: LayerCut | None) -> None:
         """Refuse to cut a loop, or values whose first axis is not the batch."""
@@ -302,7 +302,7 @@ class _Planner:
             raise self._error(node, cut, how, "it is a loop or a branch; cut the layers around it")
         used = (value for value in node.outputs if value.uses() or value.is_graph_output())
         for value in [*_given(node), *used]:
-            if self.plan.layouts.get(value.name or "") != CONSTANT and not _has_rows(value):
+            if self.plan.shardings.get(value.name or "") != CONSTANT and not _has_rows(value):
                 what = f"the samples are not the first axis of {value.name!r}"
                 raise self._error(node, cut, how, f"{what}; use partition_dim: 0 for layer {cut.name!r}")
 
@@ -313,15 +313,15 @@ class _Planner:
             place=cut.place or self.plan.graph.place_of(node).partition(": layer ")[0],
         )
 
-    def _connect(self, value: ir.Value, wanted: Layout) -> None:
+    def _connect(self, value: ir.Value, wanted: Sharding) -> None:
         plan, name = self.plan, value.name or ""
-        before = plan.layouts[name]
+        before = plan.shardings[name]
         if before == wanted or (name, wanted) in plan.edges:
             return
         if known_shape(value) is None or None in (known_shape(value) or ())[1:]:
             raise UnsupportedError(
-                f"value {name!r} goes from a layout by {before} to {wanted}, and its size is not known; give "
-                "the sizes of the inputs"
+                f"value {name!r} goes from sharding {before} to {wanted}, and its size is unknown; give the "
+                "sizes of the inputs"
             )
         moved = plan.boxes(value, before).moved(plan.boxes(value, wanted))
         places = prod(size or 0 for size in (known_shape(value) or ())[2:])
@@ -334,8 +334,8 @@ class _Planner:
             if value is None or key is None:
                 continue
             holding = SHARED
-            if done.layout.kind == "worker":
-                holding = Holding(done.layout)
+            if done.sharding.kind == "worker":
+                holding = Holding(done.sharding)
             elif done.cut is not None and index in done.cut.stored:
                 axis, channels = done.cut.stored[index]
                 parameter = self.plan.graph.parameters[key]
@@ -347,10 +347,10 @@ class _Planner:
                     raise self._error(
                         node, self._require_cut(node), "by feature", f"{key!r} is stored otherwise"
                     )
-                holding = Holding(Layout("feature", channels), axes[0])
+                holding = Holding(Sharding("feature", channels), axes[0])
             self._hold_one(node, key, holding)
         if node.op_type == "BatchNormalization" and (count := statistics_of(node).count) is not None:
-            holding = Holding(done.layout) if done.layout.kind == "worker" else SHARED
+            holding = Holding(done.sharding) if done.sharding.kind == "worker" else SHARED
             self._hold_one(node, count, holding)
 
     def _require_cut(self, node: ir.Node) -> LayerCut:

@@ -1,6 +1,6 @@
 """Operators that can be cut by feature: the channels that each worker computes, and what it needs for them.
 
-To add one: a function from a node and the layouts before it to a ``FeatureCut``, and a row in the table.
+To add one: a function from a node and the shardings before it to a ``FeatureCut``, and a row in the table.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from netweave.graph.checks import known_shape
 from netweave.graph.opset import DOMAIN
-from netweave.graph.passes.partition.layouts import (
+from netweave.graph.passes.partition.shardings import (
     WHOLE,
-    Layout,
     Range,
     Ranges,
+    Sharding,
     by_feature,
     joined,
     length,
@@ -35,14 +35,14 @@ class FeatureCut:
     """A node of which each worker computes some channels.
 
     Attributes:
-        inputs: The layout that each input from the net must have.
+        inputs: The sharding that each input from the net must have.
         channels: What each worker computes of every output.
         stored: The stored inputs that are cut, each with its axis and the numbers along it of each worker.
         form: What becomes of the node: ``same``, ``grouped`` (a convolution with fewer groups), ``halo`` (its
             outputs at the edges are dropped) or ``flat`` (a Flatten).
     """
 
-    inputs: Mapping[int, Layout]
+    inputs: Mapping[int, Sharding]
     channels: Channels
     stored: Mapping[int, tuple[int, Channels]] = field(default_factory=dict)
     form: str = "same"
@@ -53,21 +53,23 @@ class Surroundings:
     """What a rule knows of a net.
 
     Attributes:
-        layouts: The layouts of the values before the node, by name.
+        shardings: The shardings of the values before the node, by name.
         num_workers: The number of workers.
     """
 
-    layouts: Mapping[str, Layout]
+    shardings: Mapping[str, Sharding]
     num_workers: int
 
-    def layout(self, value: ir.Value) -> Layout:
-        """Return the layout of a value."""
-        return self.layouts[value.name or ""]
+    def sharding(self, value: ir.Value) -> Sharding:
+        """Return the sharding of a value."""
+        return self.shardings[value.name or ""]
 
     def channels(self, value: ir.Value, count: int) -> Channels:
         """Return how the channels of a value are cut already, or else equal shares."""
-        layout = self.layouts.get(value.name or "")
-        return layout.channels if layout is not None and layout.kind == "feature" else self.shares(count)
+        sharding = self.shardings.get(value.name or "")
+        return (
+            sharding.channels if sharding is not None and sharding.kind == "feature" else self.shares(count)
+        )
 
     def shares(self, count: int) -> Channels:
         """Return equal shares of so many channels."""
@@ -90,7 +92,7 @@ def passes_on(node: ir.Node, around: Surroundings) -> bool:
         not node.domain
         and node.op_type in _VIEWS
         and first is not None
-        and around.layout(first).kind != "feature"
+        and around.sharding(first).kind != "feature"
     )
 
 
@@ -122,13 +124,15 @@ def _each_channel(node: ir.Node, around: Surroundings) -> FeatureCut | None:
         return None
     given = {i: v for i, v in enumerate(node.inputs) if v is not None and not is_stored(v)}
     matching = [v for v in given.values() if _channels_of(v) == count]
-    own = next((v for v in matching if around.layout(v).kind == "feature"), matching[0] if matching else None)
+    own = next(
+        (v for v in matching if around.sharding(v).kind == "feature"), matching[0] if matching else None
+    )
     if own is None:
         return None
     channels = around.channels(own, count)
-    inputs: dict[int, Layout] = {}
+    inputs: dict[int, Sharding] = {}
     for index, value in given.items():
-        if around.layout(value).kind == "constant":
+        if around.sharding(value).kind == "constant":
             if _dims(value) != ():
                 return None
         elif len(_dims(value) or ()) != rank:
@@ -215,7 +219,7 @@ def _joined_channels(node: ir.Node, around: Surroundings) -> FeatureCut | None:
     rank = len(_dims(node.outputs[0]) or ())
     if node.attributes["axis"].as_int() % max(rank, 1) != 1 or any(map(is_stored, filter(None, node.inputs))):
         return None
-    inputs: dict[int, Layout] = {}
+    inputs: dict[int, Sharding] = {}
     ranges: list[list[Range]] = [[] for _ in range(around.num_workers)]
     first = 0
     for index, value in enumerate(node.inputs):
@@ -238,7 +242,7 @@ def _flat(node: ir.Node, around: Surroundings) -> FeatureCut | None:
     places = prod(size or 0 for size in before[2:])
     if len(after) != 2 or after[1] != places * (before[1] or 0):
         return None
-    channels = around.layout(node.inputs[0]).channels
+    channels = around.sharding(node.inputs[0]).channels
     scaled = tuple(tuple((a * places, b * places) for a, b in ranges) for ranges in channels)
     return FeatureCut({0: by_feature(channels)}, scaled, form="flat")
 

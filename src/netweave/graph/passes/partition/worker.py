@@ -13,9 +13,9 @@ from netweave.graph.checks import known_shape
 from netweave.graph.graph import Graph
 from netweave.graph.opset import DOMAIN
 from netweave.graph.parameters import LAYOUT_PROP, parameter_key, parameter_layout
-from netweave.graph.passes.partition.layouts import BATCH, Layout, Ranges, length
 from netweave.graph.passes.partition.plan import NodePlan, PartitionPlan, cut_steps
 from netweave.graph.passes.partition.rules import is_stored
+from netweave.graph.passes.partition.shardings import BATCH, Ranges, Sharding, length
 from netweave.graph.passes.rewriting import Rewriter, drop_initializers, unused_initializers
 
 PART_PROP = "netweave.part"
@@ -72,7 +72,7 @@ class _Writer:
         self._graph = plan.graph.clone()
         self._rewriter = Rewriter(self._graph)
         self._whole = plan.graph.values()
-        self._made: dict[tuple[str, Layout], ir.Value] = {}
+        self._made: dict[tuple[str, Sharding], ir.Value] = {}
         self._tokens: dict[str, tuple[ir.Value, ...]] = {}
         self._absent: list[ir.Node] = []
         self._idle = unused_initializers(self._graph)
@@ -80,16 +80,16 @@ class _Writer:
     def write(self, wanted: Sequence[str]) -> Graph:
         graph, plan = self._graph, self._plan
         for node, done in zip(list(graph.nodes), plan.nodes, strict=True):
-            for index, layout in done.inputs.items():
+            for index, sharding in done.inputs.items():
                 value = node.inputs[index]
                 assert value is not None
-                if plan.layouts[value.name or ""] != layout:
-                    node.replace_input_with(index, self._connection(value.name or "", layout, node))
-            if done.layout.kind == "worker":
+                if plan.shardings[value.name or ""] != sharding:
+                    node.replace_input_with(index, self._connection(value.name or "", sharding, node))
+            if done.sharding.kind == "worker":
                 tokens = self._tokens_into(node, done)
                 for made in node.outputs:
                     self._tokens[made.name or ""] = tokens
-                if done.layout.worker != self._worker:
+                if done.sharding.worker != self._worker:
                     self._absent.append(node)
             self._write_node(node, done)
         self._give(list(dict.fromkeys([*(value.name or "" for value in graph.outputs), *wanted])))
@@ -107,15 +107,15 @@ class _Writer:
             tokens.update(dict.fromkeys(self._tokens.get(value.name or "", (value,))))
         return tuple(tokens)
 
-    def _connection(self, name: str, layout: Layout, before: ir.Node | None) -> ir.Value:
-        """Return a value in another layout; the connection stands before the first node that needs it."""
-        if (name, layout) in self._made:
-            return self._made[name, layout]
+    def _connection(self, name: str, sharding: Sharding, before: ir.Node | None) -> ir.Value:
+        """Return a value in another sharding; the connection stands before the first node that needs it."""
+        if (name, sharding) in self._made:
+            return self._made[name, sharding]
         plan, whole = self._plan, self._whole[name]
-        source, target = plan.boxes(whole, plan.layouts[name]), plan.boxes(whole, layout)
-        edge = plan.edges[name, layout]
-        own = self._graph.find([name])[name] if plan.layouts[name].kind != "worker" else None
-        if plan.layouts[name].kind == "worker" and plan.layouts[name].worker == self._worker:
+        source, target = plan.boxes(whole, plan.shardings[name]), plan.boxes(whole, sharding)
+        edge = plan.edges[name, sharding]
+        own = self._graph.find([name])[name] if plan.shardings[name].kind != "worker" else None
+        if plan.shardings[name].kind == "worker" and plan.shardings[name].worker == self._worker:
             own = self._graph.find([name])[name]
         sizes = [*(known_shape(whole) or ())]
         attributes = {
@@ -135,11 +135,11 @@ class _Writer:
         made.shape = whole.shape.copy() if whole.shape is not None else None
         if made.shape is not None and len(made.shape) > 1:
             made.shape[1] = target.num_channels(self._worker)
-        self._made[name, layout] = made
+        self._made[name, sharding] = made
         return made
 
     def _write_node(self, node: ir.Node, done: NodePlan) -> None:
-        if done.layout.kind == "worker":
+        if done.sharding.kind == "worker":
             self._mark(node, None)
         elif done.cut is not None:
             self._mark(node, done.cut.channels[self._worker])
@@ -185,8 +185,8 @@ class _Writer:
     def _cut_initializer(self, value: ir.Value, axis: int, ranges: Ranges) -> ir.Value:
         tensor, name = value.const_value, value.name or ""
         assert tensor is not None
-        if (name, Layout("stored", (ranges,), axis)) in self._made:
-            return self._made[name, Layout("stored", (ranges,), axis)]
+        if (name, Sharding("stored", (ranges,), axis)) in self._made:
+            return self._made[name, Sharding("stored", (ranges,), axis)]
         made = self._rewriter.initializer(ir.Tensor(cut_array(tensor.numpy(), axis, ranges)), name)
         made.metadata_props.update(value.metadata_props)
         key = parameter_key(value)
@@ -196,15 +196,15 @@ class _Writer:
             assert steps is not None
             if steps[1]:
                 made.metadata_props[LAYOUT_PROP] = json.dumps(steps[1])
-        self._made[name, Layout("stored", (ranges,), axis)] = made
+        self._made[name, Sharding("stored", (ranges,), axis)] = made
         return made
 
     def _give(self, names: Sequence[str]) -> None:
-        """Give this worker's rows of values that it has in another layout, under the same names."""
+        """Give this worker's rows of values that it has in another sharding, under the same names."""
         outputs = self._graph.model.graph.outputs
         for asked in names:
             name = self._plan.graph.find([asked])[asked].name or ""
-            if self._plan.layouts[name] in {BATCH, Layout("constant")}:
+            if self._plan.shardings[name] in {BATCH, Sharding("constant")}:
                 continue
             given = self._connection(name, BATCH, None)
             present = self._graph.values().get(name)
@@ -226,8 +226,8 @@ class _Writer:
         for key, holding in plan.holdings.items():
             if not holding.has(self._worker):
                 del graph.parameters[key]
-            elif holding.layout.kind == "feature":
+            elif holding.sharding.kind == "feature":
                 whole = graph.parameters[key]
                 sizes = list(whole.shape)
-                sizes[holding.axis] = length(holding.layout.channels[self._worker])
+                sizes[holding.axis] = length(holding.sharding.channels[self._worker])
                 graph.parameters[key] = replace(whole, shape=tuple(sizes))

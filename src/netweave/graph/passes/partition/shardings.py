@@ -1,4 +1,4 @@
-"""Layouts of values among workers: the rows and channels that each of them holds."""
+"""Shardings of values among workers: the rows and channels that each of them holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shares(count: int, num_workers: int) -> Ranges:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Sharding:
     """The way in which a value is cut.
 
     Attributes:
@@ -43,17 +43,17 @@ class Layout:
         return f"worker {self.worker}" if self.kind == "worker" else self.kind
 
 
-CONSTANT, BATCH, WHOLE = Layout("constant"), Layout("batch"), Layout("whole")
+CONSTANT, BATCH, WHOLE = Sharding("constant"), Sharding("batch"), Sharding("whole")
 
 
-def on_worker(worker: int) -> Layout:
-    """Return the layout of what one worker has alone."""
-    return Layout("worker", worker=worker)
+def on_worker(worker: int) -> Sharding:
+    """Return the sharding of what one worker has alone."""
+    return Sharding("worker", worker=worker)
 
 
-def by_feature(channels: Sequence[Ranges]) -> Layout:
-    """Return the layout of channels that are cut."""
-    return Layout("feature", tuple(channels))
+def by_feature(channels: Sequence[Ranges]) -> Sharding:
+    """Return the sharding of channels that are cut."""
+    return Sharding("feature", tuple(channels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +86,17 @@ class Boxes:
     channels: tuple[Ranges, ...]
 
     @staticmethod
-    def of(layout: Layout, num_rows: int, num_channels: int, num_workers: int) -> Boxes:
+    def of(sharding: Sharding, num_rows: int, num_channels: int, num_workers: int) -> Boxes:
         """Return the boxes of a value of so many rows and channels."""
         every, none = (0, num_rows), (0, 0)
         all_channels: tuple[Ranges, ...] = (((0, num_channels),),) * num_workers
-        if layout.kind == "batch":
+        if sharding.kind == "batch":
             return Boxes(shares(num_rows, num_workers), all_channels)
-        if layout.kind == "feature":
-            return Boxes((every,) * num_workers, layout.channels)
-        if layout.kind == "worker":
+        if sharding.kind == "feature":
+            return Boxes((every,) * num_workers, sharding.channels)
+        if sharding.kind == "worker":
             workers = range(num_workers)
-            return Boxes(tuple(every if w == layout.worker else none for w in workers), all_channels)
+            return Boxes(tuple(every if w == sharding.worker else none for w in workers), all_channels)
         return Boxes((every,) * num_workers, all_channels)
 
     def num_rows(self, worker: int) -> int:
@@ -181,4 +181,4 @@ CONNECTIONS = {
     ("feature", "batch"): "Regroup",
     ("feature", "feature"): "Regroup",
 }
-"""The connection operators, by the kinds of layout before and behind them (SINGA's connection layers)."""
+"""The connection operators, by the kinds of sharding before and behind them (SINGA's connection layers)."""
