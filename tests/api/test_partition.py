@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 import netweave
 from netweave import api
 from netweave.errors import UnsupportedError, UsageError
-from netweave.training import Note
+from netweave.training import Evaluated, Note
 from tests.formats.singa.nets import layer
 from tests.training.parallel import nets
 from tests.training.singa_jobs import GAUSSIAN, RATE, ZERO, data, job_text, params, product
@@ -163,3 +163,35 @@ def test_options_that_a_cut_net_has_not(options, kind, message, tmp_path):
     cluster = netweave.Cluster(workers_per_group=2, layers=(netweave.LayerCut("conv1", 1),))
     with pytest.raises(kind, match=message):
         partition_of(replace(job, cluster=cluster), TrainOptions(**options), TwoRanks())
+
+
+def tested_job(folder):
+    """Return a Job that tests every second update and gives a row for each sample besides its loss."""
+    found = nets.job(nets.write(folder, "mlp", steps=4))
+    net = folder / "net.prototxt"
+    net.write_text(net.read_text() + 'layer { name: "prob" type: "Softmax" bottom: "out" top: "prob" }\n')
+    train = netweave.load_job(folder / "solver.prototxt").phases["train"]
+    data = tuple(replace(source, order={**source.order, "shuffle": False}) for source in train.data)
+    train = replace(train, data=data)
+    schedule = replace(found.schedule, test_interval=2, display_interval=1, display_at_end=True)
+    return replace(found, phases={"train": train, "test": replace(train, num_batches=3)}, schedule=schedule)
+
+
+@pytest.mark.multi
+@pytest.mark.slow
+def test_tests_and_rows_of_samples_are_those_of_one_process(tmp_path):
+    job = tested_job(tmp_path)
+    layers = (netweave.LayerCut("ip1", 1), netweave.LayerCut("relu", None, 2))
+    cluster = netweave.Cluster(workers_per_group=3, layers=layers)
+    arrays = {key: array.astype(np.float32) for key, array in nets.records().items()}
+    records = {"train": arrays, "test": arrays}
+    seen = [[], []]
+    options = {"data": records, "seed": 4}
+    netweave.train(job, devices="cpu:3", batch="split", cluster=cluster, watch=seen[0].append, **options)
+    netweave.train(job, watch=seen[1].append, **options)
+    found, expected = ([event for event in events if isinstance(event, Evaluated)] for events in seen)
+    assert len(found) == len(expected) == 3
+    for own, whole in zip(found, expected, strict=True):
+        assert own.outputs.keys() == whole.outputs.keys() == {"accuracy", "loss", "prob"}
+        for name, values in whole.outputs.items():
+            np.testing.assert_allclose(own.outputs[name], values, rtol=0, atol=1e-5, err_msg=name)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from netweave.errors import UnsupportedError, UsageError
 from netweave.graph.checks import known_shape
-from netweave.graph.graph import Graph, subgraphs
+from netweave.graph.graph import Graph, captured, subgraphs
 from netweave.graph.layers import layer_keys
 from netweave.graph.opset import BATCH as BATCH_SIZE
 from netweave.graph.parameters import Step, parameter_key, parameter_layout, statistics_of
@@ -235,6 +235,7 @@ class _Planner:
     def add(self, node: ir.Node) -> None:
         """Plan the next node."""
         plan, cut = self.plan, self._cut_of(node)
+        self._require_rows_inside(node)
         sharding = self._sharding_of(node, cut)
         done: NodePlan | None = None
         if sharding.kind == "feature" and not passes_on(node, self._around):
@@ -305,6 +306,17 @@ class _Planner:
             if self.plan.shardings.get(value.name or "") != CONSTANT and not _has_rows(value):
                 what = f"the samples are not the first axis of {value.name!r}"
                 raise self._error(node, cut, how, f"{what}; use partition_dim: 0 for layer {cut.name!r}")
+
+    def _require_rows_inside(self, node: ir.Node) -> None:
+        """Refuse a loop or a branch that reads a value which is not cut by batch."""
+        for value in captured(node):
+            sharding = self.plan.shardings.get(value.name or "", CONSTANT)
+            if sharding not in {BATCH, CONSTANT}:
+                raise UnsupportedError(
+                    f"{node.op_type} {node.name!r} reads {value.name!r} inside, which is cut by "
+                    f"{sharding.kind}; use partition_dim: 0 for the layer that makes it",
+                    place=self.plan.graph.place_of(node).partition(": layer ")[0],
+                )
 
     def _error(self, node: ir.Node, cut: LayerCut, how: str, why: str) -> UnsupportedError:
         at = f" among {self.plan.num_workers} workers" if how == "by feature" else ""

@@ -5,7 +5,7 @@ To add one: a function from a node and the shardings before it to a ``FeatureCut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
@@ -120,8 +120,8 @@ def _stored_dims(node: ir.Node, index: int) -> tuple[int, ...] | None:
 def _each_channel(node: ir.Node, around: Surroundings) -> FeatureCut | None:
     """Cut an operator that computes each channel from the same channel of its inputs."""
     count, rank = _channels_of(node.outputs[0]), len(_dims(node.outputs[0]) or ())
-    if count is None:
-        return None
+    if count is None or (node.op_type == "MaxPool" and _has_readers(node.outputs[1:])):
+        return None  # indices of maxima count through all channels
     given = {i: v for i, v in enumerate(node.inputs) if v is not None and not is_stored(v)}
     matching = [v for v in given.values() if _channels_of(v) == count]
     own = next(
@@ -149,6 +149,10 @@ def _each_channel(node: ir.Node, around: Surroundings) -> FeatureCut | None:
         if 0 <= axis < len(sizes) and sizes[axis] == count and count > 1:
             stored[index] = (axis, channels)
     return FeatureCut(inputs, channels, stored)
+
+
+def _has_readers(values: Sequence[ir.Value]) -> bool:
+    return any(value.uses() or value.is_graph_output() for value in values)
 
 
 def _convolution(node: ir.Node, around: Surroundings) -> FeatureCut | None:

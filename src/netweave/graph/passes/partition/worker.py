@@ -148,9 +148,10 @@ class _Writer:
     def _mark(self, node: ir.Node, channels: Ranges | None) -> None:
         for value in node.outputs:
             dims = known_shape(self._whole[value.name or ""]) if value.name else None
-            if dims is None or len(dims) < 2 or dims[1] is None:
+            if not dims or None in dims[1:2]:
                 continue
-            part = {"channels": channels or ((0, dims[1]),), "of": dims[1]}
+            count = dims[1] if len(dims) > 1 else 1
+            part = {"channels": channels or ((0, count),), "of": count}
             node.metadata_props.setdefault(PART_PROP, json.dumps(part))
             if channels is not None and value.shape is not None:
                 value.shape = value.shape.copy()

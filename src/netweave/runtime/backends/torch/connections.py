@@ -182,7 +182,8 @@ class PartDraws:
         return self._taken(normal_words, stream, shape, device)
 
     def _taken(self, words: object, stream: int, shape: Sequence[int], device: torch.device | None) -> Tensor:
-        whole = (shape[0], self._part.num_channels, *shape[2:])
-        drawn = self._draws.of_whole_batch(words, stream, whole)
-        own = torch.cat([drawn[:, a:b] for a, b in self._part.channels], 1)
+        whole = (shape[0], self._part.num_channels, *shape[2:])[: len(shape)]
+        own = self._draws.of_whole_batch(words, stream, whole)
+        if len(shape) > 1:
+            own = torch.cat([own[:, a:b] for a, b in self._part.channels], 1)
         return own if device is None else own.to(device)
