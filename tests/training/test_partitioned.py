@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import onnx
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -131,3 +132,56 @@ def require_equal(training, cuts, workers):
 def test_drawn_nets_and_cuts_end_as_one_process(seed, tmp_path_factory):
     net = DrawnNet(seed)
     require_equal(net.training(tmp_path_factory.mktemp("net")), net.cuts(), net.workers)
+
+
+ATTENTION = """
+net (float[N, 5, 8] data, int64[N] label) => (float loss) {
+  q0 = MatMul(data, wq0) k0 = MatMul(data, wk0) v0 = MatMul(data, wv0)
+  kt0 = Transpose<perm = [0, 2, 1]>(k0) s0 = MatMul(q0, kt0) p0 = Softmax<axis = -1>(s0) a0 = MatMul(p0, v0)
+  q1 = MatMul(data, wq1) k1 = MatMul(data, wk1) v1 = MatMul(data, wv1)
+  kt1 = Transpose<perm = [0, 2, 1]>(k1) s1 = MatMul(q1, kt1) p1 = Softmax<axis = -1>(s1) a1 = MatMul(p1, v1)
+  a = Concat<axis = 2>(a0, a1) h = Add(a, data) n = LayerNormalization<axis = -1>(h, scale, shift)
+  f = Flatten<axis = 1>(n) u = Gemm<transB = 1>(f, wu, bu) g = Gelu(u) o = Gemm<transB = 1>(g, wo)
+  loss = SoftmaxCrossEntropyLoss(o, label)
+}
+"""
+
+SIZES = {
+    **{f"w{kind}{head}": (8, 4) for kind in "qkv" for head in (0, 1)},
+    "scale": (8,),
+    "shift": (8,),
+    "wu": (11, 40),
+    "bu": (11,),
+    "wo": (7, 11),
+}
+
+
+def attention(folder):
+    """Return the training of a block of a transformer with two heads, and the names of its nodes by head."""
+    draw = np.random.default_rng(0)
+    graph = onnx.parser.parse_graph(ATTENTION)
+    for node in graph.node:
+        node.name = node.output[0]
+    for name, sizes in SIZES.items():
+        array = draw.normal(size=sizes).astype(np.float32) * 0.4
+        graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)]), folder / "net.onnx"
+    )
+    batches = [
+        {
+            "data": torch.from_numpy(draw.normal(size=(6, 5, 8))),
+            "label": torch.from_numpy(draw.integers(7, size=6)),
+        }
+        for _ in range(6)
+    ]
+    heads = [[f"{name}{head}" for name in ("q", "k", "v", "kt", "s", "p", "a")] for head in (0, 1)]
+    return Training(netweave.load(folder / "net.onnx"), batches), heads
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_a_transformer_with_a_worker_for_each_head_and_dense_layers_by_feature(workers, tmp_path):
+    training, heads = attention(tmp_path)
+    located = [LayerCut(name, None, head) for head in (0, 1) for name in heads[head]]
+    cuts = [*located, LayerCut("n", None, workers - 1), *(LayerCut(name, 1) for name in ("u", "g", "o"))]
+    require_equal(training, cuts, workers)
