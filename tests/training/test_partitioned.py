@@ -134,6 +134,27 @@ def test_drawn_nets_and_cuts_end_as_one_process(seed, tmp_path_factory):
     require_equal(net.training(tmp_path_factory.mktemp("net")), net.cuts(), net.workers)
 
 
+def test_factors_on_gradients_stay_with_the_nodes_that_take_their_place(tmp_path):
+    stop = "propagate_down: false"
+    text = (
+        inputs(6, 3, 5, 5)
+        + conv("c1", "data", 6)
+        + layer("n1", "LRN", "c1", f"lrn_param {{ local_size: 3 alpha: 0.5 }} {stop}")
+        + conv("c2", "n1", 5)
+        + layer("flat", "Reshape", "c2", "reshape_param { shape { dim: 0 dim: -1 } } propagate_down: false")
+        + dense("out", "flat", 5)
+        + layer("loss", "SoftmaxWithLoss", "out label")
+    )
+    (tmp_path / "net.prototxt").write_text(text)
+    draw = np.random.default_rng(2)
+    batch = {
+        "data": torch.from_numpy(draw.normal(size=(6, 3, 5, 5))),
+        "label": torch.from_numpy(draw.integers(5, size=6).astype(float)),
+    }
+    training = Training(netweave.load(tmp_path / "net.prototxt", phase="TRAIN"), [batch] * 3)
+    require_equal(training, [LayerCut(name, 1) for name in ("c1", "n1", "c2", "flat")], 2)
+
+
 ATTENTION = """
 net (float[N, 5, 8] data, int64[N] label) => (float loss) {
   q0 = MatMul(data, wq0) k0 = MatMul(data, wk0) v0 = MatMul(data, wv0)

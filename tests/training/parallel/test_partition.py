@@ -38,6 +38,7 @@ CASES = [
         resume="kept_iter_7.checkpoint",
         folder="resumed",
     ),
+    Case("foreign", "resnet", resume="kept_iter_7.solverstate", folder="resumed"),
     Case("batch", "resnet", resume="kept_iter_7.checkpoint", folder="resumed"),
 ]
 
@@ -69,3 +70,11 @@ def test_any_cut_resumes_the_checkpoint_of_another(results, name):
     expected = alone(folder / "alone", Case("resnet", "resnet"))
     expected["losses"] = expected["losses"][7:]
     assert difference(found[name], expected) < 1e-12
+
+
+def test_the_files_of_caffe_that_a_cut_run_writes_are_whole(results):
+    """They hold numbers in single precision."""
+    found, folder, _ = results
+    expected = alone(folder / "alone", Case("resnet", "resnet"))
+    expected["losses"] = expected["losses"][7:]
+    assert difference(found["foreign"], expected) < 1e-5

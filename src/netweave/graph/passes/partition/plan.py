@@ -292,13 +292,13 @@ class _Planner:
         self._require_movable(node, cut)
         found = feature_cut(node, self._around)
         if found is None or not is_even(found.channels):
-            raise self._error(node, cut, "by feature", f"use partition_dim: 0 for layer {cut.name!r}")
+            raise self._error(node, cut, "be cut by feature", f"use partition_dim: 0 for layer {cut.name!r}")
         return NodePlan(Sharding("feature", found.channels), found.inputs, found)
 
     def _require_movable(self, node: ir.Node, cut: LayerCut | None) -> None:
         """Refuse to cut a loop, or values whose first axis is not the batch."""
         assert cut is not None
-        how = "by feature" if cut.location is None else "from the batch"
+        how = "be cut by feature" if cut.location is None else "live on one worker"
         if next(subgraphs(node), None) is not None:
             raise self._error(node, cut, how, "it is a loop or a branch; cut the layers around it")
         used = (value for value in node.outputs if value.uses() or value.is_graph_output())
@@ -319,9 +319,9 @@ class _Planner:
                 )
 
     def _error(self, node: ir.Node, cut: LayerCut, how: str, why: str) -> UnsupportedError:
-        at = f" among {self.plan.num_workers} workers" if how == "by feature" else ""
+        at = f" among {self.plan.num_workers} workers" if how == "be cut by feature" else ""
         return UnsupportedError(
-            f"layer {cut.name!r} ({node.op_type}) cannot be cut {how}{at}: {why}",
+            f"layer {cut.name!r} ({node.op_type}) cannot {how}{at}: {why}",
             place=cut.place or self.plan.graph.place_of(node).partition(": layer ")[0],
         )
 
@@ -356,19 +356,15 @@ class _Planner:
                     a for a in range(len(parameter.shape)) if last_axis(parameter.shape, steps, a) == axis
                 ]
                 if not axes:
-                    raise self._error(
-                        node, self._require_cut(node), "by feature", f"{key!r} is stored otherwise"
-                    )
+                    cut = self._cut_of(node)
+                    assert cut is not None
+                    why = f"the file stores {key!r} in another order"
+                    raise self._error(node, cut, "be cut by feature", why)
                 holding = Holding(Sharding("feature", channels), axes[0])
             self._hold_one(node, key, holding)
         if node.op_type == "BatchNormalization" and (count := statistics_of(node).count) is not None:
             holding = Holding(done.sharding) if done.sharding.kind == "worker" else SHARED
             self._hold_one(node, count, holding)
-
-    def _require_cut(self, node: ir.Node) -> LayerCut:
-        cut = self._cut_of(node)
-        assert cut is not None
-        return cut
 
     def _hold_one(self, node: ir.Node, key: str, holding: Holding) -> None:
         if self.plan.holdings.setdefault(key, holding) != holding:

@@ -15,7 +15,7 @@ from netweave.graph.opset import DOMAIN
 from netweave.graph.parameters import LAYOUT_PROP, parameter_key, parameter_layout
 from netweave.graph.passes.partition.plan import NodePlan, PartitionPlan, cut_steps
 from netweave.graph.passes.partition.rules import is_stored
-from netweave.graph.passes.partition.shardings import BATCH, Ranges, Sharding, length
+from netweave.graph.passes.partition.shardings import BATCH, CONSTANT, Ranges, Sharding, length
 from netweave.graph.passes.rewriting import Rewriter, drop_initializers, unused_initializers
 
 PART_PROP = "netweave.part"
@@ -73,6 +73,7 @@ class _Writer:
         self._rewriter = Rewriter(self._graph)
         self._whole = plan.graph.values()
         self._made: dict[tuple[str, Sharding], ir.Value] = {}
+        self._stored: dict[tuple[str, int, Ranges], ir.Value] = {}
         self._tokens: dict[str, tuple[ir.Value, ...]] = {}
         self._absent: list[ir.Node] = []
         self._idle = unused_initializers(self._graph)
@@ -114,9 +115,8 @@ class _Writer:
         plan, whole = self._plan, self._whole[name]
         source, target = plan.boxes(whole, plan.shardings[name]), plan.boxes(whole, sharding)
         edge = plan.edges[name, sharding]
-        own = self._graph.find([name])[name] if plan.shardings[name].kind != "worker" else None
-        if plan.shardings[name].kind == "worker" and plan.shardings[name].worker == self._worker:
-            own = self._graph.find([name])[name]
+        is_elsewhere = plan.shardings[name].kind == "worker" and plan.shardings[name].worker != self._worker
+        own = None if is_elsewhere else self._graph.find([name])[name]
         sizes = [*(known_shape(whole) or ())]
         attributes = {
             "worker": self._worker,
@@ -153,7 +153,7 @@ class _Writer:
             count = dims[1] if len(dims) > 1 else 1
             part = {"channels": channels or ((0, count),), "of": count}
             node.metadata_props.setdefault(PART_PROP, json.dumps(part))
-            if channels is not None and value.shape is not None:
+            if channels is not None and value.shape is not None and len(dims) > 1:
                 value.shape = value.shape.copy()
                 value.shape[1] = length(channels)
 
@@ -170,7 +170,8 @@ class _Writer:
             assert weight.const_value is not None
             node.attributes.add(ir.AttrInt64("group", length(source) // weight.const_value.shape.numpy()[1]))
         elif cut.form == "flat" and node.op_type != "Flatten":
-            self._rewriter.replace([node], "Flatten", [node.inputs[0]], {"axis": 1})
+            flat = self._rewriter.replace([node], "Flatten", [node.inputs[0]], {"axis": 1})
+            flat.metadata_props.update(node.metadata_props)
         elif cut.form == "halo":
             ((first, last),), ((low, _),) = cut.channels[worker], cut.inputs[0].channels[worker]
             limits = [
@@ -181,13 +182,14 @@ class _Writer:
                 node, "LRN", list(node.inputs), {n: a.value for n, a in node.attributes.items()}
             )
             wider.outputs[0].type = node.outputs[0].type
+            wider.metadata_props.update(node.metadata_props)
             self._rewriter.replace([node], "Slice", [wider.outputs[0], *limits], {})
 
     def _cut_initializer(self, value: ir.Value, axis: int, ranges: Ranges) -> ir.Value:
         tensor, name = value.const_value, value.name or ""
         assert tensor is not None
-        if (name, Sharding("stored", (ranges,), axis)) in self._made:
-            return self._made[name, Sharding("stored", (ranges,), axis)]
+        if (name, axis, ranges) in self._stored:
+            return self._stored[name, axis, ranges]
         made = self._rewriter.initializer(ir.Tensor(cut_array(tensor.numpy(), axis, ranges)), name)
         made.metadata_props.update(value.metadata_props)
         key = parameter_key(value)
@@ -197,7 +199,7 @@ class _Writer:
             assert steps is not None
             if steps[1]:
                 made.metadata_props[LAYOUT_PROP] = json.dumps(steps[1])
-        self._made[name, Sharding("stored", (ranges,), axis)] = made
+        self._stored[name, axis, ranges] = made
         return made
 
     def _give(self, names: Sequence[str]) -> None:
@@ -205,7 +207,7 @@ class _Writer:
         outputs = self._graph.model.graph.outputs
         for asked in names:
             name = self._plan.graph.find([asked])[asked].name or ""
-            if self._plan.shardings[name] in {BATCH, Sharding("constant")}:
+            if self._plan.shardings[name] in {BATCH, CONSTANT}:
                 continue
             given = self._connection(name, BATCH, None)
             present = self._graph.values().get(name)
