@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import netweave
+from netweave.graph import scale_gradients
 from netweave.graph.passes.partition import LayerCut
 from tests.training.workers_in_threads import Training
 
@@ -135,13 +136,12 @@ def test_drawn_nets_and_cuts_end_as_one_process(seed, tmp_path_factory):
 
 
 def test_factors_on_gradients_stay_with_the_nodes_that_take_their_place(tmp_path):
-    stop = "propagate_down: false"
     text = (
         inputs(6, 3, 5, 5)
         + conv("c1", "data", 6)
-        + layer("n1", "LRN", "c1", f"lrn_param {{ local_size: 3 alpha: 0.5 }} {stop}")
+        + layer("n1", "LRN", "c1", "lrn_param { local_size: 3 alpha: 0.5 }")
         + conv("c2", "n1", 5)
-        + layer("flat", "Reshape", "c2", "reshape_param { shape { dim: 0 dim: -1 } } propagate_down: false")
+        + layer("flat", "Reshape", "c2", "reshape_param { shape { dim: 0 dim: -1 } }")
         + dense("out", "flat", 5)
         + layer("loss", "SoftmaxWithLoss", "out label")
     )
@@ -151,7 +151,11 @@ def test_factors_on_gradients_stay_with_the_nodes_that_take_their_place(tmp_path
         "data": torch.from_numpy(draw.normal(size=(6, 3, 5, 5))),
         "label": torch.from_numpy(draw.integers(5, size=6).astype(float)),
     }
-    training = Training(netweave.load(tmp_path / "net.prototxt", phase="TRAIN"), [batch] * 3)
+    graph = netweave.load(tmp_path / "net.prototxt", phase="TRAIN")
+    for node in graph.nodes:
+        if node.op_type in {"LRN", "Reshape"}:
+            scale_gradients(node.outputs[0], {0: 0.5})
+    training = Training(graph, [batch] * 3)
     require_equal(training, [LayerCut(name, 1) for name in ("c1", "n1", "c2", "flat")], 2)
 
 
