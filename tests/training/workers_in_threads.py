@@ -145,6 +145,8 @@ class Training:
     def _work(self, meeting, worker, cuts, whole):
         partition = Partition({"train": self.phase}, cuts, num_workers=meeting.num_workers, worker=worker)
         net = partition.nets(whole)["train"].train()
+        held = sum(tensor.numel() for tensor in net.params.values())
+        assert held == partition.plans["train"].elements_of(worker)
         batch = ThreadedBatch(meeting, worker)
         net.set_whole_batch(batch)
         own = shares(self.num_rows, meeting.num_workers)[worker]
