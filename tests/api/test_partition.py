@@ -165,7 +165,7 @@ def test_options_that_a_cut_net_has_not(options, kind, message, tmp_path):
         partition_of(replace(job, cluster=cluster), TrainOptions(**options), TwoRanks())
 
 
-def tested_job(folder):
+def job_with_tests(folder):
     """Return a Job that tests every second update and gives a row for each sample besides its loss."""
     found = nets.job(nets.write(folder, "mlp", steps=4))
     net = folder / "net.prototxt"
@@ -180,7 +180,7 @@ def tested_job(folder):
 @pytest.mark.multi
 @pytest.mark.slow
 def test_tests_and_rows_of_samples_are_those_of_one_process(tmp_path):
-    job = tested_job(tmp_path)
+    job = job_with_tests(tmp_path)
     layers = (netweave.LayerCut("ip1", 1), netweave.LayerCut("relu", None, 2))
     cluster = netweave.Cluster(workers_per_group=3, layers=layers)
     arrays = {key: array.astype(np.float32) for key, array in nets.records().items()}

@@ -268,7 +268,8 @@ class Trainer(Loop):
     def _make_program(self, options: TrainOptions, taps: Sequence[str]) -> StepProgram:
         net, ranks, num_stages = self.nets["train"], self._ranks, options.num_stages or 1
         if ranks is not None:
-            ranks.join_batch(net, self.job)
+            for one in self.nets.values() if ranks.shares_tests else (net,):
+                ranks.join_batch(one, self.job)
         layout, where, engine = self.updater.layout, self._where, self._engine
         timed = None if ranks is None else ranks.timed
         held = ranks.num_held if isinstance(ranks, ShardRanks) else 1
