@@ -43,7 +43,10 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module", params=(2, 3, 4))
+SIZES = [pytest.param(2, marks=pytest.mark.exhaustive), 3, pytest.param(4, marks=pytest.mark.exhaustive)]
+
+
+@pytest.fixture(scope="module", params=SIZES)
 def results(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"ranks{request.param}")
     return run(folder, CASES, request.param), folder, request.param
