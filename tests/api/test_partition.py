@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -151,18 +152,65 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "message"), REFUSED)
-def test_options_that_a_cut_net_has_not(options, kind, message, tmp_path):
+def refuse(folder, change, cut, **options):
+    """Ask for a cut of a job among two workers."""
     from netweave.training.partition_ranks import partition_of
     from netweave.training.watchers import TrainOptions
 
     class TwoRanks:
         size, rank = 2, 0
 
-    job = nets.job(nets.write(tmp_path, "resnet", steps=1))
-    cluster = netweave.Cluster(workers_per_group=2, layers=(netweave.LayerCut("conv1", 1),))
+    job = change(nets.job(nets.write(folder, "resnet", steps=1)))
+    cluster = netweave.Cluster(workers_per_group=2, layers=(cut,))
+    partition_of(replace(job, cluster=cluster), TrainOptions(**options), TwoRanks())
+
+
+JOBS = [
+    (
+        lambda job: replace(job, solver=replace(job.solver, kind="mxnet.sgld", settings={})),
+        "needs each parameter whole",
+    ),
+    (lambda job: replace(job, algorithm="cd"), "contrastive divergence is not supported"),
+    (lambda job: replace(job, checkpoints=replace(job.checkpoints, gradients=True)), "snapshot_diff"),
+    (lambda job: replace(job, schedule=replace(job.schedule, display_norms=True)), "looking at its values"),
+    (
+        lambda job: replace(job, phases={"train": replace(job.phases["train"], metric={"kind": "voc"})}),
+        "the metric of phase 'train' needs whole batches",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), JOBS)
+def test_jobs_that_a_cut_net_cannot_do(change, message, tmp_path):
+    with pytest.raises(UnsupportedError, match=message):
+        refuse(tmp_path, change, netweave.LayerCut("conv1", 1))
+
+
+def test_a_norm_of_all_gradients_and_a_layer_on_one_worker_do_not_go_together(tmp_path):
+    def clipped(job):
+        return replace(
+            job, solver=replace(job.solver, settings={**job.solver.settings, "clip_gradients": 0.5})
+        )
+
+    with pytest.raises(
+        UnsupportedError, match=r"layer 'conv1' lives on one worker, and caffe.sgd .* needs norms"
+    ):
+        refuse(tmp_path, clipped, netweave.LayerCut("conv1", None, 1))
+
+
+def test_the_state_of_another_program_is_not_resumed_by_a_cut_net():
+    from netweave.training.partition_ranks import PartitionedState
+
+    with pytest.raises(
+        UnsupportedError, match=r"a.solverstate: a net that is cut across workers resumes from a \.checkp"
+    ):
+        PartitionedState(None, {}, None, None).restore_foreign(Path("a.solverstate"))
+
+
+@pytest.mark.parametrize(("options", "kind", "message"), REFUSED)
+def test_options_that_a_cut_net_has_not(options, kind, message, tmp_path):
     with pytest.raises(kind, match=message):
-        partition_of(replace(job, cluster=cluster), TrainOptions(**options), TwoRanks())
+        refuse(tmp_path, lambda job: job, netweave.LayerCut("conv1", 1), **options)
 
 
 def job_with_tests(folder):

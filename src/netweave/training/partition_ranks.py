@@ -313,6 +313,10 @@ def _require_plain(job: Job, options: TrainOptions, *, looks: bool) -> None:
     if metric is not None:
         raise UnsupportedError(f"{cut}, and the metric of phase {metric!r} needs whole batches; leave it out")
     rule = make_rule(job.solver.kind, job.solver.settings)
+    if rule.whole_parameters or rule.draws_noise:
+        raise UnsupportedError(
+            f"{cut}, and {job.solver.kind} needs each parameter whole; use another update rule"
+        )
     located = next((one for one in job.cluster.cuts if one.location is not None), None)
     if rule.measures and located is not None:
         raise UnsupportedError(
