@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import netweave
 from netweave.graph import scale_gradients
 from netweave.graph.passes.partition import LayerCut
+from netweave.runtime.backends.torch.device import first_not_finite
+from netweave.training.partitioned import Partition
 from tests.training.workers_in_threads import Training
 
 FILLER = 'weight_filler { type: "xavier" } bias_filler { type: "constant" value: 0.1 }'
@@ -210,3 +212,13 @@ def test_a_transformer_with_a_worker_for_each_head_and_dense_layers_by_feature(w
     located = [LayerCut(name, None, head) for head in (0, 1) for name in heads[head]]
     cuts = [*located, LayerCut("n", None, workers - 1), *(LayerCut(name, 1) for name in ("u", "g", "o"))]
     require_equal(training, cuts, workers)
+
+
+def test_the_search_for_nan_runs_no_connection(tmp_path):
+    """Other workers do not search, and would be waited for."""
+    training, heads = attention(tmp_path)
+    cuts = [LayerCut(name, None, 0) for name in heads[0]]
+    partition = Partition({"train": training.phase}, cuts, num_workers=2, worker=1)
+    net = partition.nets({"train": training.whole_net()})["train"]
+    own = {name: tensor[3:] for name, tensor in training.batches[0].items()}
+    assert first_not_finite(net, net.graph, own) is None
