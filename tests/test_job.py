@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from netweave.graph import Graph
+from netweave.graph.passes.partition import LayerCut
 from netweave.job import Checkpoints, Cluster, DataSource, Job, Phase, Policy, Schedule, Solver
 
 
@@ -40,7 +41,13 @@ def job():
         schedule=Schedule(10_000, display_interval=100, test_interval=500),
         checkpoints=Checkpoints("lenet", 5000, formats=("caffemodel",), weights=("start.caffemodel",)),
         seed=7,
-        cluster=Cluster(worker_groups=2, staleness=3, lines={"worker_groups": 4}, file="job.conf"),
+        cluster=Cluster(
+            worker_groups=2,
+            staleness=3,
+            layers=(LayerCut("ip", 1, None, "job.conf:9"), LayerCut("loss", None, 0)),
+            lines={"worker_groups": 4},
+            file="job.conf",
+        ),
         files=("solver.prototxt",),
         notes=("solver_mode is for the user to say",),
     )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.mxnet.symbol import zoo
-from netweave.job import Checkpoints, DataSource, Job, Phase, Policy, Schedule, Solver
+from netweave.graph.passes.partition import LayerCut
+from netweave.job import Checkpoints, Cluster, DataSource, Job, Phase, Policy, Schedule, Solver
 
 if TYPE_CHECKING:
     from netweave.formats.mxnet.symbol import Symbol
@@ -28,16 +29,23 @@ class Net:
         build: Builds it.
         size: Height and width of an image.
         momentum: Of the solver; AlexNet's candidates fit in memory together without.
+        by_feature: Layers that a hybrid of data and model parallelism cuts by feature.
     """
 
     build: Callable[[], Symbol]
     size: int
     momentum: float = 0.9
+    by_feature: tuple[str, ...] = ()
 
 
 NETS = {
     "ResNet-18": Net(partial(zoo.resnet, 18), 112),
-    "AlexNet": Net(zoo.alexnet, 227, momentum=0.0),
+    "AlexNet": Net(
+        zoo.alexnet,
+        227,
+        momentum=0.0,
+        by_feature=("fc6", "fc6_relu", "drop6", "fc7", "fc7_relu", "drop7", "fc8"),
+    ),
 }
 
 
@@ -73,6 +81,12 @@ def job(name: str, batch: int) -> Job:
         checkpoints=Checkpoints(at_end=False),
         seed=1,
     )
+
+
+def hybrid(name: str, batch: int, num_ranks: int) -> Job:
+    """Return the Job with dense layers cut by feature, and the others by batch."""
+    layers = tuple(LayerCut(layer, 1) for layer in NETS[name].by_feature)
+    return replace(job(name, batch), cluster=Cluster(workers_per_group=num_ranks, layers=layers))
 
 
 def records(found: Job) -> dict[str, np.ndarray]:

@@ -67,7 +67,7 @@ class NetweaveLoop:
                 exchange=settings.kind,
                 compression=settings.compression,
                 threshold=settings.threshold,
-                sync_batch_norm=False,  # as DDP's
+                sync_batch_norm=job.cluster is not None,  # without a cut by layer as DDP's
                 same_bits=options.get("shards"),
             ),
             engine=self.engine,
@@ -118,7 +118,8 @@ class Rank:
         Args:
             name: ``torch:KIND`` (see ``TorchLoop``), or ``netweave:EXCHANGE``, behind it as wanted
                 ``:COMPRESSION``, ``:stages=N`` and ``:slice=ELEMENTS``; ``netweave:alone`` is one process on
-                this rank's part of the batch, ``netweave:same-bits:shards=N`` the exchange of shards.
+                this rank's part of the batch, ``netweave:same-bits:shards=N`` the exchange of shards,
+                ``netweave:hybrid`` cuts dense layers by feature.
         """
         maker, kind, *rest = name.split(":")
         if maker == "torch":
@@ -133,6 +134,8 @@ class Rank:
             compression = next((one for one in rest if "=" not in one), "none")
             alone = kind == "alone"
             own = nets.job(self._net, self._batch // self._size) if alone else self._job
+            if kind == "hybrid":
+                own, kind = nets.hybrid(self._net, self._batch, self._size), "overlapped"
             threshold = THRESHOLDS.get(compression)
             is_plain = alone or "shards" in options
             settings = ExchangeSettings() if is_plain else ExchangeSettings(kind, compression, threshold)

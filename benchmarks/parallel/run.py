@@ -61,6 +61,7 @@ class Case:
         compressed: Compressions of Netweave's in the table; DDP's fp16 stands beside them.
         levels: Whether it compares two levels with a flat ring instead.
         shards: Numbers of shards of updates with the same bits, which it compares with the others instead.
+        hybrid: Whether it compares data parallelism with a cut of dense layers by feature instead.
     """
 
     net: str
@@ -73,6 +74,7 @@ class Case:
     compressed: tuple[str, ...] = ()
     levels: bool = False
     shards: tuple[int, ...] = ()
+    hybrid: bool = False
 
     def candidates(self) -> list[str]:
         """Return the names of the candidates."""
@@ -82,6 +84,8 @@ class Case:
         if self.shards:
             same = [f"{SAME_BITS}:shards={count}" for count in self.shards]
             return [BLOCKING, f"torch:ddp-{self.bucket_mb}", OVERLAPPED, *same]
+        if self.hybrid:
+            return [BLOCKING, f"torch:ddp-{self.bucket_mb}", *ours[1:3], "netweave:hybrid", ALONE]
         ddp = list(dict.fromkeys(["torch:ddp-25", f"torch:ddp-{self.bucket_mb}"]))
         fewer = [f"netweave:prioritised:{name}" for name in self.compressed]
         if fewer:
@@ -96,6 +100,8 @@ CASES = {
     "resnet18-200mbit": Case("ResNet-18", "200mbit", 224, 1, rounds=3, steps=2, compressed=("fp16", "2bit")),
     "resnet18-200mbit-small": Case("ResNet-18", "200mbit", 48, 1, rounds=3, steps=2),
     "alexnet-1gbit": Case("AlexNet", "1gbit", 160, 1, rounds=3, steps=2),
+    "hybrid-1gbit": Case("AlexNet", "1gbit", 64, 25, rounds=3, steps=1, hybrid=True),
+    "hybrid-200mbit": Case("AlexNet", "200mbit", 64, 25, rounds=3, steps=1, hybrid=True),
     "resnet18-loopback": Case("ResNet-18", "", 48, 25, rounds=6, steps=5),
     "same-bits-loopback": Case("ResNet-18", "", 48, 25, rounds=5, steps=3, shards=(2, 8)),
     "same-bits-1gbit": Case("ResNet-18", "1gbit", 48, 1, rounds=5, steps=3, shards=(2, 8)),

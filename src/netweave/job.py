@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.graph.passes.partition import LayerCut
 
 if TYPE_CHECKING:
     import numpy as np
@@ -274,6 +275,7 @@ class Cluster:
         outer_rate: Learning rate of ``nesterov``, 0.7 by default, or moving rate of ``elastic``, 0.9 divided
             by the server groups by default.
         outer_momentum: Momentum of ``nesterov``.
+        layers: The layers that the workers of a group do not cut by batch.
         file: The file that says so; empty for a program.
         lines: The lines of the settings there, by attribute.
 
@@ -292,6 +294,7 @@ class Cluster:
     outer: str = "sum"
     outer_rate: float | None = None
     outer_momentum: float = 0.9
+    layers: tuple[LayerCut, ...] = ()
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
 
@@ -318,6 +321,27 @@ class Cluster:
         if not 0 <= self.outer_momentum < 1:
             raise self.error(
                 "outer_momentum", f"outer_momentum is {self.outer_momentum}, expected 0 or more, less than 1"
+            )
+        for layer in self.layers:
+            layer.check(self.workers_per_group)
+
+    @property
+    def cuts(self) -> tuple[LayerCut, ...]:
+        """The layers that are cut by feature, or live on one worker."""
+        return tuple(one for one in self.layers if one.partition_dim == 1 or one.location is not None)
+
+    def require_one_group(self) -> None:
+        """Refuse to cut layers where there are several groups of workers, or servers of their own.
+
+        Raises:
+            UsageError: There are.
+        """
+        if self.num_processes != self.workers_per_group:
+            raise self.error(
+                "separate" if self.separate else "worker_groups",
+                f"layer {self.cuts[0].name!r} is cut across the workers of a group; that is supported for "
+                f"one group whose workers are the servers, not for {self.roles_text}. Take one worker group "
+                "and one server group, without separate servers",
             )
 
     @property
@@ -493,7 +517,7 @@ class Job:
             algorithm=content["algorithm"],
             algorithm_settings=content["algorithm_settings"],
             seed=content["seed"],
-            cluster=Cluster(**content["cluster"]) if content["cluster"] else None,
+            cluster=_cluster(content["cluster"]) if content["cluster"] else None,
             files=tuple(content["files"]),
             notes=tuple(content["notes"]),
         )
@@ -502,6 +526,10 @@ class Job:
 def _phase(row: Mapping[str, Any], graph: Graph) -> Phase:
     data = tuple(DataSource(**_tuples(source, "outputs", "transforms")) for source in row["data"])
     return Phase(graph, data, losses=row["losses"], num_batches=row["num_batches"], metric=row["metric"])
+
+
+def _cluster(row: Mapping[str, Any]) -> Cluster:
+    return Cluster(**{**row, "layers": tuple(LayerCut(**layer) for layer in row.get("layers", ()))})
 
 
 def _tuples(row: Mapping[str, Any], *keys: str) -> dict[str, Any]:

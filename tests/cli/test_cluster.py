@@ -33,3 +33,21 @@ def test_train_refuses_a_cluster_that_one_process_cannot_be(tmp_path, capsys):
     with pytest.raises(SystemExit, match=r"^2$"):
         main(["train", str(tmp_path / "job.conf"), "--cluster", str(tmp_path / "cluster.conf")])
     assert "cluster.conf:2: the cluster has 2 workers and 1 server" in capsys.readouterr().err
+
+
+def test_inspect_shows_who_computes_what_of_a_net_that_is_cut_by_layer(tmp_path, capsys):
+    small.write(tmp_path)
+    shapes = "input_param { shape { dim: 5 dim: 6 } shape { dim: 5 } }"
+    net = small.NET.replace('"HDF5Data"', '"Input"')
+    net = net.replace('hdf5_data_param { source: "list.txt" batch_size: 5 }', shapes)
+    (tmp_path / "net.prototxt").write_text(net)
+    cluster = tmp_path / "cluster.conf"
+    cluster.write_text('nworkers_per_group: 3 layer { name: "ip" partition_dim: 1 }')
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["inspect", str(tmp_path / "net.prototxt"), "--cluster", str(cluster)])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "ip feature features of worker 0: 0 to 1; 1: 2; 2: 3" in lines
+    # each of 3 workers lacks 3, 3 or 4 of 5 samples of 6 numbers; then each keeps its rows of its outputs
+    assert "data Gather batch whole 60 240 B" in lines
+    assert "ip Regroup feature batch 13 52 B" in lines
+    assert "0 14 56 B" in lines

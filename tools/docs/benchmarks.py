@@ -175,6 +175,17 @@ def exchange_case(results: Results, name: str) -> str:
     return markdown(("", "ms of a step", "times faster than DDP's best"), rows)
 
 
+def hybrid(results: Results) -> str:
+    """Return the steps of data parallelism and of a hybrid, and how much faster than DDP they are."""
+    cases = [results[f"hybrid-{rate}"]["candidates"] for rate in ("1gbit", "200mbit")]
+    rows = [
+        [title, *(f"{_range(case[key])}, {case[key]['of best DDP']:.2f} times" for case in cases)]
+        for key, title in {**RANKED, "netweave:hybrid": "Netweave, dense layers by feature"}.items()
+        if key in cases[0]
+    ]
+    return markdown(("", "1 Gbit/s", "200 Mbit/s"), rows)
+
+
 SAME_BITS_CASES = {"loopback": "loopback", "1gbit": "1 Gbit/s", "200mbit": "200 Mbit/s"}
 
 
@@ -243,6 +254,7 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "comparing": ("comparing/result.json", comparing),
     "exchange": ("parallel/result.json", exchange),
     "exchange-alexnet": ("parallel/result.json", partial(exchange_case, name="alexnet-1gbit")),
+    "exchange-hybrid": ("parallel/result.json", hybrid),
     "exchange-levels": ("parallel/result.json", partial(exchange_case, name="levels-200mbit")),
     "exchange-same-bits": ("parallel/result.json", same_bits),
     "faults": ("faults/result.json", partial(_faults, faults.rows)),

@@ -30,7 +30,15 @@ from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unp
 from netweave.api.reading import convert_and_verify, load, run, save, to_inference
 from netweave.api.runs import evaluate, extract, find_checkpoints, find_runs, load_phases, read_curves
 from netweave.api.timing import gain_of, load_for_timing, time_inference, time_layers
-from netweave.api.training import PackOptions, load_cluster, load_job, pack, plan_cluster, train
+from netweave.api.training import (
+    PackOptions,
+    load_cluster,
+    load_job,
+    pack,
+    plan_cluster,
+    plan_partition,
+    train,
+)
 from netweave.api.training_records import compare_training, load_training, record_training, save_training
 from netweave.api.weights import PruneResult, prune, replicate, save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, save_zoo_picture, zoo_costs
@@ -47,6 +55,7 @@ from netweave.files.protections import protections
 from netweave.formats import CODE_NOT_ALLOWED, format_text
 from netweave.formats.mxnet import symbol
 from netweave.graph import Graph
+from netweave.graph.passes.partition import LayerCut
 from netweave.graph.summary import bytes_text
 from netweave.job import Cluster, Job
 from netweave.runtime.images.preprocessing import Preprocessing
@@ -70,6 +79,7 @@ __all__ = [
     "Graph",
     "Injection",
     "Job",
+    "LayerCut",
     "Mended",
     "PackOptions",
     "PreparedNet",
@@ -126,6 +136,7 @@ __all__ = [
     "pack",
     "plan_cluster",
     "plan_memory",
+    "plan_partition",
     "prepare",
     "process_birth",
     "protections",

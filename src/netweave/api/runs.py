@@ -154,8 +154,13 @@ def _scalar(value: Any) -> float | None:
 
 def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
     """Train in this process, alone, as one of several ranks, or as a part of a cluster; see ``train``."""
-    environment = rank_environment()
-    if job.cluster is None or job.cluster.is_alone or environment is None or environment.size == 1:
+    environment, cluster = rank_environment(), job.cluster
+    if cluster is None or cluster.is_alone or environment is None or environment.size == 1:
+        with joined(options) as world:
+            return _train(job, options, watch, world)
+    if cluster.cuts:  # each worker has a part of the net, and updates it itself
+        cluster.require_processes(environment.size)
+        cluster.require_one_group()
         with joined(options) as world:
             return _train(job, options, watch, world)
     from netweave.training.cluster.part import cluster_part
@@ -208,10 +213,10 @@ def _train(job: Job, options: TrainOptions, watch: Watch, world: World | None) -
             with recorded(folder) as note_end, stopping(trainer, options.stop_signal):
                 audience.watch(note_end)
                 trainer.run()
+            net: TorchNet = trainer.whole_net()
         finally:
             trainer.close()
             audience.close()
-    net: TorchNet = trainer.nets["train"]
     return net
 
 

@@ -16,6 +16,7 @@ from netweave.errors import UsageError
 from netweave.formats import read_job
 from netweave.formats.singa.cluster import read_cluster
 from netweave.graph import Graph
+from netweave.graph.passes.partition import PartitionPlan, partition_plan, require_layers
 from netweave.job import Cluster, Job, JobOptions
 from netweave.options import Options
 from netweave.runtime.memory_plan import parse_bytes
@@ -125,6 +126,8 @@ def train(
     is_rank = rank_environment() is not None
     if options.cluster is not None:
         cluster = load_cluster(options.cluster)
+        if not cluster.layers and read_job.cluster is not None:  # the layers of a job.conf are cut as it says
+            cluster = replace(cluster, layers=read_job.cluster.layers)
         read_job = replace(read_job, cluster=cluster)
         if not is_rank and len(names) < 2:
             cluster.require_processes(1)
@@ -172,6 +175,31 @@ def plan_cluster(graph: Graph, cluster: Cluster | str | Path) -> Topology:
     from netweave.training.cluster.topology import plan_topology, trained_sizes
 
     return plan_topology(load_cluster(cluster), trained_sizes(graph))
+
+
+def plan_partition(graph: Graph, cluster: Cluster | str | Path) -> PartitionPlan | None:
+    """Return which worker computes what of a net, and what goes from worker to worker; None if nothing does.
+
+    The plan is for the batch that the net declares, or else for one sample for each worker.
+
+    Args:
+        graph: The training net.
+        cluster: The workers and the layers that they do not cut by batch, or a file that says them.
+
+    Raises:
+        SourceError: The file cannot be read.
+        UsageError: The settings cannot be, or the net has no such layer.
+        UnsupportedError: A layer cannot be cut so.
+    """
+    found = load_cluster(cluster)
+    if not found.cuts:
+        return None
+    found.require_one_group()
+    require_layers(found.cuts, [graph])
+    workers = found.workers_per_group
+    declared = [shape[0] for shape in graph.declared.values() if shape and shape[0]]
+    rows = max(declared[0] if declared else 0, workers)
+    return partition_plan(graph, found.cuts, num_workers=workers, num_rows=rows)
 
 
 KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5", ".kvfile": "kvfile"}

@@ -28,8 +28,8 @@ from netweave.cli.options import NET, Command, everything_option, html_option, j
 @click.option(
     "--cluster",
     metavar="FILE",
-    help="Also show which process of a cluster holds which parameters; FILE has the words of a job.conf's "
-    "cluster.",
+    help="Also show which process of a cluster holds which parameters, or computes which layers; FILE has "
+    "the words of a job.conf's cluster.",
 )
 @json_option
 @html_option
@@ -65,9 +65,15 @@ def inspect(
 
         show_net(output_console(), graph, nodes=nodes, batch=batch)
     if cluster and json_file != "-":
-        from netweave.cli.net_view import show_cluster
+        partition = api.plan_partition(graph, cluster)
+        if partition is not None:
+            from netweave.cli.partition_view import show_partition
 
-        show_cluster(output_console(), api.plan_cluster(graph, cluster))
+            show_partition(output_console(), partition)
+        else:
+            from netweave.cli.net_view import show_cluster
+
+            show_cluster(output_console(), api.plan_cluster(graph, cluster))
 
 
 @click.command(cls=Command, examples=["netweave show ab.json --all"])

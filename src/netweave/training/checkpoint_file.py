@@ -497,14 +497,25 @@ def run_in_common(
     return settings
 
 
-def values_in_common(nets: Mapping[str, TorchNet], updater: Updater) -> dict[str, Any]:
-    """Return fingerprints of what the nets hold, by what they are called in messages."""
+def values_in_common(
+    nets: Mapping[str, TorchNet], updater: Updater, is_shared: Callable[[str], bool] = lambda key: True
+) -> dict[str, Any]:
+    """Return fingerprints of what the nets hold, by what they are called in messages.
+
+    Args:
+        nets: The nets.
+        updater: The updater.
+        is_shared: Returns whether all ranks have the same array, by key.
+    """
     shapes, values = hashlib.sha256(), hashlib.sha256()
     for net in nets.values():
         for key, tensor in sorted(net.params.items()):
+            if not is_shared(key):
+                continue
             shapes.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())
             values.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
-    layout = hashlib.sha256(repr((updater.layout, updater.rule)).encode())
+    slices = [spans for spans in updater.layout.slices if is_shared(spans[0].key)]
+    layout = hashlib.sha256(repr((slices, updater.rule)).encode())
     prints = {"a net": shapes, "slices": layout, "parameters": values}
     return {f"{what} with the fingerprint": digest.hexdigest()[:12] for what, digest in prints.items()} | {
         "the iteration": updater.iteration

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -118,7 +118,10 @@ class RankExchange:
         world: The ranks.
         stop: The exit status that this rank was asked to stop with; 0 if it was not.
         saves: Whether this rank, the first, asks all for a checkpoint after the update.
+        shares_tests: Whether ranks share each batch of a test, and do not take turns at whole ones.
     """
+
+    shares_tests: ClassVar[bool] = False
 
     def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
         self.world = world
@@ -153,6 +156,10 @@ class RankExchange:
                 "them; use one device"
             )
         net.set_whole_batch(self._batch)
+
+    def is_shared(self, key: str) -> bool:
+        """Return whether all ranks have the same array."""
+        return True
 
     def exchange_slices(self, updater: Updater, graph: Graph, stages: Sequence[int]) -> None:
         """Lay out the exchange.

@@ -273,7 +273,7 @@ class StepProgram:
 
     def _not_finite(self, step: int, part: Part, loss: float) -> RunError:
         job = self._job
-        where = first_not_finite(self.passes.net, job.phases["train"].graph, part.inputs)
+        where = first_not_finite(self.passes.net, self.passes.net.graph, part.inputs)
         return RunError(
             f"{job.name}: the loss is {loss} in iteration {step}{f': {where}' if where else ''}; nothing is "
             "written from here on. Take a lower learning rate, or clip gradients, and go on from an "

@@ -241,12 +241,13 @@ class Evaluator:
     def evaluate(self, name: str, iteration: int) -> Evaluated:
         """Return the means of the outputs of a phase over its batches, those of all ranks together."""
         phase, ranks = self._job.phases[name], self._ranks
-        turns = turns_of(phase, self._nets[name], None if ranks is None else ranks.world)
+        shares = ranks is not None and ranks.shares_tests
+        turns = turns_of(phase, self._nets[name], None if ranks is None or shares else ranks.world)
         numbers = range(phase.num_batches or 1)
         own = numbers if turns is None else numbers[turns.rank :: turns.size]
         metric = make_metric(phase)
         batches = (self._compute(name, number, iteration, metric)[1] for number in own)
-        means = ranks.total_means if ranks is not None and turns is not None else None
+        means = ranks.total_means if ranks is not None and (shares or turns is not None) else None
         outputs = averaged(batches, means) | (metric.result() if metric else {})
         return Evaluated(iteration, name, outputs, phase.losses)
 
@@ -273,12 +274,12 @@ class Evaluator:
         """
         phase, net, program, where = self._job.phases[name], self._nets[name], self._program, self._where
         batch, variables = self._loaders[name].take()
-        samples = self._loaders[name].samples
+        samples, offset = self._loaders[name].samples, self._loaders[name].offset
 
         def compute() -> tuple[float, dict[str, torch.Tensor]]:
             net.train(name == "train")
             if net.draws is not None:
-                first = number * self._loaders[name].batch_size
+                first = number * self._loaders[name].batch_size + offset
                 net.draws.at(seed=where.seed, step=TEST_STREAM + iteration, first=first, samples=samples)
             with torch.no_grad(), torch.autocast(where.device.type, torch.bfloat16, enabled=where.mixed):
                 outputs = net.compute({key: tensor.to(where.device) for key, tensor in batch.items()})

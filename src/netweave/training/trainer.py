@@ -43,9 +43,11 @@ from netweave.training.net_passes import (
     choose_seed,
     saved_slice_elements,
 )
-from netweave.training.optim import Trained, Updater
+from netweave.training.optim import Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
 from netweave.training.parallel.environment import INTERRUPTED
+from netweave.training.partition_ranks import PartitionedState, PartitionRanks, partition_of, whole_net
+from netweave.training.partitioned import Partition
 from netweave.training.process import let_others_interrupt, limit_memory
 from netweave.training.rank_exchange import RankExchange
 from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
@@ -55,6 +57,7 @@ from netweave.training.throughput import RankWork, RecordSpeed
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
+    from netweave.graph import Graph
     from netweave.training.parallel.world import World
 
 
@@ -175,23 +178,16 @@ class Trainer(Loop):
         )
         self._looks = [*looks, *norms_of(job)]
         taps = [name for look in self._looks for name in look.taps]
-        self.nets = dict(nets or {}) or make_nets(
-            job.phases,
-            train_taps=taps,
-            weights=job.checkpoints.weights,
-            seed=self.seed,
-            device=where.device,
-            dtype=dtype,
-            tell=lambda text: None if resume else watch(Note(text)),
-        )
+        self.nets = dict(nets or {}) or self._make_nets(taps, dtype, is_fresh=not resume)
         self._save_every_s, self._saved_s, self._saves = options.checkpoint_every_s, perf_counter(), False
-        self._ranks = _exchange_with(world, options, engine)
+        self._partition = self._cut_nets(options, world, taps)
+        self._ranks = _exchange_with(world, options, engine, self._partition)
         self._kernels = self._set_kernels(options, checkpoint)
-        parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
-        slices = saved_slice_elements(checkpoint) or options.slice_elements or SLICE_ELEMENTS
-        self.updater = self._make_updater(parameters, slices)
+        self.updater = self._make_updater(
+            saved_slice_elements(checkpoint) or options.slice_elements or SLICE_ELEMENTS
+        )
         self.program = self._make_program(options, taps)
-        self._state = TrainState(job, self.nets, self.updater)
+        self._state = self._make_state()
         self._writer = CheckpointWriter(
             job.checkpoints,
             engine,
@@ -231,15 +227,49 @@ class Trainer(Loop):
             net.set_kernels(kernels)
         return kernels
 
-    def _make_updater(self, parameters: Sequence[Trained], slice_elements: int) -> Updater:
+    def _make_nets(self, taps: Sequence[str], dtype: torch.dtype, *, is_fresh: bool) -> dict[str, TorchNet]:
+        return make_nets(
+            self.job.phases,
+            train_taps=taps,
+            weights=self.job.checkpoints.weights,
+            seed=self.seed,
+            device=self._where.device,
+            dtype=dtype,
+            tell=lambda text: self._watch(Note(text)) if is_fresh else None,
+        )
+
+    def _cut_nets(self, options: TrainOptions, world: World | None, taps: Sequence[str]) -> Partition | None:
+        """Take this rank's part of the nets, where they are cut by layer."""
+        partition = partition_of(self.job, options, world, taps=taps)
+        if partition is not None:
+            self.nets = partition.nets(self.nets)
+            for line in partition.lines():
+                self._watch(Note(line))
+        return partition
+
+    @property
+    def _own_graph(self) -> Graph:
+        """The training net that this rank computes."""
+        return self.job.phases["train"].graph if self._partition is None else self._partition.graphs["train"]
+
+    def _make_state(self) -> TrainState:
+        if isinstance(self._ranks, PartitionRanks):
+            return PartitionedState(self.job, self.nets, self.updater, self._ranks)
+        return TrainState(self.job, self.nets, self.updater)
+
+    def _make_updater(self, slice_elements: int) -> Updater:
+        parameters = trained(self._own_graph, self.nets["train"], self.job.solver.gradient_mult)
         if self._part is not None:
             return self._part.make_updater(self.job.solver, parameters, seed=self.seed)
+        if isinstance(self._ranks, PartitionRanks):
+            return self._ranks.make_updater(self.job.solver, parameters, slice_elements, seed=self.seed)
         return Updater(self.job.solver, parameters, seed=self.seed, slice_elements=slice_elements)
 
     def _make_program(self, options: TrainOptions, taps: Sequence[str]) -> StepProgram:
         net, ranks, num_stages = self.nets["train"], self._ranks, options.num_stages or 1
         if ranks is not None:
-            ranks.join_batch(net, self.job)
+            for one in self.nets.values() if ranks.shares_tests else (net,):
+                ranks.join_batch(one, self.job)
         layout, where, engine = self.updater.layout, self._where, self._engine
         timed = None if ranks is None else ranks.timed
         held = ranks.num_held if isinstance(ranks, ShardRanks) else 1
@@ -284,7 +314,8 @@ class Trainer(Loop):
         notes = Path(ledger) if ledger is not None and self._is_writer else None
         self._ledger = Ledger(notes, self._writer.run, self.iteration)
         if self._ranks is not None:
-            self._ranks.require_same_start(values_in_common(self.nets, self.updater))
+            values = values_in_common(self.nets, self.updater, self._ranks.is_shared)
+            self._ranks.require_same_start(values)
         if self._part is not None:
             self._part.begin(self._engine)
 
@@ -337,6 +368,12 @@ class Trainer(Loop):
             self._watch(event)
             events.append(event)
         return events
+
+    def whole_net(self) -> TorchNet:
+        """Return the training net; where it is cut across ranks, a whole one, for which all must ask."""
+        if isinstance(self._ranks, PartitionRanks):
+            return whole_net(self.job, self._ranks)
+        return self.nets["train"]
 
     def close(self) -> None:
         """Let go of the data."""
@@ -521,17 +558,21 @@ class Trainer(Loop):
             return config
         if name == "train" and isinstance(self._ranks, ShardRanks):
             return replace(config, turns=self._ranks.shards)
-        if name == "train":
+        if name == "train" or self._ranks.shares_tests:
             groups = (0, 1) if self._part is None else self._part.groups
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size), groups=groups)
         turns = turns_of(self.job.phases[name], self.nets[name], self._ranks.world)
         return replace(config, turns=turns)
 
 
-def _exchange_with(world: World | None, options: TrainOptions, engine: Engine) -> RankExchange | None:
+def _exchange_with(
+    world: World | None, options: TrainOptions, engine: Engine, partition: Partition | None
+) -> RankExchange | None:
     """Return what is exchanged with other ranks; None for a run of one."""
     if world is None:
         return None
+    if partition is not None:
+        return PartitionRanks(partition, world, options, engine=engine)
     kind = RankExchange if options.same_bits is None else ShardRanks
     return kind(world, options, engine=engine)
 

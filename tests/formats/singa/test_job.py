@@ -237,9 +237,16 @@ def test_location_and_partition_dim_stay_with_the_layers(tmp_path):
         == settings["loss"]["location"]
         == 1
     )
-    assert "'location' of 'loss' is kept with the layer; one device computes all locations" in found.notes
+    assert [(cut.name, cut.partition_dim, cut.location) for cut in found.cluster.cuts] == [
+        ("data", 1, None),
+        ("loss", 1, 1),
+    ]
     assert (
-        "'partition_dim' 1 of 'data', 'loss' is kept with the layer; one device computes all of its units"
+        "'location' of 'loss': each worker computes its own layers; one device computes all of them"
+        in found.notes
+    )
+    assert (
+        "'partition_dim' 1 of 'data', 'loss': each worker computes some of the units; one device computes all"
         in found.notes
     )
 

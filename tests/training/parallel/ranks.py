@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from netweave.graph.passes.partition import LayerCut
+from netweave.job import Cluster
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training.net_passes import DTYPES
 from netweave.training.parallel.launcher import Launcher
@@ -44,6 +46,7 @@ class Case:
         momentum: Of the solver.
         threshold: What a 2-bit code stands for, if they are sent.
         same_bits: Shards of a batch, if it has shards.
+        cuts: Layers that are not cut by batch: ``ip1=feature conv1=0``, where a number is a worker.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Case:
     momentum: float = 0.9
     threshold: float | None = None
     same_bits: int | None = None
+    cuts: str = ""
 
 
 def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray]:
@@ -81,6 +85,9 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
     if world is not None:
         world.barrier()
     job = nets.job(place / "solver.prototxt")
+    if world is not None and case.cuts:
+        cluster = Cluster(workers_per_group=world.size, layers=cuts_of(case.cuts))
+        job = replace(job, cluster=cluster)
     losses: list[float] = []
     dtype = {str(one).removeprefix("torch."): one for one in DTYPES}[case.dtype]
     with ThreadedEngine() as engine:
@@ -103,11 +110,23 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
         try:
             trainer.run()
             arrays = {
-                key: tensor.detach().numpy().copy() for key, tensor in trainer.nets["train"].params.items()
+                key: tensor.detach().numpy().copy() for key, tensor in trainer.whole_net().params.items()
             }
         finally:
             trainer.close()
     return {**arrays, "losses": np.array(losses)}
+
+
+def cuts_of(text: str) -> tuple[LayerCut, ...]:
+    """Return the cuts of layers that a text says.
+
+    >>> [(cut.partition_dim, cut.location) for cut in cuts_of("ip1=feature conv1=0")]
+    [(1, None), (None, 0)]
+    """
+    pairs = (word.split("=") for word in text.split())
+    return tuple(
+        LayerCut(name, 1) if how == "feature" else LayerCut(name, None, int(how)) for name, how in pairs
+    )
 
 
 def run(folder: Path, cases: list[Case], size: int, threads: int = 1) -> dict[str, dict[str, np.ndarray]]:

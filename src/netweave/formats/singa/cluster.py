@@ -6,7 +6,7 @@ The rules are those of ``cluster.cc`` at 0.3. Settings that SINGA does not have 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from netweave.files.protobuf import Message
 from netweave.files.prototext import field_names, parse_text
 from netweave.files.source import read_bytes
 from netweave.formats.singa.schema import singa_schema
+from netweave.graph.passes.partition import LayerCut
 from netweave.job import Cluster
 
 WORDS = {
@@ -57,10 +58,12 @@ def cluster_of(message: Message, path: Path) -> Cluster | None:
             raise ReadError(
                 f"{word!r} is {message[word]}, expected 1 or more", place=f"{path}:{message.line_of(word)}"
             )
-    if not names:
+    layers = layer_cuts(message["layer"], path)
+    if not names and not layers:
         return None
     lines = {name: message.line_of(word) or 0 for name, word in names.items()}
     settings: dict[str, Any] = {name: message[word] for name, word in names.items()}
+    settings["layers"] = layers
     try:
         return Cluster(**settings, file=str(path), lines=lines)
     except UsageError as error:
@@ -68,6 +71,23 @@ def cluster_of(message: Message, path: Path) -> Cluster | None:
         for name, word in WORDS.items():  # as the file has it
             text = re.sub(rf"^{name}\b", f"'{word}'", text)
         raise UsageError(f"{place}: {text}") from error
+
+
+def layer_cuts(layers: Sequence[Message], path: Path, default: int = 0) -> tuple[LayerCut, ...]:
+    """Return the layers that are not cut by batch.
+
+    Args:
+        layers: Messages with ``partition_dim`` and ``location``.
+        path: Their file.
+        default: The dimension of layers that say none.
+    """
+    cuts = []
+    for layer in layers:
+        dim, location = layer.get("partition_dim", default), layer.get("location", None)
+        if dim not in {0, -1} or location is not None:
+            line = layer.line_of("location" if location is not None else "partition_dim")
+            cuts.append(LayerCut(layer["name"], dim, location, f"{path}:{line}" if line else str(path)))
+    return tuple(cuts)
 
 
 def read_cluster(path: Path) -> Cluster:

@@ -13,7 +13,7 @@ from pathlib import Path
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.files.protobuf import Message
-from netweave.formats.singa.cluster import cluster_notes, cluster_of
+from netweave.formats.singa.cluster import cluster_notes, cluster_of, layer_cuts
 from netweave.formats.singa.energy import build_contrastive, build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
 from netweave.formats.singa.inputs import InputLayer, SizesOfRecords, data_sources, source_of
@@ -70,6 +70,9 @@ def read_job(path: Path, options: JobOptions | None = None) -> Job:
     phases, shares = nets.read()
     settings = message["train_one_batch"]["cd_conf"]
     cluster = cluster_of(message["cluster"], path)
+    if cluster is not None:
+        cuts = layer_cuts(message["neuralnet"]["layer"], path, message["neuralnet"]["partition_dim"])
+        cluster = replace(cluster, layers=(*cuts, *cluster.layers))
     return Job(
         name=message["name"] or path.stem,
         phases=_moved(phases, options.data, place),
@@ -234,10 +237,13 @@ def _layer_notes(message: Message) -> Iterator[str]:
     layers = net["layer"]
     placed = [layer["name"] for layer in layers if "location" in layer]
     if placed:
-        yield f"'location' of {names_text(placed)} is kept with the layer; one device computes all locations"
+        yield (
+            f"'location' of {names_text(placed)}: each worker computes its own layers; one device computes "
+            "all of them"
+        )
     parted = [layer["name"] for layer in layers if layer.get("partition_dim", net["partition_dim"]) == 1]
     if parted and message["cluster"]["nworkers_per_group"] > 1:
         named = names_text(parted)
-        yield f"'partition_dim' 1 of {named} is kept with the layer; one device computes all of its units"
+        yield f"'partition_dim' 1 of {named}: each worker computes some of the units; one device computes all"
     if any(kind_of(layer) == "kGRU" for layer in layers):
         yield "SINGA adds the update gate to the gradient of a GRU's state; here it is multiplied"

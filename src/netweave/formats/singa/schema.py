@@ -68,7 +68,9 @@ message ClusterProto
   10 workspace string; 20 server_worker_separate bool =false; 21 sync_freq int32 =1;
   60 start_port int32 =6723; 62 share_memory bool =true; 81 poll_time int32 =100;
   200 staleness int32; 201 placement string; 202 outer string; 203 outer_rate float;
-  204 outer_momentum float
+  204 outer_momentum float; 205 layer LayerCutProto[]
+message LayerCutProto
+  1 name string!; 60 partition_dim int32; 61 location int32
 """
 
 NET = """

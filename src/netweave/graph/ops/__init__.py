@@ -2,6 +2,7 @@
 
 from netweave.graph.ops import (
     attention,
+    connections,
     detection,
     losses,
     multibox_loss,
@@ -13,6 +14,7 @@ from netweave.graph.ops import (
 
 __all__ = [
     "attention",
+    "connections",
     "detection",
     "losses",
     "multibox_loss",

@@ -201,9 +201,10 @@ class Rewriter:
         attributes: Mapping[str, Any] | None = None,
         *,
         output: str | None = None,
+        domain: str = "",
     ) -> ir.Node:
-        """Put a new standard node with one output after another, in the same layers, and return it."""
-        new = self._made(after, op_type, inputs, attributes, output, 1, "")
+        """Put a new node with one output after another, in the same layers, and return it."""
+        new = self._made(after, op_type, inputs, attributes, output, 1, domain)
         self._inner.insert_after(after, new)
         return new
 

@@ -72,9 +72,10 @@ class _WithFiles(FitNetwork):
 
     def graph(self) -> Graph:
         """Return the model as a Graph, with its arrays."""
-        from netweave.keras.export import to_graph
+        from netweave.keras.objective import lower_model
 
-        return to_graph(self)
+        arrays = {key: variable.numpy() for key, (_, variable) in self.variables_by_key().items()}
+        return lower_model(self.call_graph.config(self.name), arrays=arrays)
 
     def save(self, filepath: Any, overwrite: bool = True, include_optimizer: bool = True) -> None:
         """Write the model: ``.keras`` as Keras 3 has it, or ``.h5``.

@@ -110,6 +110,9 @@ class Rule(ABC):
     whole_parameters: ClassVar[bool] = False
     """Whether a block must be one whole parameter, so that no slice cuts one."""
 
+    draws_noise: ClassVar[bool] = False
+    """Whether an update draws numbers, by the places of elements in their parameter."""
+
     num_sums: ClassVar[int] = 0
     """How many sums ``measure`` gives."""
 

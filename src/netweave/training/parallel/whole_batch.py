@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,18 @@ class RankedBatch(WholeBatch):
             distributed.all_reduce(summed, group=self._group)
         self.waited_s += perf_counter() - began
         return summed
+
+    def exchange(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+        """Send a part to each rank, and return what comes from each."""
+        sent = torch.cat(list(parts))
+        received = sent.new_empty(sum(sizes))
+        began = perf_counter()
+        with self._world.watched("the exchange between layers"), self._world.occupancy.waiting():
+            distributed.all_to_all_single(
+                received, sent, list(sizes), [len(part) for part in parts], group=self._group
+            )
+        self.waited_s += perf_counter() - began
+        return list(received.split(list(sizes)))
 
 
 class _Sum(torch.autograd.Function):  # type: ignore[misc]  # torch says no types

@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 import torch
 
 from netweave.graph import GraphBuilder, all_operators, find_operator
+from netweave.graph.passes.partition import Boxes
 from netweave.runtime.backends.torch import TorchNet
 
 RNG = np.random.default_rng(0)
@@ -68,6 +69,14 @@ def normalisations():
     for size in (1, 3, 7):
         yield Case("ChannelLRN", (real(2, 3, 5, 6),), {"size": size, "alpha": 0.9, "beta": 0.75})
     yield Case("ChannelLRN", (real(1, 2, 4, 3),), {"size": 3, "alpha": 2.0, "beta": 1.5})
+
+
+def connections():
+    """Yield connections of a net with one worker; those of several are in ``tests/training``."""
+    alone = Boxes(((0, 3),), (((0, 2), (2, 4)),)).to_text()
+    for op_type in ("Bridge", "Broadcast", "Gather", "Regroup", "Slice"):
+        sizes = {"places": [2], "rank": 3, "worker": 0}
+        yield Case(op_type, (real(3, 4, 2),), {"source": alone, "target": alone, "trained": 1, **sizes})
 
 
 def softmax_losses():
@@ -222,6 +231,7 @@ def yolo_losses():
 CASES = [
     *poolings(),
     *normalisations(),
+    *connections(),
     *softmax_losses(),
     *softmax_outputs(),
     *caffe_losses(),

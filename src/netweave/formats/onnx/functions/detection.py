@@ -548,3 +548,9 @@ def _mean_bins(
     )
     begin, end = (op("Max", op("Min", b.cast(ir.DataType.INT64), size), 0) for b in borders)
     return begin, end
+
+
+without(
+    *("Bridge", "Broadcast", "Gather", "Regroup", "Slice"),
+    reason="it connects the workers of a run; a file has the whole net",
+)

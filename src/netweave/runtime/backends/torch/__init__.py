@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from netweave.runtime.backends.torch import (
     attention,
+    connections,
     convolution,
     detection,
     elementwise,
@@ -42,6 +43,7 @@ __all__ = [
     "TorchNet",
     "all_lowerings",
     "attention",
+    "connections",
     "convolution",
     "detection",
     "elementwise",

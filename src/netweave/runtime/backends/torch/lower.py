@@ -28,7 +28,9 @@ from netweave.graph import (
     statistics_of,
 )
 from netweave.graph.passes.folding import ScaledNormalisation, scaled_normalisations
+from netweave.graph.passes.partition import part_of
 from netweave.graph.passes.windows import rectified_pools
+from netweave.runtime.backends.torch.connections import PartDraws
 from netweave.runtime.backends.torch.device import to_tensor
 from netweave.runtime.backends.torch.elementwise import every
 from netweave.runtime.backends.torch.kernels import Kernels
@@ -47,6 +49,9 @@ from netweave.runtime.memory_plan import Overwrite, overwrites, pixel_strides
 
 VALUES = "netweave.values"
 """Key of a module's metadata: from the names of the graph's values to those of the nodes that make them."""
+
+_SHARED = frozenset({"batch", "draws", "kernels", "own_batch"})
+"""Attributes that all nodes of a module share."""
 
 MAX_LISTED = 10
 """An error names at most so many operators."""
@@ -232,16 +237,20 @@ class _Lowerer:
         if "training" in row.injected:
             keywords["training"] = self._attribute("training")
         if "memory" in row.injected:
-            name = _free(self._root, f"{node.name}_memory")
             own = find_operator(node.op_type).state if is_registered(node.op_type) else None
-            setattr(self._root, name, Memory() if own is None else OperatorState(own))
-            keywords["memory"] = self._attribute(name)
+            memory = Memory() if own is None else OperatorState(own)
+            keywords["memory"] = self._own(f"{node.name}_memory", memory)
         if "count" in row.injected:
             keywords |= self._statistics(node)
+        part = part_of(node)
         if "draws" in row.injected:
-            keywords |= {"draws": self._shared("draws", Draws), "stream": stream_of(node_name(node))}
+            draws = self._shared("draws", Draws)
+            if part is not None:
+                draws = self._own(f"{node.name}_draws", PartDraws(self._root.draws, part))
+            keywords |= {"draws": draws, "stream": stream_of(node_name(node))}
         if "batch" in row.injected:
-            keywords["batch"] = self._shared("batch", WholeBatch)
+            # a part of the channels has the whole batch, and needs nothing of the other ranks
+            keywords["batch"] = self._shared("batch" if part is None else "own_batch", WholeBatch)
         if "kernels" in row.injected:
             keywords["kernels"] = self._shared("kernels", Kernels)
         return keywords
@@ -312,6 +321,12 @@ class _Lowerer:
             setattr(self._root, name, kind())
         return self._attribute(name)
 
+    def _own(self, name: str, held: Any) -> fx.Node:
+        """Return something that the module holds for one node."""
+        free = _free(self._root, name)
+        setattr(self._root, free, held)
+        return self._attribute(free)
+
     def _attribute(self, name: str) -> fx.Node:
         """Return an attribute of the module itself, read anew at each run."""
         if name not in self._attributes:
@@ -380,7 +395,7 @@ def _free(root: nn.Module, name: str) -> str:
     """Return a name for an attribute of a module that is not taken."""
     plain = identifier(name, "tensor")
     free, count = plain, 0
-    while hasattr(root, free) or hasattr(fx.GraphModule, free) or free in {"draws", "batch", "kernels"}:
+    while hasattr(root, free) or hasattr(fx.GraphModule, free) or free in _SHARED:
         count += 1
         free = f"{plain}_{count}"
     return free

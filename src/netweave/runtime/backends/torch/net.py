@@ -87,6 +87,11 @@ class TorchNet:
         self._by_module.clear()
 
     @property
+    def graph(self) -> Graph:
+        """The graph that was lowered."""
+        return self._graph
+
+    @property
     def params(self) -> Views:
         """The stored arrays by the source's names and in its layouts, as views."""
         return Views(self._own(), lambda tensor: tensor, self._wait)

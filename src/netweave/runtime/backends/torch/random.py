@@ -228,6 +228,21 @@ class Draws:
         """Return standard normal float32 numbers."""
         return self._draw(normal_words, stream, shape, device)
 
+    def of_whole_batch(self, words: object, stream: int, shape: Sequence[int]) -> Tensor:
+        """Return numbers for a value that has all samples of the batch, whatever this rank's share is.
+
+        Args:
+            words: ``uniform_words`` or ``normal_words``.
+            stream: The stream.
+            shape: Of the value, the samples first.
+        """
+        assert callable(words)
+        count = math.prod(shape)
+        start = self._first // shape[0] * count
+        return torch.from_numpy(words(self._current(), stream, self._step, start=start, count=count)).reshape(
+            list(shape)
+        )
+
     def seed_torch(self, stream: int) -> None:
         """Seed torch's and NumPy's generators, for an operator of the user's own that draws from them."""
         words = np.random.SeedSequence([self._current(), stream, self._step, self._first]).generate_state(3)

@@ -7,6 +7,8 @@ objective is such that the *mean* over the parts is the objective of the whole b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -35,6 +37,20 @@ class WholeBatch:
         Where the tensor needs a gradient, that of the sum is summed over all parts too.
         """
         return value
+
+    def exchange(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+        """Send a part to each of several workers, and return what comes from each.
+
+        Args:
+            parts: One axis each, by worker; this one's own is among them.
+            sizes: Elements that come from each worker.
+
+        Raises:
+            ValueError: There are other workers, and this batch knows none.
+        """
+        if len(parts) > 1:
+            raise ValueError("the net is cut across workers, and runs on them alone; train it with --devices")
+        return list(parts)
 
     def divisor(self, count: Tensor | float | None) -> Tensor | float:
         """Return what a part's sum is divided by so that the mean over the parts is right.

@@ -219,6 +219,7 @@ class SGLD(MXNetRule):
     """w += -n / 2 (c(g) + wd w) + a normal number of standard deviation sqrt(n)."""
 
     by_parameter: ClassVar[bool] = True  # what is drawn belongs to a parameter's elements
+    draws_noise: ClassVar[bool] = True
 
     def update(self, block: Block) -> None:
         """Change weights by one step."""

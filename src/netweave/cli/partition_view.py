@@ -1,0 +1,88 @@
+"""Nets that are cut across workers as text: who computes what, and the bytes on each edge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from netweave.cli.console import LINE_BELOW_HEAD
+from netweave.graph.passes.partition import channels_text
+from netweave.graph.summary import bytes_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from netweave.graph.passes.partition import PartitionPlan, Sharding
+
+FLOAT_BYTES = 4
+"""Bytes of a number; training in double precision moves twice as many."""
+
+
+def show_partition(console: Console, plan: PartitionPlan) -> None:
+    """Print who computes what, and what goes from worker to worker.
+
+    Args:
+        console: Where to.
+        plan: The plan of the net.
+    """
+    console.print(_layers(plan))
+    console.print(_edges(plan))
+    console.print(_workers(plan))
+    for note in plan.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
+    for head in heads:
+        is_amount = head in {"numbers", "bytes", "parameters"}
+        table.add_column(head, justify="right" if is_amount else "left", overflow="fold")
+    return table
+
+
+def _layers(plan: PartitionPlan) -> Table:
+    table = _table("layer", "cut by", "who computes what")
+    order = {id(node): done.sharding for node, done in zip(plan.graph.nodes, plan.nodes, strict=True)}
+    for key, nodes in plan.graph.nodes_of().items():
+        shardings = [order[id(node)] for node in nodes if id(node) in order]
+        own = [sharding for sharding in shardings if sharding.kind in {"feature", "worker"}] or shardings
+        if own and own[-1].kind != "constant":
+            name = plan.graph.layers[key].name if key in plan.graph.layers else key
+            table.add_row(Text(name), own[-1].kind, _who(plan, own[-1]))
+    return table
+
+
+def _who(plan: PartitionPlan, sharding: Sharding) -> str:
+    if sharding.kind == "worker":
+        return f"worker {sharding.worker}: all"
+    if sharding.kind == "feature":
+        parts = (f"{worker}: {channels_text(ranges)}" for worker, ranges in enumerate(sharding.channels))
+        return "features of worker " + "; ".join(parts)
+    return f"each of {plan.num_workers} workers: its samples"
+
+
+def _edges(plan: PartitionPlan) -> Table:
+    table = _table("edge", "connection", "from", "to", "numbers", "bytes")
+    for edge in plan.edges.values():
+        numbers, num_bytes = f"{edge.elements:,}", bytes_text(edge.elements * FLOAT_BYTES)
+        table.add_row(Text(edge.value), edge.op_type, str(edge.before), str(edge.after), numbers, num_bytes)
+    total = sum(edge.elements for edge in plan.edges.values())
+    head = f"forward, for a batch of {plan.num_rows}"
+    table.add_row(head, "", "", "", f"{total:,}", bytes_text(total * FLOAT_BYTES))
+    return table
+
+
+def _workers(plan: PartitionPlan) -> Table:
+    table = _table("worker", "parameters", "bytes")
+    for worker in range(plan.num_workers):
+        held = plan.elements_of(worker)
+        table.add_row(str(worker), f"{held:,}", bytes_text(held * FLOAT_BYTES))
+    shared = sum(
+        parameter.size
+        for key, parameter in plan.graph.parameters.items()
+        if key not in plan.holdings or plan.holdings[key].is_shared
+    )
+    table.add_row("on all of them, exchanged", f"{shared:,}", bytes_text(shared * FLOAT_BYTES))
+    return table

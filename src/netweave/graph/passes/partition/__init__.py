@@ -1,0 +1,35 @@
+"""Nets cut across workers: the plan, and the graph of each worker (docs/decisions/0253)."""
+
+from netweave.graph.passes.partition.plan import (
+    SHARED,
+    Edge,
+    Holding,
+    LayerCut,
+    PartitionPlan,
+    channels_text,
+    last_axis,
+    partition_plan,
+    require_layers,
+)
+from netweave.graph.passes.partition.shardings import Boxes, Piece, Sharding, length, shares
+from netweave.graph.passes.partition.worker import Part, part_of, worker_graph
+
+__all__ = [
+    "SHARED",
+    "Boxes",
+    "Edge",
+    "Holding",
+    "LayerCut",
+    "Part",
+    "PartitionPlan",
+    "Piece",
+    "Sharding",
+    "channels_text",
+    "last_axis",
+    "length",
+    "part_of",
+    "partition_plan",
+    "require_layers",
+    "shares",
+    "worker_graph",
+]

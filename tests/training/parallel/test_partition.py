@@ -1,0 +1,83 @@
+"""Nets that are cut by layer across ranks end where one process ends: every cut, and mixtures of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.training.parallel import nets
+from tests.training.parallel.ranks import Case, alone, run
+
+pytestmark = [pytest.mark.multi, pytest.mark.slow]
+
+CONVOLUTIONS = "conv1 pool1 conv2 pool2"
+DENSE = "ip1 act out"
+RESIDUAL = "conv1 bn1 bn1_scale bn1_relu conv2 bn2 bn2_scale bn2_relu sum drop pool out"
+
+
+def feature(names: str) -> str:
+    return " ".join(f"{name}=feature" for name in names.split())
+
+
+CASES = [
+    Case("mlp", cuts=feature("ip1 relu out"), stages=2),
+    Case("mlp-owner", cuts=feature("ip1"), exchange="owner"),
+    Case("mlp-located", cuts="ip1=1 relu=0 out=feature loss=0"),
+    Case("clipped", cuts=feature("ip1 relu"), solver=nets.CLIPPED),
+    Case("lenet", "lenet", cuts=feature(f"{CONVOLUTIONS} {DENSE}")),
+    Case("hybrid", "lenet", cuts=feature(DENSE), exchange="prioritised"),
+    Case("located", "lenet", cuts=f"conv1=1 pool1=1 {feature('conv2')} pool2=0 ip1=0 act=0"),
+    Case("grouped", "grouped", cuts=feature("conv1 relu1 norm1 pool1 conv2 out")),
+    Case("residual", "resnet", cuts=feature(RESIDUAL)),
+    Case("mixed", "resnet", cuts="conv1=feature bn1=1 bn1_scale=1 bn2=feature drop=feature out=0"),
+    Case("first", "resnet", steps=7, snapshot=7, cuts=feature(RESIDUAL), folder="resumed"),
+    Case(
+        "second",
+        "resnet",
+        cuts="conv1=1 bn1=feature out=0",
+        resume="kept_iter_7.checkpoint",
+        folder="resumed",
+    ),
+    Case("foreign", "resnet", resume="kept_iter_7.solverstate", folder="resumed"),
+    Case("batch", "resnet", resume="kept_iter_7.checkpoint", folder="resumed"),
+]
+
+
+SIZES = [pytest.param(2, marks=pytest.mark.exhaustive), 3, pytest.param(4, marks=pytest.mark.exhaustive)]
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def results(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(f"ranks{request.param}")
+    return run(folder, CASES, request.param), folder, request.param
+
+
+def difference(found, expected):
+    assert found.keys() == expected.keys()
+    return max(np.abs(found[key] - expected[key]).max() for key in found if found[key].size)
+
+
+ENDING = [case for case in CASES if case.folder != "resumed"]
+
+
+@pytest.mark.parametrize("case", ENDING, ids=lambda case: case.name)
+def test_ranks_end_as_one_process(results, case):
+    found, folder, _ = results
+    expected = alone(folder / "alone", Case(case.name, case.net, solver=case.solver))
+    assert difference(found[case.name], expected) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["second", "batch"])
+def test_any_cut_resumes_the_checkpoint_of_another(results, name):
+    found, folder, _ = results
+    expected = alone(folder / "alone", Case("resnet", "resnet"))
+    expected["losses"] = expected["losses"][7:]
+    assert difference(found[name], expected) < 1e-12
+
+
+def test_the_files_of_caffe_that_a_cut_run_writes_are_whole(results):
+    """They hold numbers in single precision."""
+    found, folder, _ = results
+    expected = alone(folder / "alone", Case("resnet", "resnet"))
+    expected["losses"] = expected["losses"][7:]
+    assert difference(found["foreign"], expected) < 1e-5
