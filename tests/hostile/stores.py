@@ -14,6 +14,7 @@ import cv2
 import h5py
 import numpy as np
 
+from netweave.formats.caffe.schema import caffe_schema
 from netweave.job import DataSource
 from netweave.training.data import open_source
 from tests.training.data.make import data_base, datum, kvfile, pictures, singa_record
@@ -88,6 +89,15 @@ def encoded(pixels: np.ndarray, suffix: str) -> bytes:
     return bytes(cv2.imencode(suffix, pixels)[1])
 
 
+def annotated_datum(image: bytes) -> bytes:
+    """Return an image file with a box as a record of SSD."""
+    message = caffe_schema().wire_class("AnnotatedDatum")()
+    message.datum.encoded, message.datum.data = True, image
+    box = message.annotation_group.add(group_label=1).annotation.add().bbox
+    box.xmin, box.ymin, box.xmax, box.ymax = 0.25, 0.25, 0.75, 1.0
+    return bytes(message.SerializeToString())
+
+
 def record(pixels: np.ndarray, number: int) -> bytes:
     """Return an image as a record of MXNet."""
     payload = struct.pack("<IfQQ", 0, float(number), number, 0) + png(pixels)
@@ -135,13 +145,22 @@ def _of_caffe() -> dict[str, Store]:
         values = {f"{number:05d}": datum(encoded=png(pixels)) for number, pixels in enumerate(IMAGES)}
         data_base(Path(folder) / "datum", values | {"00009": datum(IMAGES[0])})
         lmdb = (Path(folder) / "datum" / "data.mdb").read_bytes()
+        boxes = {f"{number:05d}": annotated_datum(png(pixels)) for number, pixels in enumerate(IMAGES)}
+        data_base(Path(folder) / "boxes", boxes)
+        annotated = (Path(folder) / "boxes" / "data.mdb").read_bytes()
     windows = {"path": "w", "batch_size": 2, "crop_size": 4, "context_pad": 1}
     folders = {f"{name[0]}/{name}": content for name, content in images.items()}
     kinds = {"png": "png", "jpeg": "jpg", "bmp": "bmp", "webp": "webp", "tiff": "tif"}
     hdf5_settings = {"path": "x.h5", "datasets": ["data", "label"]}
     listed = {"path": "l.txt"}
+    gray = png(IMAGES[0][..., :1])
     return {
         "lmdb": Store("lmdb", "x", {"x": lmdb}),
+        "lmdb with boxes": Store("annotated_lmdb", "x", {"x": annotated}),
+        "label images": Store("label_images", "0.png", {"l.txt": b"0.png 0.png\n", "0.png": gray}, listed),
+        "list of label images": Store(
+            "label_images", "l.txt", {"l.txt": b"0.png 0.png\n", "0.png": gray}, listed, text=True
+        ),
         "hdf5": Store("hdf5", "x.h5", {"x.h5": hdf5(planes)}, hdf5_settings),
         "hdf5 in chunks": Store("hdf5", "x.h5", {"x.h5": hdf5(planes, chunks=True)}, hdf5_settings),
         "image list": Store("images", "l.txt", {"l.txt": of_list, **images}, listed, text=True),
@@ -210,6 +229,13 @@ def _of_darknet() -> dict[str, Store]:
         "boxes": Store("boxes", "0.txt", labelled, settings, text=True),
         "boxes with a list": Store("boxes", "l.txt", labelled, settings, text=True),
         "boxes in XML": Store("boxes", "Annotations/0.xml", voc, settings, text=True),
+        "boxes in XML for SSD": Store(
+            "annotated_images",
+            "Annotations/0.xml",
+            voc,
+            {"path": "l.txt", "names": ["background", *settings["names"]]},
+            text=True,
+        ),
     }
 
 

@@ -32,6 +32,7 @@ from netweave.training.data import (
 )
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.sources.composed import Iterated
+from netweave.training.metrics import make_metric
 from netweave.training.optim import Trained, first_values
 
 Given = Mapping[str, Any]
@@ -74,6 +75,7 @@ class PhaseLoader:
         batch_size: Records in a whole batch of the first source.
         offset: Place of the last batch's first record in the whole batch, of which it may be a share.
         samples: Records in the last batch.
+        beside: What the phase's metric reads of the last batch and the net does not.
 
     Raises:
         UsageError: An input has no data, or data of another shape.
@@ -90,6 +92,9 @@ class PhaseLoader:
             )
         self.batch_size = phase.data[0].batch_size if phase.data else 1
         self.offset = self.samples = 0
+        self.beside: dict[str, torch.Tensor] = {}
+        metric = make_metric(phase)
+        self._beside = set(metric.inputs) - self._inputs.keys() if metric is not None else set()
         self._turns = config.turns
         self._loaders: list[Loader] = []
         try:
@@ -126,8 +131,9 @@ class PhaseLoader:
             if not number:
                 self.offset = batch.offset
                 self.samples = batch.count
-            arrays = {name: array for name, array in batch.arrays.items() if name in self._inputs}
-            tensors |= {name: torch.from_numpy(array) for name, array in arrays.items()}
+            made = {name: torch.from_numpy(array) for name, array in batch.arrays.items()}
+            tensors |= {name: tensor for name, tensor in made.items() if name in self._inputs}
+            self.beside |= {name: tensor for name, tensor in made.items() if name in self._beside}
             variables.extend(batch.variables)
         return tensors, variables
 

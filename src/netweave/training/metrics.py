@@ -11,6 +11,7 @@ import numpy as np
 from netweave.errors import UsageError
 from netweave.graph import Graph, layer_keys
 from netweave.training.boxes import Detections, Labels, find_boxes, score
+from netweave.training.boxes.scores import average_precision, judge
 from netweave.training.events import Norms, NormsSeen
 from netweave.training.monitor import layer_values
 
@@ -149,6 +150,82 @@ class AveragePrecision(PhaseMetric):
             "mAP@0.5 (11 points)": (mean.ap_11,),
             "mAP@[.5:.95]": (mean.ap_coco,),
             **{f"AP@0.5 {row.name}": (row.ap_voc,) for row in scores.classes},
+        }
+
+
+@metric("detections")
+class ListedPrecision(PhaseMetric):
+    """Average precision of the detections that a net lists itself, as SSD's ``DetectionEvaluate``.
+
+    Args:
+        graph: The net.
+        detections: The output with a row (image, class, score, left, top, right, bottom) for each of them.
+        truth: The input with the ground-truth boxes, see ``data.Source.truth_rows``.
+        images: The input with the images.
+        classes: Names of the classes by number.
+        background: The number of a class that is not scored.
+        overlap: Least overlap, intersection over union, with which a detection is right.
+        counts_difficult: Whether difficult boxes must be found, too.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        detections: str,
+        truth: str,
+        images: str,
+        classes: Sequence[str],
+        background: int,
+        overlap: float,
+        counts_difficult: bool,
+    ) -> None:
+        self.outputs, self.inputs = (detections,), (truth, images)
+        self._classes, self._background = tuple(classes), background
+        self._overlap, self._counts_difficult = overlap, counts_difficult
+        self._count = 0
+        self._labels = [np.zeros((0, 8))]
+        self._found = [np.zeros((0, 7))]
+
+    def add(self, arrays: Arrays) -> None:
+        """Take a batch in."""
+        truth, images = (arrays[name] for name in self.inputs)
+        for rows, kept in ((truth, self._labels), (arrays[self.outputs[0]], self._found)):
+            listed = rows.reshape(-1, kept[0].shape[1]).astype(np.float64)
+            listed = listed[listed[:, 0] >= 0]
+            listed[:, 0] += self._count
+            kept.append(listed)
+        self._count += len(images)
+
+    def result(self) -> Outputs:
+        """Return means over the classes that have boxes, then the average precision (area) of each class."""
+        truth, rows = np.concatenate(self._labels), np.concatenate(self._found)
+        labels = Labels(
+            images=tuple(map(str, range(self._count))),
+            classes=self._classes,
+            image=truth[:, 0].astype(np.int64),
+            label=truth[:, 1].astype(np.int64),
+            corners=truth[:, 3:7],
+            ignored=(truth[:, 7] != 0) & (not self._counts_difficult),
+            crowd=np.zeros(len(truth), bool),
+        )
+        numbers = rows[:, :2].astype(np.int64)
+        found = Detections(numbers[:, 0], numbers[:, 1], rows[:, 2], rows[:, 3:])
+        at = f"@{self._overlap:g}"
+        judged = {
+            name: judge(labels, found, number, iou=self._overlap)
+            for number, name in enumerate(self._classes)
+            if number != self._background
+        }
+        scored = {name: one for name, one in judged.items() if one.num_labels}
+        area, points = (
+            {name: average_precision(one, eleven_points=eleven) for name, one in scored.items()}
+            for eleven in (False, True)
+        )
+        return {
+            f"mAP{at}": (float(np.mean(list(area.values()))) if area else float("nan"),),
+            f"mAP{at} (11 points)": (float(np.mean(list(points.values()))) if points else float("nan"),),
+            **{f"AP{at} {name}": (value,) for name, value in area.items()},
         }
 
 

@@ -153,7 +153,8 @@ class Tester:
         while True:
             batch, variables = loader.take()
             outputs = self._run(name, self._nets[name], batch, variables)
-            yield {**outputs, **{key: batch[key].clone() for key in inputs}}
+            given = {**batch, **loader.beside}
+            yield {**outputs, **{key: given[key].clone() for key in inputs}}
 
     def _in_views(self, name: str) -> Iterator[Outputs]:
         """Yield the outputs of batches whose predictions are means over ten views."""
@@ -274,6 +275,7 @@ class Evaluator:
         """
         phase, net, program, where = self._job.phases[name], self._nets[name], self._program, self._where
         batch, variables = self._loaders[name].take()
+        shown = {**batch, **self._loaders[name].beside}
         samples, offset = self._loaders[name].samples, self._loaders[name].offset
 
         def compute() -> tuple[float, dict[str, torch.Tensor]]:
@@ -285,7 +287,7 @@ class Evaluator:
                 outputs = net.compute({key: tensor.to(where.device) for key, tensor in batch.items()})
             names = [value.name or "" for value in phase.graph.outputs]
             loss = float(objective_of(outputs, phase.losses))
-            return loss, measured({key: outputs[key].detach() for key in names}, batch, metric)
+            return loss, measured({key: outputs[key].detach() for key in names}, shown, metric)
 
         release_threads()
         reads = [*variables, *program.parameters]

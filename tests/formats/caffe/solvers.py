@@ -43,6 +43,11 @@ def sizes(source: DataSource) -> dict[str, tuple[int, ...]]:
     """Return the sizes of a batch of a data set."""
     if source.kind == "filled":
         return probe(source)
+    if source.kind == "annotated_lmdb":
+        resize = next(row for row in source.transforms if row["kind"] == "resize")
+        image, label = source.outputs
+        size = (source.batch_size, 3, resize["height"], resize["width"])
+        return {image: size, label: (1, 1, 8 * source.batch_size, 8)}
     path = str(source.settings["path"])
     crop = next((row["height"] for row in source.transforms if row["kind"] == "crop"), 227)
     record = next((size for name, size in SIZES.items() if name in path), (3, crop, crop))

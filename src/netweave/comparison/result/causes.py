@@ -155,7 +155,7 @@ def _where(cause: Cause) -> str:
 def _cut(text: str, num_words: int) -> str:
     """Return a text of so many words: its first clauses, or its first words and an ellipsis.
 
-    >>> _cut("strides is 1 in A and 2 in B; the same elsewhere", 8)
+    >>> _cut("strides is 1 in A and 2 in B; the same elsewhere", 9)
     'strides is 1 in A and 2 in B'
     >>> _cut("one two three", 2)
     'one two …'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source, file_beside
 from netweave.files.protobuf import Message
+from netweave.files.prototext import parse_text
+from netweave.files.source import is_file, read_bytes
 from netweave.files.unknown_names import check_input_names
 from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import parse_settings, type_of
+from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.weights import Weights, read_blob
 from netweave.formats.lowering import RuleTable
 from netweave.formats.lowering.windows import check_input_size, open_sizes
@@ -369,15 +372,126 @@ def data_base(spec: Message, place: Place) -> DataSource:
 
 @feeds("AnnotatedData")
 def annotated(spec: Message, place: Place) -> DataSource:
-    """SSD's images with boxes: their records are not read, nor are they cut out by their boxes."""
-    samplers = len(spec["annotated_data_param"]["batch_sampler"])
-    changes = [name for name in _UNREAD if name in spec["transform_param"]]
-    raise UnsupportedError(
-        f"its records (AnnotatedDatum), {samplers} batch samplers and {', '.join(changes) or 'no changes'} "
-        "of images are not supported for training; train the net on your own batches instead, with its label "
-        "as (1, 1, boxes, 8): image, class, number, x0, y0, x1, y1, difficult",
-        place=place.of(spec),
-    )
+    """SSD's images with boxes, an LMDB of AnnotatedDatum: distorted, expanded, cut out by their boxes."""
+    settings = {"color": "bgr", "names": _class_names(spec, place)}
+    steps = (*detection_steps(spec, place), *_transforms(spec, place, _UNREAD_OF_BOXES))
+    parameter = spec["data_param"]
+    return _source("annotated_lmdb", spec, place, parameter, settings, _order(parameter), steps)
+
+
+MAX_CLASSES = 100_000
+
+
+def _class_names(spec: Message, place: Place) -> list[str]:
+    """Return the names of the classes by number, of the layer's map of labels; none where it is not there."""
+    name = spec["annotated_data_param"]["label_map_file"]
+    file = Path(place.path(name)) if name else None
+    if file is None or not is_file(file):
+        return []
+    items = parse_text(read_bytes(file), caffe_schema(), "LabelMap", place=str(file))["item"]
+    numbers = {item["label"]: item["name"] for item in items}
+    wrong = next((number for number in numbers if not 0 <= number < MAX_CLASSES), None)
+    if wrong is not None:
+        raise ReadError(f"has a class of number {wrong}, expected 0 to {MAX_CLASSES - 1}", place=str(file))
+    return [numbers.get(number, "") for number in range(max(numbers, default=-1) + 1)]
+
+
+def detection_steps(spec: Message, place: Place) -> Iterator[dict[str, Any]]:
+    """Yield what SSD's branch does to images and their boxes before anything else, in its order.
+
+    Raises:
+        UnsupportedError: It resizes in a way that is not read.
+    """
+    transform = spec["transform_param"]
+    if "distort_param" in transform:
+        given = transform["distort_param"]
+        yield {
+            "kind": "colour_distortion",
+            "brightness": given["brightness_delta"],
+            "brightness_probability": given["brightness_prob"],
+            "contrasts": [given["contrast_lower"], given["contrast_upper"]],
+            "contrast_probability": given["contrast_prob"],
+            "saturations": [given["saturation_lower"], given["saturation_upper"]],
+            "saturation_probability": given["saturation_prob"],
+            "hue": given["hue_delta"],
+            "hue_probability": given["hue_prob"],
+            "order_probability": given["random_order_prob"],
+        }
+    if "expand_param" in transform:
+        given = transform["expand_param"]
+        yield {
+            "kind": "expand",
+            "probability": given["prob"],
+            "max_ratio": given["max_expand_ratio"],
+            "fill": list(transform["mean_value"]),
+        }
+    samplers = [
+        _window_sampler(sampler)
+        for sampler in spec["annotated_data_param"]["batch_sampler"]
+        if sampler["use_original_image"] and (sampler["max_sample"] or "max_sample" not in sampler)
+    ]
+    if samplers:
+        yield {"kind": "window_samplers", "samplers": samplers, **_kept_boxes(transform)}
+    for resize in transform["resize_param"]:
+        yield _resize(resize, spec, place)
+
+
+_CONSTRAINTS = tuple(
+    f"{end}_{measure}"
+    for end in ("min", "max")
+    for measure in ("jaccard_overlap", "sample_coverage", "object_coverage")
+)
+"""Fields of SampleConstraint."""
+
+
+def _window_sampler(sampler: Message) -> dict[str, Any]:
+    """Return the settings of a batch sampler."""
+    chosen, constraint = sampler["sampler"], sampler["sample_constraint"]
+    limits = {field: constraint[field] for field in _CONSTRAINTS if field in constraint}
+    return {
+        "scales": [chosen["min_scale"], chosen["max_scale"]],
+        "ratios": [chosen["min_aspect_ratio"], chosen["max_aspect_ratio"]],
+        "overlaps": [limits.get("min_jaccard_overlap", 0.0), limits.get("max_jaccard_overlap", 1.0)],
+        "sample_coverages": [limits.get("min_sample_coverage", 0.0), limits.get("max_sample_coverage", 1.0)],
+        "object_coverages": [limits.get("min_object_coverage", 0.0), limits.get("max_object_coverage", 1.0)],
+        "trials": sampler["max_trials"],
+        "windows": sampler["max_sample"],
+        "needs_object": bool(limits),
+    }
+
+
+def _kept_boxes(transform: Message) -> dict[str, Any]:
+    """Return which boxes stay in a window that is cut out: without a constraint, those that reach into it."""
+    if "emit_constraint" not in transform:
+        return {"keep": "overlap", "keep_overlap": 0.0}
+    constraint = transform["emit_constraint"]
+    if constraint["emit_type"] == "CENTER":
+        return {"keep": "center"}
+    return {"keep": "overlap", "keep_overlap": constraint["emit_overlap"]}
+
+
+INTERPOLATIONS = {
+    "LINEAR": "linear",
+    "AREA": "area",
+    "NEAREST": "nearest",
+    "CUBIC": "cubic",
+    "LANCZOS4": "lanczos",
+}
+"""Names of OpenCV's interpolations in SSD's branch."""
+
+
+def _resize(resize: Message, spec: Message, place: Place) -> dict[str, Any]:
+    modes = list(resize["interp_mode"]) or ["LINEAR"]
+    is_any = set(modes) == set(INTERPOLATIONS)
+    if resize["resize_mode"] != "WARP" or resize["prob"] != 1 or not (is_any or len(modes) == 1):
+        raise UnsupportedError(
+            f"resizes by {resize['resize_mode']} with probability {resize['prob']:g} and {', '.join(modes)}; "
+            "supported is WARP with probability 1, with one interpolation or all of them",
+            place=place.of(spec),
+        )
+    interpolation = "random" if is_any else INTERPOLATIONS[modes[0]]
+    size = {"height": resize["height"], "width": resize["width"]}
+    return {"kind": "resize", **size, "interpolation": interpolation}
 
 
 @feeds("ImageData")
@@ -528,10 +642,16 @@ _UNREAD = ("resize_param", "noise_param", "distort_param", "expand_param", "crop
 """What other branches do to images and Netweave does not."""
 
 
-def _transforms(spec: Message, place: Place) -> tuple[dict[str, Any], ...]:
+_UNREAD_OF_BOXES = ("noise_param", "crop_size", "crop_h", "crop_w", "mean_file")
+"""What SSD's branch does to images with boxes and Netweave does not."""
+
+
+def _transforms(
+    spec: Message, place: Place, unread_fields: Sequence[str] = _UNREAD
+) -> tuple[dict[str, Any], ...]:
     """Return what DataTransformer does: crop, mirror, subtract the mean, scale."""
     parameter = spec["transform_param"]
-    unread = [name for name in _UNREAD if name in parameter]
+    unread = [name for name in unread_fields if name in parameter]
     if unread:
         raise UnsupportedError(
             f"transforms images by {', '.join(unread)}, which is not supported", place=place.of(spec)

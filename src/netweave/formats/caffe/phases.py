@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from netweave.files import Source
 from netweave.files.protobuf import Message
@@ -78,7 +79,8 @@ class Reading:
             data = with_path(data, path, phase=found.phase, place=str(found.file), kind=kind)
         data = with_mean(data, self.mean) if self.mean else data
         graph = build(found.net, replace(source, input_shapes=self._sizes(data)), None)
-        return Phase(graph, _batched(data, graph), losses(graph), found.num_batches)
+        metric = _metric(specs, data, graph)
+        return Phase(graph, _batched(data, graph), losses(graph), found.num_batches, metric)
 
     def _sizes(self, data: tuple[DataSource, ...]) -> dict[str, tuple[int, ...]]:
         sizes: dict[str, tuple[int, ...]] = {}
@@ -121,6 +123,28 @@ def _batched(data: tuple[DataSource, ...], graph: Graph) -> tuple[DataSource, ..
         else source
         for source in data
     )
+
+
+def _metric(specs: Sequence[Message], data: Sequence[DataSource], graph: Graph) -> dict[str, Any]:
+    """Return what SSD's DetectionEvaluate measures; nothing for a net without one."""
+    spec = next((spec for spec in specs if spec["type"] == "DetectionEvaluate"), None)
+    detections, truth = [*spec["bottom"], "", ""][:2] if spec is not None else ("", "")
+    source = next((source for source in data if truth in source.outputs[1:]), None)
+    if spec is None or source is None or detections not in {value.name for value in graph.outputs}:
+        return {}
+    parameter = spec["detection_evaluate_param"]
+    names = [*source.settings.get("names", ())]
+    classes = [*names, *map(str, range(len(names), parameter["num_classes"]))][: parameter["num_classes"]]
+    return {
+        "kind": "detections",
+        "detections": detections,
+        "truth": truth,
+        "images": source.outputs[0],
+        "classes": [name or str(number) for number, name in enumerate(classes)],
+        "background": parameter["background_label_id"],
+        "overlap": parameter["overlap_threshold"],
+        "counts_difficult": parameter["evaluate_difficult_gt"],
+    }
 
 
 def losses(graph: Graph) -> dict[str, float]:

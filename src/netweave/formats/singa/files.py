@@ -56,7 +56,9 @@ def find_kind(head: bytes) -> str | None:
     if "model" in names and b"neuralnet" in head:
         return "model.conf"
     fields = _OTHER_FIELDS | {"cluster.conf": set(singa_schema().messages["ClusterProto"].fields)}
-    return next((kind for kind, known in fields.items() if names and known.issuperset(names)), None)
+    if set(names) <= {"layer"}:  # which nets of Caffe consist of, too
+        return None
+    return next((kind for kind, known in fields.items() if known.issuperset(names)), None)
 
 
 def _is_old(names: Sequence[str], head: bytes) -> bool:

@@ -279,12 +279,12 @@ def _crop(s: ImageSettings) -> list[Row]:
     if probability <= 0.0 or count <= 0:
         return []
     try:
-        row["samplers"] = tuple(
-            CropSampler(
-                trials=int(trials[number]),
-                **{name: (low[number], high[number]) for name, (low, high) in ranges.items()},
-            )
+        settings: list[dict[str, Any]] = [
+            {name: (low[number], high[number]) for name, (low, high) in ranges.items()}
             for number in range(count)
+        ]
+        row["samplers"] = tuple(
+            CropSampler(trials=int(trials[number]), **one) for number, one in enumerate(settings)
         )
     except ValueError as error:
         raise UsageError(f"crop samplers: {error}") from error

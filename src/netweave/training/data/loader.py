@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from netweave.errors import ShapeError, UsageError
+from netweave.graph.ops.box_geometry import corners_of_centres
+from netweave.graph.ops.multibox_loss import TRUTH_COLUMNS as DETECTION_COLUMNS
 from netweave.runtime.engine import Engine, Variable
 from netweave.runtime.engine.threaded import num_cores
 from netweave.training.data import transforms as _transforms
@@ -347,7 +349,7 @@ class Loader:
             raw = source.fetch([0])[0]
         began = time.perf_counter()
         first, *rest = source.parse(0, raw) if source.remote else source.peek()
-        rest = self._apply(first, rest, out, generator, lambda: source.describe(0))
+        rest = self._apply(first, rest, out, generator, lambda: source.describe(0), 0)
         cost_s = time.perf_counter() - began
         raw_bytes = size_of(raw)
         parts = [out, *(np.asarray(part, dtype) for part in rest)]
@@ -365,8 +367,12 @@ class Loader:
         out: np.ndarray,
         generator: np.random.Generator | None,
         place: Callable[[], str],
+        offset: int,
     ) -> list[np.ndarray]:
-        """Put a record through the transforms; return its other parts, of which boxes have moved along."""
+        """Put the record of some place in a batch through the transforms; return its other parts.
+
+        Boxes and classes of pixels have moved along.
+        """
         if self._source.pixel_labels:
             classes = self._pipeline.apply(first, out, generator, place, classes=rest[0])
             assert classes is not None
@@ -376,7 +382,7 @@ class Loader:
             return rest
         boxes = self._pipeline.apply(first, out, generator, place, rest[0])
         assert boxes is not None
-        return [boxes, *rest[1:]]
+        return [_truth_rows(boxes, offset) if self._source.truth_rows else boxes, *rest[1:]]
 
     def _push_ahead(self) -> None:
         """Begin to fill all slots but the one of the batch that was given last."""
@@ -421,7 +427,7 @@ class Loader:
         first, *rest = record
         describe = functools.partial(self._source.describe, index)
         generator = self._order.generator(place) if self._pipeline.random else None
-        rest = self._apply(first, rest, slot.inside[0][offset], generator, describe)
+        rest = self._apply(first, rest, slot.inside[0][offset], generator, describe, offset)
         for array, part in zip(slot.inside[1:], rest, strict=True):
             if np.shape(part) != array.shape[1:]:
                 sizes = (
@@ -468,7 +474,7 @@ class _Slot:
         plan: The batch that it is filled with, or is about to be.
     """
 
-    __slots__ = ("_sequences", "inside", "outside", "plan", "variables")
+    __slots__ = ("_sequences", "_truth", "inside", "outside", "plan", "variables")
 
     def __init__(
         self, record: Mapping[str, np.ndarray], batch_size: int, pieces: int, source: Source
@@ -476,6 +482,9 @@ class _Slot:
         self.inside = [np.empty((batch_size, *part.shape), part.dtype) for part in record.values()]
         self.outside = dict(zip(record, self.inside, strict=True))
         self._sequences = next(iter(record)) if source.batch_axis else ""
+        self._truth = list(record)[1] if source.truth_rows else ""
+        if self._truth:
+            self.outside[self._truth] = _one_table(self.inside[1])
         if source.images:
             name = next(iter(record))
             self.outside[name] = self.inside[0].transpose(0, 3, 1, 2)
@@ -489,4 +498,24 @@ class _Slot:
         arrays = {name: array[:count] for name, array in self.outside.items()}
         if self._sequences:
             arrays[self._sequences] = self.outside[self._sequences][:, :count]
+        if self._truth:
+            arrays[self._truth] = _one_table(self.inside[1][:count])
         return arrays
+
+
+def _one_table(rows: np.ndarray) -> np.ndarray:
+    """Return the rows of all images of a batch, (N, rows, columns), as one table of Caffe's."""
+    return rows.reshape(1, 1, -1, rows.shape[2])
+
+
+def _truth_rows(boxes: np.ndarray, image: int) -> np.ndarray:
+    """Return the boxes of one image of a batch as rows of Caffe's (``Source.truth_rows``)."""
+    objects = boxes[boxes[:, 2] > 0]
+    rows = np.full((len(boxes), DETECTION_COLUMNS), -1.0, np.float32)
+    count = len(objects)
+    rows[:count, 0] = image
+    rows[:count, 1] = objects[:, 4]
+    rows[:count, 2] = np.arange(count)
+    rows[:count, 3:7] = corners_of_centres(objects[:, :4], np)
+    rows[:count, 7] = objects[:, 5]
+    return rows

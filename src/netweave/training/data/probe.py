@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import NetweaveError, ReadError
+from netweave.graph.ops.multibox_loss import TRUTH_COLUMNS as DETECTION_COLUMNS
 from netweave.training.data import transforms as _transforms
 from netweave.training.data.source import open_source
 from netweave.training.data.transform import Pipeline
@@ -28,11 +29,15 @@ def probe(source: DataSource) -> dict[str, tuple[int, ...]]:
             first, *rest = opened.peek()
             generator = np.random.default_rng(0)
             shape = Pipeline(source.transforms).shape(first, generator, lambda: opened.describe(0))
-            images, pixel_labels = opened.images, opened.pixel_labels
+            images, pixel_labels, truth_rows = opened.images, opened.pixel_labels, opened.truth_rows
     except NetweaveError as error:
         raise ReadError(str(error), place=source.place) from error
     if pixel_labels:
         rest[0] = np.empty((1, *shape[:2]))
+    if truth_rows:
+        image, label = source.outputs
+        rows = source.batch_size * len(rest[0])
+        return {image: (source.batch_size, shape[2], *shape[:2]), label: (1, 1, rows, DETECTION_COLUMNS)}
     shapes = ((shape[2], *shape[:2]) if images else shape, *(np.shape(part) for part in rest))
     return {name: (source.batch_size, *sizes) for name, sizes in zip(source.outputs, shapes, strict=False)}
 

@@ -63,6 +63,9 @@ class Source(ABC):
         boxes: Whether the second part of a record is ground-truth boxes, one row each: centre x and y, width
             and height, relative to the image, class, and what else is known of the object (Darknet's and
             VOC's: whether it is difficult). Rows of zeros fill it up.
+        truth_rows: Whether boxes are one table for the whole batch, (1, 1, all rows, 8), as SSD's branch of
+            Caffe has it: number of the image, class, number of the object, left, top, right, bottom, and
+            whether it is difficult. Rows that hold no object are -1.
         pixel_labels: Whether the second part of a record is the class of each pixel, (height, width, 1).
         remote: Whether reading waits for another machine, so that it pays to ``fetch`` ahead of time.
         batch_axis: Axis of the records in the first part of a batch; 1 where a record is a sequence of steps.
@@ -78,6 +81,7 @@ class Source(ABC):
     batch_axis: int = 0
     boxes: bool = False
     pixel_labels: bool = False
+    truth_rows: bool = False
     remote: bool = False
     stored: bool = True
 
@@ -181,6 +185,8 @@ SOURCES: dict[str, tuple[str, str]] = {
     "folder": ("images", "ImageFolder"),
     "boxes": ("images", "LabelledImages"),
     "label_images": ("label_images", "LabelImages"),
+    "annotated_lmdb": ("lmdb", "AnnotatedLMDB"),
+    "annotated_images": ("images", "AnnotatedImages"),
     "hdf5": ("hdf5", "HDF5"),
     "mnist": ("arrays", "MNIST"),
     "cifar": ("arrays", "CIFAR"),

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
-from netweave.files.prototext import parse_text
-from netweave.formats.caffe.inputs import Place, data_sources
-from netweave.formats.caffe.schema import caffe_schema
 from tests.formats.caffe.nets import inputs, layer, load, normal, run
 
 IMAGES = inputs(x=(1, 2, 3, 4), image=(1, 3, 60, 100))
@@ -318,21 +313,6 @@ def test_annotated_data_gives_images_of_one_size_and_any_number_of_boxes(tmp_pat
 def test_annotated_data_without_a_size_asks_for_it(tmp_path):
     with pytest.raises(ReadError, match=r"does not give all sizes of 'data'.*--input-shape data="):
         load(tmp_path, ANNOTATED % ("", 4))
-
-
-def test_training_on_annotated_data_is_refused_with_what_it_lacks():
-    net = parse_text(
-        (ANNOTATED % ("resize_param { height: 30 width: 40 }", 4)).encode(),
-        caffe_schema(),
-        "NetParameter",
-        place="net",
-    )
-    message = (
-        r"net:2: layer 'data' \(AnnotatedData\): its records \(AnnotatedDatum\), 2 batch samplers and "
-        "resize_param of images are not supported for training; train the net on your"
-    )
-    with pytest.raises(UnsupportedError, match=message):
-        data_sources(net["layer"], Place("net", Path(), "TRAIN"))
 
 
 @pytest.mark.parametrize(

@@ -240,12 +240,14 @@ class LabelledImages(ImageFiles):
 
     Attributes:
         boxes_of: The boxes of each image, (number, 6).
+        first_pixel: The number that the left and top edge of an image has in XML.
 
     Raises:
         ReadError: There are no images, or labels are missing or wrong; the first files that are are named.
     """
 
     boxes = True
+    first_pixel = 1
 
     def __init__(
         self,
@@ -327,10 +329,30 @@ class LabelledImages(ImageFiles):
                 raise ReadError(f"unknown class {name!r}, expected one of: {known}", place=place)
             # VOC counts pixels from 1, and the last one belongs to the box
             x0, y0, x1, y1 = corners
-            relative = ((x0 - 1) / width, (y0 - 1) / height, x1 / width, y1 / height)
+            first = self.first_pixel
+            relative = ((x0 - first) / width, (y0 - first) / height, x1 / width, y1 / height)
             pixel = (1 / width, 1 / height)
             rows.append([*_inside(relative, place, pixel), self._names[name], float(difficult)])
         return rows
+
+
+class AnnotatedImages(LabelledImages):
+    """Images with boxes as SSD is trained on them: VOC's numbers of pixels are taken as they are.
+
+    Args:
+        path: As for ``LabelledImages``.
+        names: Names of the classes by number, the background first; empty for a number without one.
+        color: How images are decoded.
+
+    Raises:
+        ReadError: As ``LabelledImages``.
+    """
+
+    truth_rows = True
+    first_pixel = 0
+
+    def __init__(self, path: str, names: Sequence[str] = (), color: str = "bgr") -> None:
+        super().__init__(path, len(names), names, color=color)
 
 
 def _inside(

@@ -15,6 +15,8 @@ from google.protobuf.message import DecodeError
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.source import MISSING
 from netweave.formats.caffe.schema import caffe_schema
+from netweave.graph.ops.box_geometry import centres_of_corners
+from netweave.graph.ops.regions import TRUTH_COLUMNS
 from netweave.runtime.images.decode import decode
 from netweave.training.data.block_checksums import checked
 from netweave.training.data.byte_file import ByteFile, open_bytes
@@ -110,6 +112,22 @@ class LMDBFile:
         """
         entries = [self._entries[index] for index in indices]
         return self._read([(entry.offset, entry.num_bytes) for entry in entries])
+
+    def parts(self, spans: Sequence[tuple[int, int, int | None]]) -> list[bytes]:
+        """Return parts of the values of several entries: (index, first byte, the one after the last).
+
+        A part that would begin behind the end is the whole value.
+
+        Raises:
+            ReadError: As ``values``.
+        """
+        wanted = []
+        for index, first, stop in spans:
+            entry = self._entries[index]
+            end = entry.num_bytes if stop is None else min(stop, entry.num_bytes)
+            begin = first if first <= end else 0
+            wanted.append((entry.offset + begin, end - begin))
+        return self._read(wanted)
 
     def close(self) -> None:
         """Close the file."""
@@ -300,6 +318,100 @@ class LMDB(StoredSource):
         if not values.size or values.size != math.prod(shape):
             raise ReadError(f"has {values.size:,} values, but declares {shape}", place=self.describe(index))
         return values.reshape(shape).transpose(1, 2, 0)
+
+
+_HEAD_BYTES = 11
+"""So many bytes hold the key and the length of a field at most."""
+
+_DATUM = 0x0A
+"""The key of the field ``datum`` of an AnnotatedDatum, which is written first."""
+
+_AT_ONCE = 4096
+
+
+class AnnotatedLMDB(LMDB):
+    """Images with boxes, as SSD's ``convert_annoset`` writes them (AnnotatedDatum).
+
+    Args:
+        path: As for ``LMDB``.
+        color: Likewise.
+        names: Names of the classes, which images in a folder would need in its place; records have numbers.
+
+    Raises:
+        ReadError: As ``LMDB``, or the annotations of a record cannot be read.
+        UnsupportedError: As ``LMDB``.
+    """
+
+    boxes = True
+    truth_rows = True
+
+    def __init__(self, path: str, color: str = "native", names: Sequence[str] = ()) -> None:
+        super().__init__(path, color)
+        del names
+        self._rows = 1
+        for first in range(0, len(self), _AT_ONCE):
+            some = range(first, min(first + _AT_ONCE, len(self)))
+            self._rows = max(self._rows, *map(len, self._annotations(some)))
+
+    def parse(self, index: int, fetched: bytes) -> Record:
+        """Return pixels and boxes, as many rows for every image."""
+        message = self._message(index, fetched)
+        rows = np.zeros((self._rows, TRUTH_COLUMNS), np.float32)
+        boxes = _boxes(message)
+        rows[: len(boxes)] = boxes
+        return self._pixels(message.datum, index), rows
+
+    def item(self, index: int) -> Item:
+        """Return a record as a writer is given it: the boxes in one row."""
+        message = self._message(index, self.fetch([index])[0])
+        labels = _boxes(message).reshape(-1)
+        name = self._keys[index].decode("utf-8", "replace")
+        if message.datum.encoded:
+            return Item(name, labels, content=message.datum.data)
+        return Item(name, labels, pixels=self._pixels(message.datum, index))
+
+    def _annotations(self, indices: Sequence[int]) -> Iterator[np.ndarray]:
+        """Yield the boxes of records, without reading their images."""
+        starts = []
+        for index, head in zip(
+            indices, self._file.parts([(index, 0, _HEAD_BYTES) for index in indices]), strict=True
+        ):
+            starts.append((index, _end_of_datum(head), None))
+        for (index, _, _), content in zip(starts, self._file.parts(starts), strict=True):
+            yield _boxes(self._message(index, content))
+
+    def _message(self, index: int, content: bytes) -> Any:
+        try:
+            return caffe_schema().wire_class("AnnotatedDatum").FromString(content)
+        except DecodeError as error:
+            raise ReadError(
+                "is not a complete AnnotatedDatum: truncated, damaged, or of another type",
+                place=self.describe(index),
+            ) from error
+
+
+def _end_of_datum(head: bytes) -> int:
+    """Return where the annotations of a record begin; 0 if the image does not stand first."""
+    if head[:1] != bytes([_DATUM]):
+        return 0
+    length = 0
+    for place, byte in enumerate(head[1:]):
+        length |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return 2 + place + length
+    return 0
+
+
+def _boxes(message: Any) -> np.ndarray:
+    """Return the boxes of an AnnotatedDatum as ``Source.boxes`` has them; those without area are left out."""
+    rows = [
+        (box.xmin, box.ymin, box.xmax, box.ymax, group.group_label, box.difficult)
+        for group in message.annotation_group
+        for box in (annotation.bbox for annotation in group.annotation)
+        if box.xmax > box.xmin and box.ymax > box.ymin
+    ]
+    table = np.array(rows, np.float32).reshape(-1, TRUTH_COLUMNS)
+    return np.concatenate([centres_of_corners(table[:, :4], np), table[:, 4:]], axis=1)
 
 
 def open_entries(path: str) -> LMDBFile:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,10 +16,13 @@ from netweave.runtime.images.decode import opencv
 from netweave.runtime.images.scaling import resized
 from netweave.training.data.transform import Geometric, Image, transform
 from netweave.training.data.transforms.arithmetic import three_channels
-from netweave.training.settings import require
+from netweave.training.settings import from_settings, require
 
 LEAST_PADDING = 1.05
 """A border that would make the image less than this larger is left out."""
+
+LEAST_EXPANSION = 1e-2
+"""A largest expansion that is no more than this above 1 is none."""
 
 LEAST_CONTRAST = 1e-3
 """A change of contrast below this is none."""
@@ -134,6 +137,9 @@ class CropSampler:
         sample_coverages: Share of the window that an object covers.
         object_coverages: Share of an object that the window covers.
         trials: How many windows are tried.
+        windows: How many of them are kept at most, where all that are found take part (``WindowSamplers``);
+            0 for all.
+        needs_object: Whether an image without objects has no window.
     """
 
     scales: tuple[float, float] = (0.0, 1.0)
@@ -142,10 +148,12 @@ class CropSampler:
     sample_coverages: tuple[float, float] = (0.0, 1.0)
     object_coverages: tuple[float, float] = (0.0, 1.0)
     trials: int = 25
+    windows: int = 1
+    needs_object: bool = False
 
     def __post_init__(self) -> None:
         low, high = self.scales
-        require(0.0 <= low < high <= 1.0, f"scales are {low:g} to {high:g}, expected 0 <= min < max <= 1")
+        require(0.0 <= low <= high <= 1.0, f"scales are {low:g} to {high:g}, expected 0 <= min <= max <= 1")
         for name in ("ratios", "overlaps", "sample_coverages", "object_coverages"):
             low, high = getattr(self, name)
             require(low <= high, f"{name} are {low:g} to {high:g}, expected min <= max")
@@ -166,6 +174,8 @@ class CropSampler:
         """Return whether one of the objects (corners) is in the ranges; whether there is none, too."""
         ranges = (self.overlaps, self.sample_coverages, self.object_coverages)
         asked = [low > 0.0 or high < 1.0 for low, high in ranges]
+        if self.needs_object and not len(objects):
+            return False
         if not len(objects) or not any(asked):
             return True
         shared = _shared_areas(window, objects)
@@ -179,6 +189,9 @@ class CropSampler:
             if is_asked:
                 fits &= (measure >= low) & (measure <= high)
         return bool(fits.any())
+
+
+KEPT = ("center", "overlap")
 
 
 @transform("sampled_crop")
@@ -205,8 +218,7 @@ class SampledCrop(Geometric):
     keep_overlap: float = 0.3
 
     def __post_init__(self) -> None:
-        known = ("center", "overlap")
-        require(self.keep in known, f"keep is {self.keep!r}, expected {' or '.join(known)}")
+        require(self.keep in KEPT, f"keep is {self.keep!r}, expected {' or '.join(KEPT)}")
 
     def change(self, image: Image, generator: np.random.Generator) -> None:
         """Change the image and its boxes."""
@@ -219,28 +231,199 @@ class SampledCrop(Geometric):
             sampler = self.samplers[number]
             for _ in range(sampler.trials):
                 window = sampler.window(width / height, generator)
-                stays = self._stays(window, corners)
+                stays = _stays(window, corners, self.keep, self.keep_overlap)
                 if sampler.accepts(window, corners) and (stays.any() or not len(objects)):
-                    self._cut(image, window, objects[stays])
+                    _cut(image, window, objects[stays])
                     return
 
-    def _stays(self, window: np.ndarray, corners: np.ndarray) -> np.ndarray:
-        """Return which objects are kept."""
-        if self.keep == "center":
-            centres = (corners[:, :2] + corners[:, 2:]) / 2
-            is_inside: np.ndarray = ((centres >= window[:2]) & (centres < window[2:])).all(axis=1)
-            return is_inside
-        kept: np.ndarray = _shared_areas(window, corners) / box_areas(corners, np) > self.keep_overlap
-        return kept
 
-    def _cut(self, image: Image, window: np.ndarray, objects: np.ndarray) -> None:
-        height, width = image.pixels.shape[:2]
-        size = window[2:] - window[:2]
-        left, top = int(window[0] * width), int(window[1] * height)
-        columns, rows = max(1, int(size[0] * width)), max(1, int(size[1] * height))
-        image.replace(image.pixels[top : top + rows, left : left + columns])
+def _stays(window: np.ndarray, corners: np.ndarray, keep: str, share: float) -> np.ndarray:
+    """Return which objects are kept in a window."""
+    if keep == "center":
+        centres = (corners[:, :2] + corners[:, 2:]) / 2
+        is_inside: np.ndarray = ((centres >= window[:2]) & (centres < window[2:])).all(axis=1)
+        return is_inside
+    kept: np.ndarray = _shared_areas(window, corners) / box_areas(corners, np) > share
+    return kept
+
+
+def _cut(image: Image, window: np.ndarray, objects: np.ndarray) -> None:
+    """Let an image be a window of it, with the objects that are kept."""
+    height, width = image.pixels.shape[:2]
+    size = window[2:] - window[:2]
+    left, top = int(window[0] * width), int(window[1] * height)
+    columns, rows = max(1, int(size[0] * width)), max(1, int(size[1] * height))
+    image.replace(image.pixels[top : top + rows, left : left + columns])
+    if image.boxes is not None:
+        image.objects = _projected(objects, window[:2], size)
+
+
+# Rules of SSD: ``GenerateBatchSamples`` (sampler.cpp), ``ApplyDistort`` (im_transforms.cpp), ``ExpandImage``
+# and ``TransformAnnotation`` (data_transformer.cpp) of W. Liu's branch.
+
+
+@transform("window_samplers")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSamplers(Geometric):
+    """Cuts out one of the windows that all samplers together find; without any the image stays as it is.
+
+    Attributes:
+        samplers: The ways to choose windows; their ratios are relative to the image's own.
+        keep: Which objects stay: those whose ``center`` is in the window, or those of which it holds more
+            than ``keep_overlap`` (``overlap``).
+        keep_overlap: Share of the object.
+    """
+
+    random: ClassVar[bool] = True
+    keeps_boxes: ClassVar[bool] = True
+
+    samplers: Sequence[CropSampler | Mapping[str, Any]]
+    keep: str = "overlap"
+    keep_overlap: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.keep in KEPT, f"keep is {self.keep!r}, expected {' or '.join(KEPT)}")
+
+    @property
+    def made(self) -> list[CropSampler]:
+        """The samplers; a Job has them as settings."""
+        return [
+            one if isinstance(one, CropSampler) else from_settings(CropSampler, "a sampler", one)
+            for one in self.samplers
+        ]
+
+    def change(self, image: Image, generator: np.random.Generator) -> None:
+        """Change the image and its boxes."""
+        objects = np.zeros((0, 4)) if image.boxes is None else image.objects.astype(np.float64)
+        corners = corners_of_centres(objects[:, :4], np)
+        windows: list[np.ndarray] = []
+        for sampler in self.made:
+            found = 0
+            for _ in range(sampler.trials):
+                if sampler.windows and found >= sampler.windows:
+                    break
+                window = sampler.window(1.0, generator)
+                if sampler.accepts(window, corners):
+                    windows.append(window)
+                    found += 1
+        if windows:
+            window = windows[int(generator.integers(len(windows)))]
+            _cut(image, window, objects[_stays(window, corners, self.keep, self.keep_overlap)])
+
+
+@transform("colour_distortion")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColourDistortion(Geometric):
+    """Changes brightness, contrast, saturation and hue, each with a probability of its own; for BGR.
+
+    The contrast is changed second or fourth, either as often. Each result is rounded to 8 bits.
+
+    Attributes:
+        brightness: Limit of what is added, either way.
+        brightness_probability: How often.
+        contrasts: Smallest and largest factor of all values.
+        contrast_probability: How often.
+        saturations: Smallest and largest factor of the saturation.
+        saturation_probability: How often.
+        hue: Limit of what is added to OpenCV's hue, either way.
+        hue_probability: How often.
+        order_probability: How often the channels change places.
+    """
+
+    random: ClassVar[bool] = True
+    keeps_boxes: ClassVar[bool] = True
+
+    brightness: float = 0.0
+    brightness_probability: float = 0.0
+    contrasts: tuple[float, float] = (1.0, 1.0)
+    contrast_probability: float = 0.0
+    saturations: tuple[float, float] = (1.0, 1.0)
+    saturation_probability: float = 0.0
+    hue: float = 0.0
+    hue_probability: float = 0.0
+    order_probability: float = 0.0
+
+    def change(self, image: Image, generator: np.random.Generator) -> None:
+        """Change the image."""
+        pixels = three_channels(image)
+        is_early = generator.random() > 0.5
+        pixels = self._brightened(pixels, generator)
+        if is_early:
+            pixels = self._contrasted(pixels, generator)
+        pixels = self._in_hsv(pixels, generator)
+        if not is_early:
+            pixels = self._contrasted(pixels, generator)
+        if generator.random() < self.order_probability:
+            pixels = np.ascontiguousarray(pixels[..., generator.permutation(3)])
+        image.pixels = pixels
+
+    def _brightened(self, pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        if generator.random() >= self.brightness_probability:
+            return pixels
+        return _in_bytes(pixels + np.float32(generator.uniform(-self.brightness, self.brightness)))
+
+    def _contrasted(self, pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        if generator.random() >= self.contrast_probability:
+            return pixels
+        factor = generator.uniform(*self.contrasts)
+        return _in_bytes(pixels * np.float32(factor)) if abs(factor - 1.0) > LEAST_CONTRAST else pixels
+
+    def _in_hsv(self, pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Change the saturation, then the hue; a hue beyond the circle is cut off, as 8 bits do."""
+        saturates, turns = generator.random(2) < (self.saturation_probability, self.hue_probability)
+        factor, turn = generator.uniform(*self.saturations), generator.uniform(-self.hue, self.hue)
+        cv2 = opencv()
+        for is_made, channel, scale, shift in ((saturates, 1, factor, 0.0), (turns, 0, 1.0, turn)):
+            if is_made:
+                hsv = cv2.cvtColor(pixels, cv2.COLOR_BGR2HSV)
+                hsv[..., channel] = _in_bytes(hsv[..., channel] * np.float32(scale) + np.float32(shift))
+                pixels = cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)
+        return pixels
+
+
+def _in_bytes(values: np.ndarray) -> np.ndarray:
+    rounded: np.ndarray = np.clip(np.rint(values), 0, 255).astype(np.uint8)
+    return rounded
+
+
+@transform("expand")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expand(Geometric):
+    """Puts the image somewhere on a larger one, of which the rest has one colour.
+
+    Attributes:
+        probability: How often.
+        max_ratio: Largest side of the larger one, in sides of the image.
+        fill: Its colour, a number for each channel; none for black.
+    """
+
+    random: ClassVar[bool] = True
+    keeps_boxes: ClassVar[bool] = True
+
+    probability: float
+    max_ratio: float
+    fill: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        require(self.max_ratio >= 1.0, f"max_ratio is {self.max_ratio:g}, expected 1 or more")
+
+    def change(self, image: Image, generator: np.random.Generator) -> None:
+        """Change the image and its boxes."""
+        if generator.random() > self.probability or self.max_ratio - 1.0 < LEAST_EXPANSION:
+            return
+        ratio = generator.uniform(1.0, self.max_ratio)
+        height, width, channels = image.pixels.shape
+        rows, columns = int(height * ratio), int(width * ratio)
+        top, left = (
+            int(generator.uniform(0.0, room)) if room else 0 for room in (rows - height, columns - width)
+        )
+        canvas = np.zeros((rows, columns, channels), image.pixels.dtype)
+        canvas[...] = _in_bytes(np.array(self.fill or (0.0,), np.float32))
+        canvas[top : top + height, left : left + width] = image.pixels
+        image.replace(canvas)
         if image.boxes is not None:
-            image.objects = _projected(objects, window[:2], size)
+            origin = np.array([-left / width, -top / height])
+            image.objects = _projected(image.objects, origin, np.array([columns / width, rows / height]))
 
 
 def _shared_areas(window: np.ndarray, corners: np.ndarray) -> np.ndarray:
