@@ -355,6 +355,12 @@ def test_a_folder_with_vocs_annotations_stands_for_the_data_base(store):
             assert read[number] == pytest.approx(opened.read(number)[1], abs=1e-6)
 
 
+def test_annotations_need_the_map_of_labels(store):
+    (store / "labelmap.prototxt").unlink()
+    with pytest.raises(ReadError, match=r"label_map_file of the net names no file that is there"):
+        job_of(store, data={"train": str(store)})
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -341,17 +341,22 @@ class AnnotatedImages(LabelledImages):
 
     Args:
         path: As for ``LabelledImages``.
-        names: Names of the classes by number, the background first; empty for a number without one.
+        names: Names of the classes by number, the background first; "" for a number without one.
         color: How images are decoded.
 
     Raises:
-        ReadError: As ``LabelledImages``.
+        ReadError: As ``LabelledImages``, or there are no names.
     """
 
     truth_rows = True
     first_pixel = 0
 
     def __init__(self, path: str, names: Sequence[str] = (), color: str = "bgr") -> None:
+        if not names:
+            raise ReadError(
+                "needs the numbers of its classes; the label_map_file of the net names no file that is there",
+                place=path,
+            )
         super().__init__(path, len(names), names, color=color)
 
 
