@@ -56,10 +56,6 @@ PICTURES = frozenset({"folder", "images", "lmdb"})
 """Kinds of records that may stand for each other: pictures with labels."""
 
 
-ANNOTATED = ("annotated_lmdb", "annotated_images")
-"""Kinds of images with boxes for SSD: what its files name, and what may stand for it."""
-
-
 def with_path(
     sources: tuple[DataSource, ...], path: str, *, phase: str, place: str, kind: str = ""
 ) -> tuple[DataSource, ...]:
@@ -92,8 +88,10 @@ def _moved(source: DataSource, path: str, kind: str) -> DataSource:
         if not _exists(Path(root)) or not root:
             settings = {"path": path, "color": settings.get("color", "bgr")}
         return replace(source, kind="label_images", settings=settings)
-    if source.kind == ANNOTATED[0]:  # images with boxes: a data base, or a folder or list
-        return replace(source, kind=ANNOTATED[kind != "lmdb"], settings=settings)
+    if source.kind == "annotated_lmdb":  # images with boxes, also of a folder or list
+        return replace(
+            source, kind="annotated_lmdb" if kind == "lmdb" else "annotated_images", settings=settings
+        )
     if not {kind, source.kind} <= PICTURES:
         return replace(source, settings=settings)
     color = settings.get("color", "bgr")

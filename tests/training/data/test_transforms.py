@@ -346,7 +346,11 @@ def test_deviations_are_cut_as_means_are(tmp_path):
 
 
 def test_every_transform_is_tried():
-    folder = Path(__file__).parent
+    tests = Path(__file__).parents[2]
     files = ("test_transforms.py", "test_boxes.py", "test_detection.py")
-    text = "".join((folder / name).read_text() for name in files)
+    paths = [
+        *(tests / "training/data" / name for name in files),
+        tests / "formats/caffe/test_annotated_data.py",
+    ]
+    text = "".join(path.read_text() for path in paths)
     assert [kind for kind in TRANSFORMS if f'"kind": "{kind}"' not in text] == []
