@@ -15,8 +15,10 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave.formats.caffe.job import read_solver
+from netweave.graph.ops.multibox_loss import TRUTH_COLUMNS as DETECTION_COLUMNS
 from netweave.runtime.engine import SerialEngine
 from netweave.training import Evaluated, Shown
+from netweave.training.metrics import make_metric
 from tests.formats.caffe.solvers import TABLE, lay_out, sizes
 from tests.training.trainers import make_trainer
 
@@ -73,7 +75,12 @@ def drawn(job: Job) -> dict[str, dict[str, np.ndarray]]:
             if value.name in fed:
                 shape = tuple(size for size in value.shape[1:])
                 noise = generator.random((2 * BATCH, *shape))
+                if shape[-1:] == (DETECTION_COLUMNS,):  # a table without boxes
+                    noise = np.full_like(noise, -1.0)
                 arrays[value.name] = noise if len(shape) else np.zeros(2 * BATCH)
+        metric = make_metric(phase)  # reads boxes, also where the net does not
+        for beside in metric.inputs if metric is not None else ():
+            arrays.setdefault(beside, np.full((2 * BATCH, 1, 4, DETECTION_COLUMNS), -1.0))
     return found
 
 

@@ -84,7 +84,9 @@ class PhaseLoader:
 
     def __init__(self, name: str, phase: Phase, given: Given, config: LoaderConfig) -> None:
         self._inputs = {value.name or "": value.shape for value in phase.graph.inputs}
-        unknown = [key for key in given if key not in self._inputs]
+        metric = make_metric(phase)
+        self._beside = set(metric.inputs) - self._inputs.keys() if metric is not None else set()
+        unknown = [key for key in given if key not in self._inputs and key not in self._beside]
         if unknown:
             raise UsageError(
                 f"phase {name!r}: arrays are given for {', '.join(unknown)}, the net has inputs "
@@ -93,8 +95,6 @@ class PhaseLoader:
         self.batch_size = phase.data[0].batch_size if phase.data else 1
         self.offset = self.samples = 0
         self.beside: dict[str, torch.Tensor] = {}
-        metric = make_metric(phase)
-        self._beside = set(metric.inputs) - self._inputs.keys() if metric is not None else set()
         self._turns = config.turns
         self._loaders: list[Loader] = []
         try:
