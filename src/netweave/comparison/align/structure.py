@@ -379,8 +379,12 @@ def _gaps(alignment: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:
     return gaps
 
 
+# Signatures of a node's successors tell apart like layers that begin different branches. The branches of a
+# block often begin alike, and files write them in any order. What tells them apart is where they lead: to
+# filters of another shape, or to another place of a Concat.
+
 REACHES = (1, 2, 4, 8, 16, 32)
-"""How many layers ahead is looked, one after the other."""
+"""Numbers of layers to look ahead, tried in order."""
 
 SEEN_THROUGH = frozenset({"affine", "Pad"})
 """Kinds of nodes that frameworks cut and join in their own ways."""

@@ -643,7 +643,7 @@ _UNREAD = ("resize_param", "noise_param", "distort_param", "expand_param", "crop
 
 
 _UNREAD_OF_BOXES = ("noise_param", "crop_size", "crop_h", "crop_w", "mean_file")
-"""What SSD's branch does to images with boxes and Netweave does not."""
+"""Changes of images with boxes in SSD's branch that Netweave does not make."""
 
 
 def _transforms(

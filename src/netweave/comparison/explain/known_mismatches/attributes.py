@@ -89,7 +89,7 @@ RESIZE_MODES = {"nearest_mode": "nearest", "cubic_coeff_a": "cubic", "exclude_ou
 """Settings of Resize that one mode alone has."""
 
 NOUNS = {"approximate": "approximation", "epsilon": "eps", "pads": "padding"}
-"""What settings are called whose names in ONNX are other than people's."""
+"""Usual names of settings that ONNX calls otherwise."""
 
 
 def attribute_mismatches(case: Case) -> Iterator[Proposal]:

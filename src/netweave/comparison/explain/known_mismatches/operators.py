@@ -21,7 +21,7 @@ MAX_ORDERED = 4
 """Nodes with more inputs are not tried in other orders."""
 
 NAMES = OPERATORS_IN_WORDS | {"LRN": "LRN across channels", "ChannelLRN": "LRN within each channel"}
-"""What operators are called whose own names do not tell them apart, or are not people's."""
+"""Names of operators whose own names do not tell them apart, or are not the usual ones."""
 
 
 def operator_mismatches(case: Case) -> Iterator[Proposal]:

@@ -50,7 +50,7 @@ class FeatureCut:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a rule knows of a net.
+    """The parts of a net that a rule looks at.
 
     Attributes:
         shardings: The shardings of the values before the node, by name.

@@ -58,7 +58,7 @@ def by_feature(channels: Sequence[Ranges]) -> Sharding:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one worker sends to another: rows and channels of its own part, and where they go.
+    """Rows and channels that one worker sends to another, and where they go.
 
     Attributes:
         rows: Number of rows.
@@ -75,7 +75,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """What each worker holds of one value.
+    """The part of one value that each worker holds.
 
     Attributes:
         rows: Rows of each worker.

@@ -24,7 +24,7 @@ PART_PROP = "netweave.part"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a node computes of a value that has the whole batch on this worker.
+    """The part that a node computes of a value, of which this worker has the whole batch.
 
     Attributes:
         channels: The channels.
