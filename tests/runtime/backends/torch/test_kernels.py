@@ -158,6 +158,21 @@ def test_hopeless_candidates_are_called_once(monkeypatch):
     assert clock.calls.count(ONEDNN) == 1
 
 
+def test_torchs_own_kernel_remains_however_slow_its_next_call_is(monkeypatch):
+    """On a busy machine the first call can be over before another process takes the processor."""
+    clock, call = Clock(monkeypatch, aten=0.01, oneDNN=60.0), TriedKernels._call
+
+    def slower(tried, name, *matrices):
+        if name == ATEN and clock.calls:
+            clock.now += 1.0
+        return call(tried, name, *matrices)
+
+    monkeypatch.setattr(TriedKernels, "_call", slower)
+    tried = TriedKernels(clock=clock)
+    tried.linear(drawn(4, 6), drawn(5, 6))
+    assert list(tried.choices.values()) == [ATEN]
+
+
 def test_candidates_that_fail_or_compute_something_else_are_left_out(monkeypatch):
     def fails(a, w, bias):
         raise RuntimeError("could not create a primitive")

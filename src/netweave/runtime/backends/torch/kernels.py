@@ -154,11 +154,13 @@ class TriedKernels(Kernels):
         began = self._clock()
         expected = candidates[ATEN]()
         limit_s = HOPELESS * (self._clock() - began) + HOPELESS_S
-        timed = {}
+        timed = {ATEN: partial(self._seconds, candidates[ATEN])}  # however slow its next call: it is what remains
         for name, call in candidates.items():
             began = self._clock()
-            if _agrees(call, expected) and self._clock() - began <= limit_s:
+            if name != ATEN and _agrees(call, expected) and self._clock() - began <= limit_s:
                 timed[name] = partial(self._seconds, call)
+        if len(timed) == 1:
+            return ATEN
         times = in_turns(
             timed,
             min_rounds=MIN_ROUNDS,
