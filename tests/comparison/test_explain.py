@@ -316,6 +316,12 @@ ACTIVATIONS = {
     "LeakyRelu(0.1), then Min": [("LeakyRelu", ["x"], {"alpha": 0.1}), ("Min", [0, "six"], {})],
     "Clip": [("Clip", ["x", "zero", "six"], {})],
     "PRelu": [("PRelu", ["x", "slopes"], {})],
+    "hard-swish": [  # as Keras writes it
+        ("Add", ["x", "three"], {}),
+        ("Clip", [0, "zero", "six"], {}),
+        ("Mul", [0, "sixth"], {}),
+        ("Mul", ["x", "Mul_out"], {}),
+    ],
     "Sigmoid, then Neg, then Relu, then Mul, then Add": [
         ("Sigmoid", ["x"], {}),
         ("Neg", ["x"], {}),
@@ -326,16 +332,18 @@ ACTIVATIONS = {
 }
 
 
-def activated(path, name):
+def activated(path, function):
     """A convolution, an activation of one node or several, and another convolution."""
     nodes = [helper.make_node("Conv", ["x", "w"], ["before"], name="before")]
-    for op_type, inputs, settings in ACTIVATIONS[name]:
+    for op_type, inputs, settings in ACTIVATIONS[function]:
         read = ["before" if i == "x" else nodes[-1].output[0] if i == 0 else i for i in inputs]
-        nodes.append(helper.make_node(op_type, read, [f"{op_type}_out"], name=op_type, **settings))
+        name = op_type if op_type not in {node.name for node in nodes} else f"{op_type}_1"
+        nodes.append(helper.make_node(op_type, read, [f"{name}_out"], name=name, **settings))
     nodes.append(helper.make_node("Conv", [nodes[-1].output[0], "w"], ["y"], name="after"))
     weights = 4 * np.random.default_rng(0).standard_normal((3, 3, 1, 1), dtype=np.float32)
     slopes = np.array([0.1, -0.2, 0.3], np.float32).reshape(3, 1, 1)
-    arrays = {"w": weights, "zero": np.float32(0), "six": np.float32(6), "slopes": slopes}
+    numbers = {"zero": 0, "three": 3, "six": 6, "sixth": 1 / 6}
+    arrays = {"w": weights, "slopes": slopes} | {each: np.float32(n) for each, n in numbers.items()}
     read = {name for node in nodes for name in node.input}
     return saved(path, nodes, {name: array for name, array in arrays.items() if name in read})
 
@@ -347,6 +355,7 @@ def activated(path, name):
         ("Swish", "Mish"),
         ("Swish", "Relu"),
         ("Clip", "LeakyRelu(0.1), then Min"),
+        ("hard-swish", "Swish"),
         ("PRelu", "Sigmoid, then Neg, then Relu, then Mul, then Add"),
     ],
 )

@@ -266,6 +266,7 @@ def _settled(graph: Graph) -> Graph:
         fold.edit(graph)
         if any(value.shape is None for node in graph.nodes for value in node.outputs):
             infer_shapes(graph)  # of what reads sizes that the graph computed from constants
+    drop_idle_nodes.edit(graph)
     compose.edit(graph)
     compose_group_norm.edit(graph)
     chain(fuse_layer_norm, fuse_rms_norm, fuse_gelu).edit(graph)
@@ -275,7 +276,6 @@ def _settled(graph: Graph) -> Graph:
     flatten_concats.edit(graph)
     two_term_sums.edit(graph)
     join_stored_terms.edit(graph)
-    drop_idle_nodes.edit(graph)
     return graph
 
 

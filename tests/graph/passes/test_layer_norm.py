@@ -7,7 +7,7 @@ import pytest
 
 import netweave
 from netweave.graph import attributes_of
-from netweave.graph.passes import fuse_layer_norm
+from netweave.graph.passes import fuse_layer_norm, fuse_rms_norm
 from tests.formats.onnx.models import load, model, node, normal, run
 
 EPSILON = 0.01
@@ -35,6 +35,28 @@ FORMS = {
         *MEAN, *PRODUCT, node("Sqrt", "w", "r"), node("Reciprocal", "r", "i"), node("Mul", "i g", "f"),
         node("Mul", "x f", "h"), node("Mul", "m f", "k"), node("Sub", "b k", "j"), node("Add", "h j", "y"),
     ],
+    "keras": [
+        *MEAN, *PRODUCT, node("Sqrt", "w", "r"), node("Reciprocal", "r", "i"), node("Mul", "i g", "f"),
+        node("Mul", "x f", "h"), node("Neg", "m", "o"), node("Mul", "o f", "k"), node("Add", "k b", "j"),
+        node("Add", "h j", "y"),
+    ],
+    "keras, the shift last": [
+        *MEAN, *PRODUCT, node("Pow", "w minus", "i"), node("Mul", "x i", "h"), node("Mul", "m i", "k"),
+        node("Sub", "h k", "j"), node("Add", "j b", "y"),
+    ],
+    "keras, without shift": [
+        *MEAN, *PRODUCT, node("Pow", "w minus", "i"), node("Mul", "g i", "f"), node("Mul", "f x", "h"),
+        node("Neg", "m", "o"), node("Mul", "o f", "k"), node("Add", "k h", "y"),
+    ],
+    "the scale first": [
+        *MEAN, *PRODUCT, node("Pow", "w minus", "i"), node("Mul", "i g", "f"), node("Mul", "d f", "s"),
+        node("Add", "s b", "y"),
+    ],
+    "pooled": [
+        node("GlobalAveragePool", "x", "m"), node("Sub", "x m", "d"), node("Mul", "d d", "q"),
+        node("GlobalAveragePool", "q", "v"), node("Add", "v eps", "w"), node("Sqrt", "w", "r"),
+        node("Div", "d r", "n"), *ENDING,
+    ],
     "without shift": [
         *MEAN, *POWER, node("Sqrt", "w", "r"), node("Div", "d r", "n"), node("Mul", "g n", "y"),
     ],
@@ -49,6 +71,53 @@ def test_each_form_becomes_one_operator_that_computes_the_same(name, tmp_path):
     (found,) = fused.nodes
     assert found.op_type == "LayerNormalization"
     assert attributes_of(found) == {"axis": -1, "epsilon": pytest.approx(EPSILON)}
+    x = normal(3, 5, 6, seed=2) + 1
+    (expected,) = run(made, {"x": x})
+    np.testing.assert_allclose(netweave.run(fused, {"x": x})["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+SQUARES = [node("Mul", "x x", "q"), node("ReduceMean", "q axes", "v", keepdims=1), node("Add", "v eps", "w")]
+
+RMS_FORMS = {
+    "divided": [*SQUARES, node("Sqrt", "w", "r"), node("Div", "x r", "n"), node("Mul", "n g", "y")],
+    "multiplied": [*SQUARES, node("Pow", "w minus", "i"), node("Mul", "x i", "n"), node("Mul", "n g", "y")],
+    "the scale first": [
+        *SQUARES,
+        node("Pow", "w minus", "i"),
+        node("Mul", "i g", "f"),
+        node("Mul", "f x", "y"),
+    ],
+    "plain": [*SQUARES, node("Pow", "w minus", "i"), node("Mul", "x i", "y")],
+}
+
+
+@pytest.mark.parametrize("name", RMS_FORMS)
+def test_each_form_without_a_mean_becomes_one_operator_that_computes_the_same(name, tmp_path):
+    made = model(RMS_FORMS[name], {"x": ["N", 5, 6]}, ["y"], NUMBERS)
+    fused = fuse_rms_norm(load(made, tmp_path))
+    assert [each.op_type for each in fused.nodes] == ["RMSNormalization"]
+    x = normal(3, 5, 6, seed=2) + 1
+    (expected,) = run(made, {"x": x})
+    np.testing.assert_allclose(netweave.run(fused, {"x": x})["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+OTHERS = {
+    "the mean is added": [node("Mul", "m i", "k"), node("Add", "h k", "y")],
+    "the mean is negated twice": [
+        node("Neg", "m", "o"), node("Mul", "o i", "k"), node("Sub", "h k", "y"),
+    ],
+    "the mean alone is subtracted": [node("Sub", "h m", "y")],
+    "the mean is subtracted twice": [node("Mul", "m i", "k"), node("Sub", "h k", "j"), node("Sub", "j k", "y")],
+    "the product is subtracted": [node("Mul", "m i", "k"), node("Sub", "k h", "y")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_sum_of_other_terms_keeps_its_value(name, tmp_path):
+    """What is nearly a normalisation is left as it is, or becomes one with nodes around that make up for it."""
+    start = [*MEAN, *PRODUCT, node("Pow", "w minus", "i"), node("Mul", "x i", "h")]
+    made = model([*start, *OTHERS[name]], {"x": ["N", 5, 6]}, ["y"], NUMBERS)
+    fused = fuse_layer_norm(load(made, tmp_path))
     x = normal(3, 5, 6, seed=2) + 1
     (expected,) = run(made, {"x": x})
     np.testing.assert_allclose(netweave.run(fused, {"x": x})["y"], expected, rtol=1e-5, atol=1e-5)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from netweave.comparison.align.weights import as_dense, filter_shape, filters_of
 from netweave.comparison.explain.findings import edits_of, finding_at, where
 from netweave.comparison.explain.known_mismatches.attributes import differences
+from netweave.comparison.explain.known_mismatches.constants import scaled_in_attention
 from netweave.comparison.explain.outputs import function_of_output
 from netweave.comparison.explain.wording import activation_setting, count_of_filters, in_groups, setting
 from netweave.comparison.metric import LOCAL_TOLERANCE, family_of, relative_error
@@ -103,7 +104,8 @@ def _block(nodes: Sequence[ir.Node]) -> str:
     bent = next((use.node for use in nodes[0].outputs[0].uses()), None)
     if bent is not None and bent.op_type == "Tanh":
         return f" (a soft cap of {1 / scaled[0][1]:.6g}, by tanh)"
-    return f" (scaled by {scaled[0][1]:.6g})" if len(nodes) == 1 else ""
+    scaling = " ".join(filter(None, (scaled_in_attention(nodes[0]), f"scaled by {scaled[0][1]:.6g}")))
+    return f" ({scaling})" if len(nodes) == 1 else ""
 
 
 def _written_with_the_layer(

@@ -91,6 +91,9 @@ class _Normalised:
 
 # The deviation.
 
+MEANS = ("ReduceMean", "GlobalAveragePool")
+"""Operators that take a mean over axes which stay as 1. Pooling of a (N, T, C) array is over the last axis."""
+
 
 def _deviation(root: ir.Node) -> _Deviation | None:
     """Return the deviation that a root computes: ``sqrt(mean((x - mean(x)) ** 2) + eps)``."""
@@ -99,14 +102,14 @@ def _deviation(root: ir.Node) -> _Deviation | None:
     if inner is None or exponent is None:
         return None
     for variance, number in (tuple(inner.inputs), tuple(reversed(inner.inputs))):
-        epsilon, mean_of_squares = number_of(number), _maker(variance, "ReduceMean")
+        epsilon, mean_of_squares = number_of(number), _maker(variance, *MEANS)
         square = _square(mean_of_squares)
         if epsilon is None or mean_of_squares is None or square is None:
             continue
         squared, difference = square
         x, mean = difference.inputs
         sizes = _last_sizes(mean_of_squares)
-        mean_node = _maker(mean, "ReduceMean")
+        mean_node = _maker(mean, *MEANS)
         if x is None or mean is None or mean_node is None or mean_node.inputs[0] is not x:
             return None
         if sizes is None or sizes != _last_sizes(mean_node):
@@ -124,7 +127,7 @@ def _root_mean_square(root: ir.Node) -> _Deviation | None:
     if inner is None or exponent is None:
         return None
     for square, number in (tuple(inner.inputs), tuple(reversed(inner.inputs))):
-        epsilon, mean = number_of(number), _maker(square, "ReduceMean")
+        epsilon, mean = number_of(number), _maker(square, *MEANS)
         squared = _maker(mean.inputs[0], "Mul", "Pow") if mean is not None else None
         x, sizes = (
             (squared.inputs[0], _last_sizes(mean))
@@ -171,6 +174,9 @@ def _is_square(node: ir.Node) -> bool:
 def _last_sizes(mean: ir.Node) -> tuple[int, ...] | None:
     """Return the sizes of the axes that a mean is taken over, if these are the last ones and stay as 1."""
     shape = known_shape(mean.inputs[0])
+    if mean.op_type == "GlobalAveragePool":
+        sizes = [size for size in shape[2:] if size is not None] if shape is not None else []
+        return tuple(sizes) if shape is not None and len(sizes) == len(shape) - 2 > 0 else None
     axes = mean.inputs[1].const_value if len(mean.inputs) > 1 and mean.inputs[1] is not None else None
     if shape is None or axes is None or not attributes_of(mean).get("keepdims", 1):
         return None
@@ -187,25 +193,72 @@ def _maker(value: ir.Value | None, *op_types: str) -> ir.Node | None:
 # What is normalised by it.
 
 
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """An inverse deviation, which may hold the scale already.
+
+    Attributes:
+        value: The value.
+        scale: What it is multiplied by.
+        nodes: The nodes behind the deviation.
+    """
+
+    value: ir.Value
+    scale: ir.Value | None
+    nodes: tuple[ir.Node, ...]
+
+
 def _normalised(found: _Deviation) -> Iterator[_Normalised]:
     """Yield the values that are normalised by a deviation."""
-    op_type = "Mul" if found.is_inverse else "Div"
-    for use in list(found.value.uses()):
-        node = use.node
-        if node.domain or node.op_type != op_type:
-            continue
-        other = node.inputs[1 - use.idx]
-        if found.mean is None:
-            if other is found.x:
-                yield _scaled(_Normalised(node.outputs[0], None, None, (node,)), found.sizes, ("Mul",))
-            continue
-        difference = _maker(other, "Sub")
-        if difference is not None and tuple(difference.inputs) == (found.x, found.mean):
-            yield _scaled(_Normalised(node.outputs[0], None, None, (difference, node)), found.sizes)
-        elif found.is_inverse and other is not None and other.const_value is not None:
-            shifted = _shifted(found, node, other)
-            if shifted is not None:
-                yield shifted
+    if not found.is_inverse:
+        for node, other in _products(found.value, "Div"):
+            yield from _divided(found, node, other)
+        return
+    for factor in _factors(found):
+        for node, other in _products(factor.value, "Mul"):
+            yield from _multiplied(found, factor, node, other)
+
+
+def _products(value: ir.Value, op_type: str) -> list[tuple[ir.Node, ir.Value]]:
+    """Return the products, or the quotients, that read a value, each with its other input."""
+    uses = [(use.node, use.node.inputs[1 - use.idx]) for use in value.uses() if use.node.op_type == op_type]
+    return [(node, other) for node, other in uses if not node.domain and other is not None]
+
+
+def _factors(found: _Deviation) -> Iterator[_Factor]:
+    """Yield an inverse deviation, and its products with a scale."""
+    yield _Factor(found.value, None, ())
+    for node, other in _products(found.value, "Mul"):
+        if _fits(other, found.sizes):
+            yield _Factor(node.outputs[0], other, (node,))
+
+
+def _divided(found: _Deviation, node: ir.Node, other: ir.Value) -> Iterator[_Normalised]:
+    if found.mean is None:
+        if other is found.x:
+            yield _scaled(_Normalised(node.outputs[0], None, None, (node,)), found.sizes, ("Mul",))
+        return
+    difference = _difference(found, other)
+    if difference is not None:
+        yield _scaled(_Normalised(node.outputs[0], None, None, (difference, node)), found.sizes)
+
+
+def _multiplied(found: _Deviation, factor: _Factor, node: ir.Node, other: ir.Value) -> Iterator[_Normalised]:
+    op_types = ("Mul", "Add") if factor.scale is None else ("Add",)
+    if found.mean is None and other is found.x:
+        normalised = _Normalised(node.outputs[0], factor.scale, None, (*factor.nodes, node))
+        yield _scaled(normalised, found.sizes, op_types[:-1])
+    elif (difference := _difference(found, other)) is not None:
+        nodes = (difference, *factor.nodes, node)
+        yield _scaled(_Normalised(node.outputs[0], factor.scale, None, nodes), found.sizes, op_types)
+    elif other is found.x and (shifted := _shifted(found, factor, node)) is not None:
+        yield shifted
+
+
+def _difference(found: _Deviation, value: ir.Value) -> ir.Node | None:
+    """Return the node that subtracts the mean, if it makes a value."""
+    node = _maker(value, "Sub")
+    return node if node is not None and tuple(node.inputs) == (found.x, found.mean) else None
 
 
 def _scaled(
@@ -230,20 +283,63 @@ def _scaled(
     return normalised
 
 
-def _shifted(found: _Deviation, factor: ir.Node, scale: ir.Value) -> _Normalised | None:
-    """Return ``x * f + (b - mean * f)``, given ``f``; None if it is not that."""
-    products = [use.node for use in factor.outputs[0].uses() if use.node.op_type == "Mul"]
-    own = next((node for node in products if found.x in node.inputs), None)
-    moved = next((node for node in products if found.mean in node.inputs), None)
-    shift = next((use.node for use in moved.outputs[0].uses() if use.idx == 1), None) if moved else None
-    last = next((use.node for use in own.outputs[0].uses()), None) if own else None
-    if own is None or moved is None or shift is None or last is None or not _fits(scale, found.sizes):
+def _shifted(found: _Deviation, factor: _Factor, product: ir.Node) -> _Normalised | None:
+    """Return ``x * f - mean * f``, with a shift or without one, in whatever order; None if it is not that.
+
+    Args:
+        found: The deviation.
+        factor: ``f``.
+        product: The node that makes ``x * f``.
+    """
+    last = next((use.node for use in product.outputs[0].uses()), None)
+    if last is None or last.op_type not in {"Add", "Sub"}:
         return None
-    if shift.op_type != "Sub" or last.op_type != "Add" or shift.outputs[0] not in last.inputs:
+    nodes, shift = [product], None
+    terms = _terms(last.outputs[0], 1, nodes)
+    for sign, value in terms:
+        moved = _maker(value, "Mul")
+        if (sign, value) == (1, product.outputs[0]):
+            continue
+        if moved is not None and (own := _product_with_mean(found, factor, moved)) is not None:
+            if sign != own[0]:
+                return None
+            nodes += own[1]
+        elif sign == 1 and shift is None and _fits(value, found.sizes):
+            shift = value
+        else:
+            return None
+    if len(terms) != 2 + (shift is not None):
         return None
-    if not _fits(shift.inputs[0], found.sizes):
+    result = _Normalised(last.outputs[0], factor.scale, shift, (*factor.nodes, *nodes))
+    return result if shift is not None else _scaled(result, found.sizes, ("Add",))
+
+
+def _terms(value: ir.Value, sign: int, nodes: list[ir.Node], depth: int = 2) -> list[tuple[int, ir.Value]]:
+    """Return the terms of a sum with their signs, and collect the nodes that add them up."""
+    node = _maker(value, "Add", "Sub") if depth else None
+    if node is None or None in node.inputs:
+        return [(sign, value)]
+    nodes.append(node)
+    signs = (sign, -sign if node.op_type == "Sub" else sign)
+    return [
+        term
+        for each, read in zip(signs, node.inputs, strict=True)
+        if read is not None
+        for term in _terms(read, each, nodes, depth - 1)
+    ]
+
+
+def _product_with_mean(
+    found: _Deviation, factor: _Factor, product: ir.Node
+) -> tuple[int, list[ir.Node]] | None:
+    """Return with which sign ``mean * f`` is subtracted by a term that is it, and the nodes that make it."""
+    other = next((value for value in product.inputs if value is not factor.value), None)
+    if factor.value not in product.inputs:
         return None
-    return _Normalised(last.outputs[0], scale, shift.inputs[0], (factor, own, moved, shift, last))
+    if other is found.mean:
+        return -1, [product]
+    negated = _maker(other, "Neg")
+    return (1, [product, negated]) if negated is not None and negated.inputs[0] is found.mean else None
 
 
 def _fits(stored: ir.Value | None, sizes: tuple[int, ...]) -> bool:

@@ -276,13 +276,13 @@ def as_stored(dense: ir.Node, filters: np.ndarray) -> np.ndarray:
 
 
 def _role(node: ir.Node, index: int) -> str:
-    if node.op_type in SCALING and (scaled := _scaled_in_attention(node)):
+    if node.op_type in SCALING and (scaled := scaled_in_attention(node)):
         return f"{SCALING[node.op_type]} of the {scaled}"
     roles = ROLES.get(node.op_type, ())
     return roles[index] if index < len(roles) and roles[index] else f"input {index}"
 
 
-def _scaled_in_attention(node: ir.Node) -> str:
+def scaled_in_attention(node: ir.Node) -> str:
     """Return what of attention a node scales, in words: scores, or queries and keys before their product."""
     if _makes_scores(node):
         return "attention scores"
