@@ -107,14 +107,16 @@ OTHERS = {
         node("Neg", "m", "o"), node("Mul", "o i", "k"), node("Sub", "h k", "y"),
     ],
     "the mean alone is subtracted": [node("Sub", "h m", "y")],
-    "the mean is subtracted twice": [node("Mul", "m i", "k"), node("Sub", "h k", "j"), node("Sub", "j k", "y")],
+    "the mean is subtracted twice": [
+        node("Mul", "m i", "k"), node("Sub", "h k", "j"), node("Sub", "j k", "y"),
+    ],
     "the product is subtracted": [node("Mul", "m i", "k"), node("Sub", "k h", "y")],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_sum_of_other_terms_keeps_its_value(name, tmp_path):
-    """What is nearly a normalisation is left as it is, or becomes one with nodes around that make up for it."""
+    """What is nearly a normalisation stays, or becomes one with nodes around it that make up for it."""
     start = [*MEAN, *PRODUCT, node("Pow", "w minus", "i"), node("Mul", "x i", "h")]
     made = model([*start, *OTHERS[name]], {"x": ["N", 5, 6]}, ["y"], NUMBERS)
     fused = fuse_layer_norm(load(made, tmp_path))

@@ -92,7 +92,7 @@ class _Normalised:
 # The deviation.
 
 MEANS = ("ReduceMean", "GlobalAveragePool")
-"""Operators that take a mean over axes which stay as 1. Pooling of a (N, T, C) array is over the last axis."""
+"""Operators that take a mean over axes, which stay as 1; pooling of (N, T, C) is over the last axis."""
 
 
 def _deviation(root: ir.Node) -> _Deviation | None:
