@@ -172,7 +172,8 @@ ERROR = 5e-5
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+    gate: np.ndarray = 1 / (1 + np.exp(-x))
+    return gate
 
 
 def named_by_values(nodes: Sequence[ir.Node]) -> str:
