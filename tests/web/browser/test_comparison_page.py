@@ -206,3 +206,32 @@ def test_a_fix_is_shown_downloaded_and_applied(page):
     expect(page.locator(".nw-verdict")).to_contain_text("Identical")
     page.goto("/nets/")
     expect(page.locator(".card-row .name").first).to_have_text("leaves-symbol.json, mended")
+
+
+def test_an_onnx_model_is_mended_and_compared_again(page, tmp_path):
+    """A convolution whose stride is wrong: the fix is an edit of the protobuf, and the model is downloaded."""
+    onnx = pytest.importorskip("onnx")
+    import numpy as np
+
+    from tests.formats.onnx.models import model, node
+
+    weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    for name, strides in (("right", [1, 1]), ("wrong", [2, 2])):
+        nodes = [
+            node("Conv", "x w", "c", name="first", strides=strides, pads=[1] * 4),
+            node("GlobalAveragePool", "c", "y", name="pool"),
+        ]
+        onnx.save(model(nodes, {"x": [1, 3, 8, 8]}, ["y"], {"w": weights}), tmp_path / f"{name}.onnx")
+    page.goto("/")
+    drop(page, "A", tmp_path / "right.onnx")
+    drop(page, "B", tmp_path / "wrong.onnx")
+    compare(page)
+    finding = page.locator(".nw-finding")
+    expect(finding.locator(".nw-diff-added")).to_contain_text("strides=[1, 1]")
+    with page.expect_download() as download:
+        finding.get_by_role("link", name="Mended file").click()
+    mended = onnx.load(download.value.path())
+    (strides,) = (each.ints for each in mended.graph.node[0].attribute if each.name == "strides")
+    assert list(strides) == [1, 1]
+    finding.get_by_role("button", name="Apply and compare again").click()
+    expect(page.locator(".nw-verdict")).to_contain_text("Identical", timeout=30_000)
