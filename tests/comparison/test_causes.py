@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import netweave
-from netweave import api
+from netweave import api, cli
 from netweave.comparison import Finding, Verdict
 from netweave.comparison.result.causes import MAX_WORDS, causes_of
 from netweave.viewer.comparison import comparison_document
@@ -148,6 +148,24 @@ def test_both_changes_are_made_in_the_model_and_the_nets_are_equal(pair, tmp_pat
     fixed = api.fix_port(*pair_files(pair), pair, tmp_path / "fixed.onnx")
     assert (len(fixed.mended.applied), fixed.mended.refused) == (4, ())
     assert fixed.comparison.verdict is Verdict.IDENTICAL
+
+
+@pytest.mark.parametrize(("number", "status"), [(1, 0), (2, 0), (3, 2)])
+def test_a_finding_is_fixed_in_all_its_places_by_the_number_that_compare_shows(pair, capsys, number, status):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["fix", *map(str, pair_files(pair)), "--only", str(number)])
+    assert ended.value.code == status
+    shown = capsys.readouterr()
+    added = [
+        line[1:].split(":")[0] for line in shown.out.splitlines() if line[:2] == "+v" or line[:2] == "+c"
+    ]
+    if number == 1:
+        assert len(added) == 2  # one factor in each of two blocks
+        assert shown.out.count("float scalar [0.5]") == 2
+    elif number == 2:
+        assert sum("Tanh" in line for line in shown.out.splitlines() if line[:1] == "+") == 2
+    else:
+        assert "there is no finding 3; the comparison has 2" in shown.err
 
 
 def test_a_function_of_several_nodes_is_named_and_takes_the_place_of_another(tmp_path):

@@ -228,7 +228,7 @@ def pack(source: str, target: str, **settings: Any) -> None:
 @click.argument("a")
 @click.argument("b")
 @click.option(
-    "--output", "-o", metavar="FILE", help="Write the mended text of B to FILE, and compare A with it."
+    "--output", "-o", metavar="FILE", help="Write the mended file of B to FILE, and compare A with it."
 )
 @overwrite_option
 @click.option(
@@ -237,7 +237,7 @@ def pack(source: str, target: str, **settings: Any) -> None:
     type=click.IntRange(min=1),
     metavar="N",
     multiple=True,
-    help="Apply the fix of finding N alone, by its number in 'netweave compare'; may be repeated.",
+    help="Apply the fix of finding N of 'netweave compare' alone, in all its places; may be repeated.",
 )
 @functools.partial(reads_nets, several=True)
 def fix(
@@ -248,13 +248,15 @@ def fix(
     numbers: tuple[int, ...],
     reading: dict[str, Any],
 ) -> int:
-    """Apply the fixes that a comparison proposes to the text of net B, and compare again.
+    """Apply the fixes that a comparison proposes to the file of net B, and compare again.
 
-    Prints the changes as a patch, which 'patch -p1' and 'git apply' take; no file is changed unless --output
-    names one. Settings in .prototxt, job.conf, symbol JSON, .cfg and Python files of PyTorch, Chainer and
-    Keras can be changed; of every other fix it says why it was not applied.
+    Prints the changes as a patch; no file is changed unless --output names one. Changed are settings in
+    .prototxt, job.conf, symbol JSON, .cfg and Python files of PyTorch, Chainer and Keras, as a patch that
+    'patch -p1' and 'git apply' take, and settings, arrays and nodes of ONNX models, as a patch to be read. Of
+    every other fix it says why it was not applied.
 
-    FILE of --output holds no weights. To use it, name the weights of B with it: FILE,WEIGHTS.
+    A text of --output holds no weights. To use it, name the weights of B with it: FILE,WEIGHTS. An ONNX model
+    is whole.
 
     Exit status: without --output 0 if every fix was applied, else 1; with it that of the comparison of A with
     the mended B.
@@ -279,13 +281,13 @@ def fix(
 
 
 def _chosen(comparison: Any, numbers: tuple[int, ...]) -> list[Any] | None:
-    """Return the findings of the numbers that 'netweave compare' shows them under; None for all."""
+    """Return the findings of the numbers that 'netweave compare' shows, in all places; None for all."""
     if not numbers:
         return None
-    findings = sorted(comparison.findings, key=lambda finding: finding.latent)
-    if max(numbers) > len(findings):
-        raise UsageError(f"there is no finding {max(numbers)}; the comparison has {len(findings)}")
-    return [findings[number - 1] for number in numbers]
+    causes = comparison.causes
+    if max(numbers) > len(causes):
+        raise UsageError(f"there is no finding {max(numbers)}; the comparison has {len(causes)}")
+    return [finding for number in numbers for finding in causes[number - 1].findings]
 
 
 @click.command(

@@ -209,7 +209,7 @@ def test_a_fix_is_shown_downloaded_and_applied(page):
 
 
 def test_an_onnx_model_is_mended_and_compared_again(page, tmp_path):
-    """A convolution whose stride is wrong: the fix is an edit of the protobuf, and the model is downloaded."""
+    """A convolution whose stride is wrong: the fix is an edit of the protobuf, and a file to download."""
     onnx = pytest.importorskip("onnx")
     import numpy as np
 

@@ -180,7 +180,7 @@ class ModelEdits:
                 raise NotAppliedError(f"{num_users} nodes share the array {array.name!r}")
             self._lines.pop(array.name, None)
             kind = helper.tensor_dtype_to_np_dtype(array.data_type)
-            array.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(values.astype(kind)), array.name))
+            array.CopyFrom(numpy_helper.from_array(np.asarray(values, kind, order="C"), array.name))
 
     def _give_constants(self, name: str, group: Group | None, comparison: Comparison) -> bool:
         """Give a node of B the constants of A's node, such as a factor; return whether any differ.
