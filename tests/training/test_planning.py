@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from netweave import api
 from netweave.cli import netweave
 from netweave.errors import UsageError
-from netweave.training.device_profile import Network, device_named
+from netweave.training.device_profile import LATENCY_S, Network, device_named
 from netweave.training.planned_worker import Durations, Scheme, Worker
 from netweave.training.planning import plan_run
 from tests.training.parallel import nets
@@ -92,12 +92,21 @@ def test_a_slower_link_makes_every_scheme_slower_and_one_device_not(job):
 def test_what_does_not_fit_comes_last(job):
     network = Network(1, 2, LINK, LINK)
     found = plan_run(job, network, DEVICE).schemes
-    first, most = found[0], max(found, key=lambda one: one.memory)
-    assert first.fits
-    assert first.memory < most.memory
+    most = max(found, key=lambda one: one.memory)
+    assert all(one.fits for one in found)
     plan = plan_run(job, network, replace(DEVICE, memory=most.memory - 1))
     assert [one.fits for one in plan.schemes] == [True] * (len(found) - 1) + [False]
     assert plan.schemes[-1].scheme == most.scheme
+
+
+def test_small_sums_take_a_tree_where_there_are_trees():
+    ring, tree = (
+        Network(1024, 1, 1e9, 1e9, has_trees=has).collective("all-reduce", 8)[0] for has in (False, True)
+    )
+    assert ring == pytest.approx(2 * 1023 * LATENCY_S, rel=1e-6)
+    assert tree == pytest.approx(2 * 10 * LATENCY_S, rel=1e-4)
+    large = [Network(8, 1, 1e9, 1e9, has_trees=has).collective("all-reduce", 1e9)[0] for has in (False, True)]
+    assert large == pytest.approx([1.75 + 14 * LATENCY_S] * 2)
 
 
 def test_two_levels_are_planned_where_machines_have_several_devices(job):

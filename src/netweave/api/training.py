@@ -250,7 +250,7 @@ def plan_run(
     if row is None:
         network = measured_network(number, each, rate)
     else:
-        network = Network(number, each, PAYLOAD * rate, row.inside_bytes_per_s)
+        network = Network(number, each, PAYLOAD * rate, row.inside_bytes_per_s, has_trees=True)
     return plan_job(whole, network, row, tell=told)
 
 

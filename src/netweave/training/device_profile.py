@@ -141,6 +141,7 @@ class Network:
         inside_latency_s: Seconds of a message there.
         processor_s_per_byte: Seconds of the device's own processor for each byte that it sends and receives.
         processor_s: Seconds of it for each collective.
+        has_trees: Whether small tensors are summed in a tree, as by NCCL; gloo has a ring for all.
     """
 
     machines: int
@@ -150,6 +151,7 @@ class Network:
     inside_latency_s: float = 2e-5
     processor_s_per_byte: float = 0.0
     processor_s: float = 0.0
+    has_trees: bool = False
 
     @property
     def size(self) -> int:
@@ -160,7 +162,7 @@ class Network:
         """Return the seconds of a collective, and those of each device's processor.
 
         Args:
-            kind: ``all-reduce`` (a ring, as gloo and NCCL have it), ``reduce`` or ``broadcast``.
+            kind: ``all-reduce`` (a ring), ``reduce`` or ``broadcast``.
             num_bytes: Bytes of the tensor.
             within: ``machine`` for the devices of one, ``leaders`` for one of each machine; all by default.
         """
@@ -171,7 +173,10 @@ class Network:
         speed, latency_s = (self.inside, self.inside_latency_s) if is_inside else (self.between, LATENCY_S)
         hops = ceil(log2(count)) if kind == "broadcast" else 2 * (count - 1)
         moved = self.sent(kind, num_bytes, within=within)
-        return moved / speed + hops * latency_s, self.processor_s + self.processor_s_per_byte * moved
+        seconds = moved / speed + hops * latency_s
+        if self.has_trees:
+            seconds = min(seconds, 2 * num_bytes / speed + 2 * ceil(log2(count)) * latency_s)
+        return seconds, self.processor_s + self.processor_s_per_byte * moved
 
     def sent(self, kind: str, num_bytes: float, *, within: str = "") -> float:
         """Return the bytes that a device sends in a collective, or that sends the most; as ``collective``."""

@@ -27,7 +27,7 @@ from netweave.runtime.backends.torch.operator_table import find_lowering
 from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.runtime.engine import ClockEngine, Price, ThreadedEngine
-from netweave.runtime.memory_plan import TrainingMemory, prepare, timeline
+from netweave.runtime.memory_plan import Timeline, TrainingMemory, prepare, timeline
 from netweave.training.device_profile import SHARE_OF_BYTES
 from netweave.training.loading import trained
 from netweave.training.net_passes import NetPasses, Part, Where
@@ -278,11 +278,18 @@ class Worker:
             found.append(sum(same) / len(same))
         return tuple(found)
 
-    def push(self, program: StepProgram, step: int) -> Completion[Any]:
-        """Push an update; return what is known when its loss is."""
-        result = program.push(step, self.part)
+    def push(self, program: StepProgram, step: int, part: Part | None = None) -> Completion[Any]:
+        """Push an update; return what is known when its loss is.
+
+        Args:
+            program: Of ``program``.
+            step: Updates done before.
+            part: The batch; that of the worker by default.
+        """
+        part = self.part if part is None else part
+        result = program.push(step, part)
         for number in range(1, self.job.solver.accumulate):
-            result = program.push(step, replace(self.part, number=number, adds=True))
+            result = program.push(step, replace(part, number=number, adds=True))
         program.push_updates(step)
         return result
 
@@ -338,7 +345,8 @@ class Worker:
         engine = ClockEngine(prices, trace=trace)
         program, updater, _ = self.program(engine, alone=False)
         prices.elements = [sum(span.stop - span.start for span in spans) for spans in updater.layout.slices]
-        results = [self.push(program, step) for step in range(_CLOCKED)]
+        no_batch = Part(0, {}, (), 0, self.rows)
+        results = [self.push(program, step, no_batch) for step in range(_CLOCKED)]
         known_s = []
         for result in results:
             result.wait()
@@ -379,7 +387,7 @@ class Worker:
             accumulate=self.job.solver.accumulate,
             exchange=exchange,
         )
-        step = timeline(replace(net, masked={})).peak + self._divided() + self._kept_for_statistics(rows)
+        step = self._peak(timeline(replace(net, masked={}))) + self._kept_for_statistics(rows)
         return run.fixed(graph, self.rows), step
 
     def _kept_for_statistics(self, rows: Mapping[str, int]) -> int:
@@ -395,13 +403,16 @@ class Worker:
         )
         return sum(num_bytes(value, self.rows) for value in by_batch)
 
-    def _divided(self) -> int:
-        """Return the bytes of the largest gradient that is divided by the workers, in a copy of it."""
-        if self.partition is None:
-            return 0
-        own = (one for one in trained(self.graph, self.net) if one.lr_mult)
-        holding = self.partition.holding
-        return max((int(one.tensor.nbytes) for one in own if not holding(one.key).is_shared), default=0)
+    def _peak(self, step: Timeline) -> int:
+        """Return the most bytes of a step; gradients of what it alone holds are divided in a copy."""
+        live = step.live_bytes()
+        peaks = [max(live, default=0)]
+        if self.partition is not None:
+            for buffer in step.buffers:
+                key = buffer.name.removesuffix(": gradient")
+                if buffer.kind == "parameter gradient" and not self.partition.holding(key).is_shared:
+                    peaks.append(live[buffer.first] + buffer.num_bytes)
+        return max(peaks)
 
 
 def _sent(before: Boxes, after: Boxes) -> int:
