@@ -37,6 +37,7 @@ from netweave.api.training import (
     pack,
     plan_cluster,
     plan_partition,
+    plan_run,
     train,
 )
 from netweave.api.training_records import compare_training, load_training, record_training, save_training
@@ -137,6 +138,7 @@ __all__ = [
     "plan_cluster",
     "plan_memory",
     "plan_partition",
+    "plan_run",
     "prepare",
     "process_birth",
     "protections",

@@ -22,7 +22,6 @@ from netweave.runtime.backends.runner import TORCH
 from netweave.training import Note, latest
 from netweave.training.checkpoint_file import RESUME_IF_ANY, SUFFIX, last_generation, read_origin
 from netweave.training.goodput import Goodput, read_goodput
-from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import RankEnvironment, rank_environment
 from netweave.training.run_record import is_alive, process_birth
 
@@ -208,6 +207,34 @@ def _read(path: Path) -> RunningJob | None:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+CONNECT_S = 30.0
+"""So long does it look for the store, which the first rank may hold and not have opened yet."""
+
+
+def announce_early_failure(message: str) -> None:
+    """Tell the other ranks why this process fails; do nothing if it has joined them, or is no rank.
+
+    They would wait for it until the timeout.
+
+    Args:
+        message: The error.
+    """
+    try:
+        environment = rank_environment()
+    except UsageError:  # nobody can be reached by such an environment
+        return
+    if environment is None or environment.size == 1:
+        return
+    with contextlib.suppress(PeerError, ImportError):
+        from netweave.training.parallel.world import RankStore  # torch, which may be what is missing
+
+        if RankStore.num_joined:
+            return
+        store = RankStore(environment, timeout_s=CONNECT_S)
+        store.announce_failure(message)
+        store.leave()
 
 
 def announcing_early_failure(function: Callable[P, R]) -> Callable[P, R]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +34,7 @@ from netweave.training.watchers import TrainOptions
 if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
     from netweave.training.cluster.topology import Topology
+    from netweave.training.planning import RunPlan
 
 
 def load_job(
@@ -200,6 +201,57 @@ def plan_partition(graph: Graph, cluster: Cluster | str | Path) -> PartitionPlan
     declared = [shape[0] for shape in graph.declared.values() if shape and shape[0]]
     rows = max(declared[0] if declared else 0, workers)
     return partition_plan(graph, found.cuts, num_workers=workers, num_rows=rows)
+
+
+def plan_run(
+    job: Job | str | Path,
+    *,
+    machines: str,
+    link: str,
+    device: str | None = None,
+    batch: str | None = None,
+    told: Callable[[str], None] = lambda text: None,
+) -> RunPlan:
+    """Return the time, memory and bytes of an update by each scheme of several devices, the fastest first.
+
+    Nothing is trained. Without ``device``, this machine computes one worker's part of a few updates for each
+    scheme, by itself; its processors stand for the devices.
+
+    Args:
+        job: A Job, or a file as for ``load_job``; its batch is that of an update, for all devices.
+        machines: Machines and the devices of each, such as ``2x4``.
+        link: Bits per second and way of each machine's link to the others, such as ``1gbit``.
+        device: A device of the table (``h100``); None for this machine's processors.
+        batch: ``split`` or ``multiply``, as for ``train``; by default as the Job's source does.
+        told: Called with the name of each scheme, before it is planned.
+
+    Raises:
+        SourceError: A file cannot be read.
+        UsageError: Torch is not installed, a text says no machines or link, there is no such device, or the
+            batch cannot be split among so many devices.
+        UnsupportedError: The Job cannot be trained on several devices.
+    """
+    need_torch()
+    from netweave.training.device_profile import (
+        PAYLOAD,
+        Network,
+        device_named,
+        measured_network,
+        parse_machines,
+        parse_rate,
+    )
+    from netweave.training.parallel.batch import batch_meaning, with_batch
+    from netweave.training.planning import plan_run as plan_job
+
+    (number, each), rate = parse_machines(machines), parse_rate(link)
+    row = None if device is None else device_named(device)
+    read_job = job if isinstance(job, Job) else load_job(job)
+    whole = with_batch(read_job, batch_meaning(read_job, batch), number * each)
+    if row is None:
+        network = measured_network(number, each, rate)
+    else:
+        network = Network(number, each, PAYLOAD * rate, row.inside_bytes_per_s, has_trees=True)
+    return plan_job(whole, network, row, tell=told)
 
 
 KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5", ".kvfile": "kvfile"}

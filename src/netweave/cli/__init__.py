@@ -21,22 +21,20 @@ from netweave.cli.boxes import anchors, evaluate_boxes
 from netweave.cli.compare import bisect, compare
 from netweave.cli.convert import convert, fix, pack, prune
 from netweave.cli.deferred_modules import defer
-from netweave.cli.doctor import doctor
 from netweave.cli.inspect import inspect, memory, show, zoo
 from netweave.cli.launch import launch
-from netweave.cli.mcp import mcp
 from netweave.cli.run import extract, run, sample, time
-from netweave.cli.serve import serve
+from netweave.cli.serve import doctor, mcp, serve
+from netweave.cli.several import plan
 from netweave.cli.train import jobs, test, train
 from netweave.errors import NetweaveError, PeerError
 from netweave.files.output_files import writing
-from netweave.training.parallel.early_failure import announce_early_failure
 from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at_once, leave_error
 
 SECTIONS = {
     "Compare": (inspect, compare, fix, show, bisect, run),
     "Convert": (convert, prune, zoo),
-    "Train": (train, launch, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
+    "Train": (train, plan, launch, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
     "Serve": (serve, mcp, doctor),
 }
 """The commands, by what they are for, in the order of the help."""
@@ -129,6 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = UNREAD
     if status and is_rank():
         if status == BAD_CALL and given[:1] == ["train"]:
+            from netweave.api.jobs import announce_early_failure
+
             announce_early_failure(message)
         leave_at_once(status)
     sys.exit(status)

@@ -1,8 +1,9 @@
-"""Nets that are cut across workers as text: who computes what, and the bytes on each edge."""
+"""Nets that are cut across workers as text: who computes what, the bytes on each edge, and plans of runs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -15,9 +16,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from netweave.graph.passes.partition import PartitionPlan, Sharding
+    from netweave.training.planning import PlannedScheme, RunPlan
 
 FLOAT_BYTES = 4
 """Bytes of a number; training in double precision moves twice as many."""
+
+
+AMOUNTS = frozenset(
+    {"numbers", "bytes", "parameters", "update", "computes", "samples/s", "efficiency", "memory", "sends"}
+)
+"""Heads of columns of numbers."""
 
 
 def show_partition(console: Console, plan: PartitionPlan) -> None:
@@ -37,7 +45,7 @@ def show_partition(console: Console, plan: PartitionPlan) -> None:
 def _table(*heads: str) -> Table:
     table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
     for head in heads:
-        is_amount = head in {"numbers", "bytes", "parameters"}
+        is_amount = head in AMOUNTS
         table.add_column(head, justify="right" if is_amount else "left", overflow="fold")
     return table
 
@@ -86,3 +94,49 @@ def _workers(plan: PartitionPlan) -> Table:
     )
     table.add_row("on all of them, exchanged", f"{shared:,}", bytes_text(shared * FLOAT_BYTES))
     return table
+
+
+def show_plan(console: Console, plan: RunPlan) -> None:
+    """Print the schemes of a run, the fastest that fits first, and how to run the first.
+
+    Args:
+        console: Where to.
+        plan: The plan.
+    """
+    network, device = plan.network, plan.device or "a processor of this machine, measured"
+    console.print(
+        f"{plan.job}: {network.machines} x {network.each} devices ({device}), batches of {plan.batch}",
+        soft_wrap=True,
+    )
+    table = _table("scheme", "update", "computes", "samples/s", "efficiency", "memory", "sends", "")
+    for one in (plan.alone, *plan.schemes):
+        table.add_row(
+            one.scheme.name,
+            f"{one.step_s * 1e3:,.1f} ms",
+            f"{one.compute_s / one.step_s:.0%}",
+            f"{one.samples_per_s:,.0f}",
+            f"{one.efficiency:.0%}",
+            bytes_text(one.memory),
+            bytes_text(one.sent),
+            "" if one.fits is not False else "does not fit",
+        )
+    console.print(table)
+    for note in plan.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    if plan.schemes:
+        console.print(_how_to_run(plan.schemes[0]), soft_wrap=True, markup=False)
+
+
+def _how_to_run(best: PlannedScheme) -> str:
+    """Return the options of ``netweave train`` for a scheme."""
+    if best.scheme.layers:
+        rows = "".join(f'\n  layer {{ name: "{one.name}" partition_dim: 1 }}' for one in best.scheme.layers)
+        return (
+            f"{best.scheme.name}: netweave train SOLVER --devices ... --cluster FILE, with these lines:{rows}"
+        )
+    return f"{best.scheme.name}: netweave train SOLVER --devices ... --exchange {best.scheme.exchange}"
+
+
+def plan_json(plan: RunPlan) -> dict[str, Any]:
+    """Return a plan as JSON values; times in seconds, memory and what is sent in bytes."""
+    return asdict(plan)

@@ -1,4 +1,4 @@
-"""Training on several devices from the command line: options, and one process for each device."""
+"""Training on several devices from the command line: options, one process for each device, and plans."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from netweave.cli.options import Command, json_option
 from netweave.training.parallel.environment import rank_environment
 from netweave.training.parallel.plan import COMPRESSIONS, EXCHANGES
 
@@ -127,3 +128,63 @@ def is_silent_rank() -> bool:
 
 def _tell(text: str) -> None:
     click.echo(f"netweave: {text}", err=True)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "netweave plan solver.prototxt --machines 2x1 --link 1gbit",
+        "netweave plan job.conf --machines 16x8 --link 25gbit --device h100 --json -",
+    ],
+)
+@click.argument("job", metavar="SOLVER")
+@click.option(
+    "--machines",
+    metavar="NxM",
+    required=True,
+    help="Number of machines, and of devices of each, such as 2x4.",
+)
+@click.option(
+    "--link",
+    metavar="RATE",
+    default="1gbit",
+    show_default=True,
+    help="Bits per second and way of each machine's link to the others: 200mbit, 25gbit.",
+)
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="Take the devices from a table (k80, v100, a100, h100, h200); by default each is like a processor "
+    "of this machine, which is measured.",
+)
+@click.option(
+    "--batch",
+    type=click.Choice(["split", "multiply"]),
+    help="Whether devices split the file's batch or take one each; by default as its source does.",
+)
+@json_option
+def plan(
+    job: str, machines: str, link: str, device: str | None, batch: str | None, json_file: str | None
+) -> None:
+    """Show how long an update of SOLVER would take on several devices, by each way of splitting the net.
+
+    Nothing is trained. The times, memory and bytes are predictions: the program of one worker is run through
+    the scheduler of a run, with a clock in place of threads.
+    """
+    from netweave import api
+    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.partition_view import plan_json, show_plan
+
+    with working(f"reading {job}") as status:
+        found = api.plan_run(
+            job,
+            machines=machines,
+            link=link,
+            device=device,
+            batch=batch,
+            told=lambda name: status.update(f"planning: {name}"),
+        )
+    if json_file:
+        write_json(plan_json(found), json_file)
+    if json_file != "-":
+        show_plan(output_console(), found)

@@ -14,13 +14,15 @@ a variable stands for anything that tasks share.
 """
 
 from netweave.runtime.engine.dependency_engine import Completion, Engine, Future, LaneStatistics, Variable
-from netweave.runtime.engine.threaded import SerialEngine, ThreadedEngine, Trace
+from netweave.runtime.engine.threaded import ClockEngine, Price, SerialEngine, ThreadedEngine, Trace
 
 __all__ = [
+    "ClockEngine",
     "Completion",
     "Engine",
     "Future",
     "LaneStatistics",
+    "Price",
     "SerialEngine",
     "ThreadedEngine",
     "Trace",

@@ -321,7 +321,7 @@ class Engine(ABC):
             self._num_pushed += 1
             self._num_unfinished += 1
             task.order = self._num_pushed
-            task.pushed_ns = perf_counter_ns()
+            task.pushed_ns = self._time_ns()
             for variable in reads:
                 self._follow(task, variable._writer)
                 variable._readers.add(task)
@@ -457,6 +457,9 @@ class Engine(ABC):
 
     # The life of a task.
 
+    def _time_ns(self) -> int:
+        return perf_counter_ns()
+
     def _check(self, task: Task) -> None:
         if self._closed:
             raise UsageError(f"task {task.name!r} was pushed to an engine that is closed")
@@ -481,7 +484,7 @@ class Engine(ABC):
 
     def _run(self, task: Task, thread: str) -> None:
         """Call a task's function, or pass on the error of what it touches, and finish it."""
-        task.started_ns = perf_counter_ns()
+        task.started_ns = self._time_ns()
         task.thread = thread
         error = self._cancelled or self._inherited(task)
         if error is not None:
@@ -510,7 +513,7 @@ class Engine(ABC):
     def _finish(
         self, task: Task, value: Any, error: BaseException | None, *, inherited: bool = False
     ) -> None:
-        ended_ns = perf_counter_ns()
+        ended_ns = self._time_ns()
         if error is not None and not inherited:
             error.add_note(f"in task {task.name!r} on lane {task.lane!r}")
         with self._lock:

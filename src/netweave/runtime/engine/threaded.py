@@ -1,4 +1,4 @@
-"""Threads of the engine."""
+"""Engines: on threads, in one thread, and by a clock that runs nothing."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, TextIO
 
 from netweave.files.output_files import writing
-from netweave.runtime.engine.dependency_engine import Engine, Task
+from netweave.runtime.engine.dependency_engine import Completion, Engine, Task
 
 
 class _Lane:
@@ -150,6 +151,147 @@ class SerialEngine(Engine):
 
     def _stop(self) -> None:
         pass
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The cost of a task that a clock lets pass instead of running it.
+
+    Attributes:
+        seconds: How long it takes with all of the processor that it wants.
+        processor: Share of the processor that it wants meanwhile, 0 to 1.
+        wire: Name of what it waits for its turn on, without holding its lane's thread; empty for none.
+    """
+
+    seconds: float
+    processor: float = 1.0
+    wire: str = ""
+
+
+@dataclass(slots=True)
+class _Running:
+    task: Task
+    price: Price
+    left_s: float
+    place: str
+
+
+class ClockEngine(Engine):
+    """Runs no task: starts them in the order in which threads would, and lets the time pass that each takes.
+
+    What runs at the same time shares one processor fairly: who wants less than an equal share has all of it.
+    Time passes when somebody waits.
+
+    Args:
+        price: Returns the cost of a task.
+        lanes: As for every engine.
+        trace: Where to note every task, with times of the clock.
+
+    >>> engine = ClockEngine(lambda task: Price(2.0))
+    >>> for _ in range(3):
+    ...     done = engine.push(lambda: None)
+    >>> engine.wait_all()
+    >>> engine.now_s
+    6.0
+    """
+
+    def __init__(
+        self,
+        price: Callable[[Task], Price],
+        lanes: Mapping[str, int] | None = None,
+        *,
+        trace: Trace | None = None,
+    ) -> None:
+        self.now_s = 0.0
+        self._price = price
+        self._queues: dict[str, list[tuple[int, int, Task, Price | None]]] = {}
+        self._free: dict[str, int] = {}
+        self._running: list[_Running] = []
+        super().__init__(lanes, trace=trace)
+
+    def _time_ns(self) -> int:
+        return round(self.now_s * 1e9)
+
+    def _make_ready(self, task: Task) -> None:
+        task.ready_ns = self._time_ns()
+        heapq.heappush(self._queues[task.lane], (-task.priority, task.order, task, None))
+
+    def _pushed(self) -> None:
+        pass
+
+    def _in_task(self) -> bool:
+        return False
+
+    def _set_threads(self, lane: str, num_threads: int) -> None:
+        self._queues.setdefault(lane, [])
+        self._free[lane] = num_threads
+
+    def _stop(self) -> None:
+        pass
+
+    def _sleep_until(self, task: Completion[Any], timeout_s: float | None = None) -> bool:
+        while not task.done:
+            self._advance()
+        return True
+
+    def _sleep_until_idle(self) -> None:
+        while self._num_unfinished:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Go on to the next moment at which a task ends."""
+        while self._start():
+            pass
+        rates = _shared([one.price.processor for one in self._running])
+        passed_s = min(one.left_s / rate for one, rate in zip(self._running, rates, strict=True))
+        self.now_s += passed_s
+        for one, rate in zip(self._running, rates, strict=True):
+            one.left_s -= passed_s * rate
+        ended = [one for one in self._running if one.left_s <= _MOMENT_S]
+        self._running = [one for one in self._running if one.left_s > _MOMENT_S]
+        for one in ended:
+            self._free[one.place] += 1
+            self._finish(one.task, None, None)
+
+    def _start(self) -> bool:
+        """Start what could start; return whether anything did."""
+        begun = False
+        for place, queue in list(self._queues.items()):
+            while queue and self._free[place]:
+                priority, order, task, known = heapq.heappop(queue)
+                price = known or self._price(task)
+                begun = True
+                if known is None:
+                    task.started_ns, task.thread = self._time_ns(), task.lane
+                if price.wire and known is None:
+                    task.deferred = True
+                    self._free.setdefault(price.wire, 1)
+                    line = self._queues.setdefault(price.wire, [])
+                    heapq.heappush(line, (priority, order, task, price))
+                    continue
+                self._free[place] -= 1
+                self._running.append(_Running(task, price, price.seconds, place))
+        return begun
+
+
+_MOMENT_S = 1e-12
+"""What is left of a task that has ended, by rounding."""
+
+
+def _shared(wanted: list[float]) -> list[float]:
+    """Return the rate of each task, where one processor is shared; those that want little have all of it.
+
+    >>> _shared([1.0, 0.25]), _shared([1.0, 1.0]), _shared([0.5, 0.0])
+    ([0.75, 1.0], [0.5, 0.5], [1.0, 1.0])
+    """
+    rates = [1.0] * len(wanted)
+    left, order = 1.0, sorted(range(len(wanted)), key=wanted.__getitem__)
+    for place, index in enumerate(order):
+        share = min(wanted[index], left / (len(order) - place))
+        left -= share
+        if wanted[index]:
+            rates[index] = share / wanted[index]
+    return rates
 
 
 FLUSH_EVENTS = 1024
