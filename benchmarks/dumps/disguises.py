@@ -148,7 +148,9 @@ CUT = 4
 """Steps by which the second sequence is shorter than the first."""
 
 
-def _of_lengths(dump: Dump, put: Callable[[list[np.ndarray]], np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:
+def _of_lengths(
+    dump: Dump, put: Callable[[list[np.ndarray]], np.ndarray]
+) -> Iterable[tuple[str, np.ndarray]]:
     """Yield tensors of two sequences of which the second lacks its last steps, put together."""
     batch, steps = next(x.shape for x in dump.values() if x.dtype.kind == "i")
     for name, x in dump.items():

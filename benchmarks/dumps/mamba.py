@@ -16,7 +16,7 @@ from benchmarks.dumps.resnet import Logits
 WIDTH, INNER, STATES, RANK, KERNEL, EPS = 32, 64, 8, 4, 4, 1e-5
 
 SPELLINGS = ("scan", "matrix")
-"""A loop over steps with fused projections, as in Mamba's own code; or a matrix of decays with layers apart."""
+"""A loop over steps with fused projections, as in Mamba's own code; or a matrix of decays."""
 
 MISTAKES = {
     "eps": Mistake("", "", "", r"\beps\b|epsilon"),
@@ -100,7 +100,9 @@ class Mixer(nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the output for normalised features (batch, steps, features)."""
         mistake = self.mistake
-        x, gate = self.in_proj(hidden).chunk(2, -1) if self.is_fused else (self.to_x(hidden), self.to_gate(hidden))
+        x, gate = (
+            self.in_proj(hidden).chunk(2, -1) if self.is_fused else (self.to_x(hidden), self.to_gate(hidden))
+        )
         x, gate = (gate, x) if mistake == "gate-order" else (x, gate)
         pads = (KERNEL - 2, 1) if mistake == "conv-later" else (KERNEL - 1, 0)
         weight = self.conv.weight.flip(-1) if mistake == "conv-flipped" else self.conv.weight
@@ -119,7 +121,9 @@ class Mixer(nn.Module):
     def _states(self, x: torch.Tensor) -> torch.Tensor:
         sizes = (RANK, STATES, STATES)
         step, b, c = (
-            self.x_proj(x).split(sizes, -1) if self.is_fused else (self.to_step(x), self.to_b(x), self.to_c(x))
+            self.x_proj(x).split(sizes, -1)
+            if self.is_fused
+            else (self.to_step(x), self.to_b(x), self.to_c(x))
         )
         b, c = (c, b) if self.mistake == "b-c-order" else (b, c)
         bias = None if self.mistake == "no-step-bias" else self.step.bias
@@ -191,7 +195,7 @@ def port(spelling: str, mistake: str, net: Any) -> Port:
     weights: dict[str, torch.Tensor] = {}
     for name, x in net.state_dict().items():
         for old, new in NAMES:
-            name = name.replace(old, new)  # noqa: PLW2901
+            name = name.replace(old, new)
         key = name.split(".")[-2] if name.count(".") else ""
         if spelling == "matrix" and key in APART:
             parts, sizes = APART[key]

@@ -32,7 +32,8 @@ from benchmarks.decoders.scoring import Row, compared, run_cases
 from benchmarks.dumps import mamba, resnet
 from benchmarks.dumps.disguises import DISGUISES, OF_SEQUENCES, Dump
 from benchmarks.record import Namespace, Record, option
-from netweave.comparison.dumps import compare_dump
+from netweave.comparison.dumps import compare_dump, compare_sequences
+from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph, graph_of_weights
 
@@ -128,6 +129,13 @@ def original(family: str) -> tuple[Any, tuple[torch.Tensor, ...], Graph]:
 
 
 @cache
+def graph_at(family: str, shape: tuple[int, int]) -> Graph:
+    """Return the graph of a decoder for other sizes of its tokens."""
+    net, given, _ = original(family)
+    return netweave.load(net, examples=[given[0][: shape[0], : shape[1]]])
+
+
+@cache
 def dump_of(family: str, spelling: str, mistake: str) -> Dump:
     """Return what a port computes, in the order in which it does."""
     net, given, _ = original(family)
@@ -196,14 +204,21 @@ def row_of(case: Case) -> Row:
     if mistake and not firsts:
         return row | {"said": "the mistake changes nothing"}
     dumped = graph_of_weights(shown, format_name="arrays", file="dump")
-    comparison = compared(row, lambda: compare_dump(graph, dumped, shown))
+
+    def compare_part(part: Dump) -> Comparison:
+        tokens = [x for x in part.values() if x.dtype.kind == "i"]
+        is_cut = any(part.get(name) is not x for name, x in shown.items())
+        net = graph_at(family, tokens[0].shape) if is_cut else graph
+        return compare_dump(net, dumped, part)
+
+    comparison = compared(row, lambda: compare_sequences(shown, compare_part))
     if comparison is None:
         return row
     findings = comparison.findings
     row["different"] = comparison.verdict is Verdict.DIFFERENT or (comparison.equal and bool(findings))
     if mistake and row["different"]:
         finding = findings[0]
-        named = names.get(finding.layer_b, "")
+        named = names.get(finding.layer_b.partition("[")[0], "")
         row |= {"first": firsts, "at": named}
         row["place"] = any(_is_same(whole, named, first) for first in firsts)
         row["named"] = finding.mismatch is not None and bool(

@@ -5,6 +5,6 @@ mismatches are applied to the net that can be run; the one that reproduces the t
 """
 
 from netweave.comparison.dumps.comparison import compare_dump, compare_dumps
-from netweave.comparison.dumps.inputs import choose_inputs
+from netweave.comparison.dumps.inputs import choose_inputs, compare_sequences
 
-__all__ = ["choose_inputs", "compare_dump", "compare_dumps"]
+__all__ = ["choose_inputs", "compare_dump", "compare_dumps", "compare_sequences"]
