@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.dumps.tensors import TensorIndex, TensorPair
-from netweave.comparison.dumps.variant import NORMS, Arrays, Bypass, Change, Variant
+from netweave.comparison.dumps.variant import NORMS, Arrays, Bypass, Change, Variant, stored_array
 from netweave.comparison.dumps.variants import variants_of
 from netweave.comparison.explain.known_mismatches.mismatch import together
 from netweave.comparison.layout.change import LayoutChange
@@ -30,6 +30,12 @@ MAX_NORMS = 16
 
 HORIZON = 24
 """Nodes behind a suspected one whose values are held against the dump."""
+
+FIRST = 10
+"""Signals of these that are computed first; the others only if the dump holds one of them."""
+
+RESIZING = frozenset({"padding", "dilation", "pool-rounding", "operator"})
+"""Mismatches under which tensors may have other sizes; under others only sizes that the dump has count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +84,12 @@ class CauseFinder:
     def find(self) -> Cause | None:
         """Return the change that explains the most tensors of B; None if no known mismatch does any."""
         cause, end = None, 0
-        for start in range(0, min(len(self._wrong), MAX_SUSPECTS), AT_ONCE):
-            end = start + AT_ONCE
-            found = self._of_nodes(self._wrong[start:end], self._wrong[: end + HORIZON])
+        places = [place for place, node in enumerate(self._wrong) if not self._is_of_a_step(node)]
+        places.append(len(self._wrong))
+        for start in range(0, min(len(places) - 1, MAX_SUSPECTS), AT_ONCE):
+            end, behind = (places[min(start + AT_ONCE + more, len(places) - 1)] for more in (0, HORIZON))
+            suspects = [self._wrong[place] for place in places[start : start + AT_ONCE] if place < end]
+            found = self._of_nodes(suspects, self._wrong[:behind])
             if found:
                 best = [cause for cause in found if len(cause.pairs) == len(found[0].pairs)]
                 cause = self._confirmed(best)
@@ -88,6 +97,17 @@ class CauseFinder:
         if cause is None or not cause.outputs_agree:
             cause = self._without_layers(self._wrong[end:]) or cause
         return self._from_first(cause) if cause is not None else None
+
+    def _is_of_a_step(self, node: ir.Node) -> bool:
+        """Return whether a node is of a loop over steps that was unrolled, as in state spaces.
+
+        There are hundreds, and a mistake is hardly ever in one of them.
+        """
+        makers = [node, *(self._signals.producer.get(name) for name in self._signals.inputs_of(node))]
+        chosen = (
+            stored_array(maker, 1) for maker in makers if maker is not None and maker.op_type == "Gather"
+        )
+        return any(place is not None and place.ndim == 0 for place in chosen)
 
     def _without_layers(self, nodes: Sequence[ir.Node]) -> Cause | None:
         """Return the layers that B leaves out: the next norm is right but for its input, as are outputs."""
@@ -112,7 +132,8 @@ class CauseFinder:
             changed = nodes
             if all(variant.is_local for variant in variants):
                 changed = self._computed_from([variant.node for variant in variants], nodes)
-            pairs = self._tried(changed, together(*(variant.change for variant in variants)))
+            change = together(*(variant.change for variant in variants))
+            pairs = self._tried(changed, change, may_resize=variants[0].mismatch in RESIZING)
             if pairs:
                 found.append(Cause(variants[0], len(variants), tuple(pairs)))
         return sorted(found, key=lambda cause: (-len(cause.pairs), cause.num_nodes, cause.error))
@@ -143,17 +164,24 @@ class CauseFinder:
         """
         node = cause.variant.node
         if isinstance(cause.variant.change, Bypass):
-            read = self._signals.inputs_of(node)[0]
-            held = self._others.find(str(node.outputs[0].name), self._values[read])
-            inner = [pair for pair in held if not any(other.b.startswith(f"{pair.b}.") for other in held)]
-            return replace(cause, pairs=(*inner[1:][-1:], *cause.pairs))
+            pair = self._held_inside(node, self._signals.inputs_of(node)[0])
+            return cause if pair is None else replace(cause, pairs=(pair, *cause.pairs))
         if cause.variant.mismatch == "missing-term":
+            alone = [self._held_inside(node, name) for name in self._signals.inputs_of(node)]
+            if pair := next((pair for pair in alone if pair is not None), None):
+                return replace(cause, pairs=(pair, *cause.pairs))
             sizes = {self._values[name].size for name in self._signals.inputs_of(node)}
             arrays = self._index.arrays.items()
             zeros = [name for name, x in arrays if x.size in sizes and not x.any()]
             pairs = [TensorPair(cause.pairs[0].a, name, LayoutChange(), cause.error) for name in zeros[:1]]
             return replace(cause, pairs=(*pairs, *cause.pairs))
         return cause
+
+    def _held_inside(self, node: ir.Node, read: str) -> TensorPair | None:
+        """Return the last of B's tensors with what a node reads, if there are several: that node's own."""
+        held = self._others.find(str(node.outputs[0].name), self._values[read])
+        inner = [pair for pair in held if not any(other.b.startswith(f"{pair.b}.") for other in held)]
+        return inner[-1] if len(inner) > 1 else None
 
     def _change_everywhere(self, variant: Variant) -> Change:
         """Return the change of all nodes that are wrong in the same way, in the rest of the net."""
@@ -165,19 +193,34 @@ class CauseFinder:
 
     def _output_pairs(self, change: Change) -> list[TensorPair]:
         outputs = [name for name in self._signals.outputs if name in self._signals.producer]
-        pairs = self._tried(self._wrong, change, outputs)
+        pairs = self._tried(self._wrong, change, outputs, may_resize=True)
         return pairs if len(pairs) == len(outputs) else []
 
     def _tried(
-        self, nodes: Sequence[ir.Node], change: Change, outputs: Sequence[str] | None = None
+        self,
+        nodes: Sequence[ir.Node],
+        change: Change,
+        outputs: Sequence[str] | None = None,
+        *,
+        may_resize: bool = False,
     ) -> list[TensorPair]:
         """Return B's tensors that changed nodes compute and unchanged ones do not."""
         names = outputs or [name for node in nodes for name in self._signals.outputs_of(node)]
         names = [name for name in names if name in self._values]
+        if not may_resize:
+            sizes = {x.size for x in self._index.arrays.values()}
+            names = [name for name in names if self._values[name].size in sizes]
+        pairs = self._computed(nodes, change, names[:FIRST])
+        if pairs and names[FIRST:]:
+            pairs += self._computed(nodes, change, names[FIRST:])
+        return pairs
+
+    def _computed(self, nodes: Sequence[ir.Node], change: Change, names: Sequence[str]) -> list[TensorPair]:
+        """Return B's tensors that some signals of changed nodes are."""
         if not names:
             return []
         try:
-            computed = self._run(nodes, names, change)
+            computed = self._run(self._needed(nodes, names), names, change)
         except (NetweaveError, StopIteration, ValueError, IndexError, KeyError):
             return []  # the change does not fit these nodes
         pairs = []
@@ -186,8 +229,17 @@ class CauseFinder:
             before = self._values[name]
             if x.dtype != np.float32 or (x.shape == before.shape and not _differs(before, x, self._index)):
                 continue
-            pairs += self._index.find(name, x)[:1]
+            pairs += self._index.find(name, x, in_any_order=name not in self._signals.outputs)[:1]
         return pairs
+
+    def _needed(self, nodes: Sequence[ir.Node], names: Sequence[str]) -> list[ir.Node]:
+        """Return the nodes of which signals are computed."""
+        wanted, kept = set(names), []
+        for node in reversed(nodes):
+            if not wanted.isdisjoint(self._signals.outputs_of(node)):
+                kept.append(node)
+                wanted.update(self._signals.inputs_of(node))
+        return kept[::-1]
 
     def _run(self, nodes: Sequence[ir.Node], names: Sequence[str], change: Change) -> dict[str, np.ndarray]:
         builder = SubgraphBuilder(self._signals)

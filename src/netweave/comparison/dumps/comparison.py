@@ -103,10 +103,13 @@ class NetRun:
         given = {str(value.name) for value in sized.inputs}
         computed = {name: x for name, x in values.items() if name not in given and x.dtype == np.float32}
         pairs = match_tensors(computed, index)
-        taken = frozenset(pair.b for found in pairs.values() for pair in found)
-        run = cls(signals, values, pairs, taken=taken)
+        outputs = set(signals.outputs)
+        inner = {name: x for name, x in computed.items() if name not in pairs and name not in outputs}
+        reordered = {n: found for n, x in inner.items() if (found := index.find(n, x, in_any_order=True))}
+        held = [*pairs.values(), *reordered.values()]
+        run = cls(signals, values, pairs, taken=frozenset(pair.b for found in held for pair in found))
         run._settle_outputs([name for name in index.names if _is_returned(name)])
-        run.right = run._ancestors(run.pairs) | given
+        run.right = run._ancestors(run.pairs | reordered) | given
         return run
 
     def _settle_outputs(self, returned: Sequence[str]) -> None:

@@ -143,23 +143,52 @@ class TensorIndex:
         known.update(name for names in self._partial.values() for name in names)
         return [name for name in self.arrays if name in known]
 
-    def find(self, name: str, x: np.ndarray, hints: tuple[tuple[int, ...], ...] = ()) -> list[TensorPair]:
-        """Return the tensors of B that hold the values of one of A, in any layout."""
-        rows = self._rows.get(x.size)
-        partial = [pair for other in self._partial.get(x.size, ()) for pair in self._printed(name, x, other)]
-        wanted = sketch(x) if rows else None
-        if not rows or wanted is None:
-            return partial
-        bound = max(SKETCH_TOLERANCE, self.tolerance)
-        found = partial
-        for other, sketched in rows:
-            apart = max(abs(sketched[0] / wanted[0] - 1), float(np.abs(sketched[1:] - wanted[1:]).max() / 10))
-            if apart > bound:
-                continue
+    def find(
+        self,
+        name: str,
+        x: np.ndarray,
+        hints: tuple[tuple[int, ...], ...] = (),
+        *,
+        in_any_order: bool = False,
+    ) -> list[TensorPair]:
+        """Return the tensors of B that hold the values of one of A, in any layout.
+
+        Args:
+            name: Its name.
+            x: Its values.
+            hints: Permutations of axes that are tried first.
+            in_any_order: Whether, where there is none, one counts that has the features of each step in
+                another order. A port that stores its weights so, as for rotary pairs of neighbours, is right.
+        """
+        found = [pair for other in self._partial.get(x.size, ()) for pair in self._printed(name, x, other)]
+        near = list(self._near(x))
+        for other in near:
             solved = solve_layout(x, self.arrays[other], tolerance=self.tolerance, hints=hints)
             if solved is not None:
                 found.append(TensorPair(name, other, *solved))
+        if found or not in_any_order:
+            return found
+        for other in near:
+            y = self.arrays[other]
+            rows = np.sort(y, -1)
+            for change in candidate_layouts(x.shape, y.shape) if y.ndim > 1 else ():
+                error = error_of(np.sort(change.apply(x), -1), rows)
+                if error <= self.tolerance:
+                    found.append(TensorPair(name, other, change, error))
+                    break
         return found
+
+    def _near(self, x: np.ndarray) -> Iterator[str]:
+        """Yield the tensors whose sketch is that of another one."""
+        rows = self._rows.get(x.size)
+        wanted = sketch(x) if rows else None
+        bound = max(SKETCH_TOLERANCE, self.tolerance)
+        if not rows or wanted is None:
+            return
+        for other, sketched in rows:
+            apart = max(abs(sketched[0] / wanted[0] - 1), float(np.abs(sketched[1:] - wanted[1:]).max() / 10))
+            if apart <= bound:
+                yield other
 
     def _printed(self, name: str, x: np.ndarray, other: str) -> Iterator[TensorPair]:
         """Yield the layout in which a tensor has the values that are known of one of B."""
