@@ -31,7 +31,7 @@ MAX_NORMS = 16
 HORIZON = 24
 """Nodes behind a suspected one whose values are held against the dump."""
 
-FIRST = 10
+FIRST = 18
 """Signals of these that are computed first; the others only if the dump holds one of them."""
 
 RESIZING = frozenset({"padding", "dilation", "pool-rounding", "operator"})
