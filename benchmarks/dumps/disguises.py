@@ -113,7 +113,7 @@ def _fused(dump: Dump) -> Disguised:
         for name in [name for name in dump if name.rpartition(".")[2] == parts[0] and name in rows]:
             stem = name.rpartition(".")[0]
             names = [f"{stem}.{part}" for part in parts]
-            if all(key in rows for key in names):
+            if all(key in rows and dump[key].shape[:-1] == dump[name].shape[:-1] for key in names):
                 joined = np.concatenate([dump[key] for key in names], -1)
                 rows[name] = f"{stem}.{whole}", name, joined
                 for key in names[1:]:

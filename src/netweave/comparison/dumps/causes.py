@@ -14,7 +14,7 @@ from netweave.comparison.dumps.variant import NORMS, Arrays, Bypass, Change, Var
 from netweave.comparison.dumps.variants import variants_of
 from netweave.comparison.explain.known_mismatches.mismatch import together
 from netweave.comparison.layout.change import LayoutChange
-from netweave.comparison.metric import Signals, relative_error
+from netweave.comparison.metric import Signals, constants_of, relative_error
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
 from netweave.runtime.backends import prepare
@@ -33,6 +33,12 @@ HORIZON = 24
 
 FIRST = 18
 """Signals of these that are computed first; the others only if the dump holds one of them."""
+
+MIN_STEPS = 4
+"""Fewest steps of a tensor that are read one by one in a loop that was unrolled."""
+
+ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Exp", "MatMul", "Gather"})
+"""What such a loop computes, without weights of its own."""
 
 RESIZING = frozenset({"padding", "dilation", "pool-rounding", "operator"})
 """Mismatches under which tensors may have other sizes; under others only sizes that the dump has count."""
@@ -79,12 +85,13 @@ class CauseFinder:
         self._index = index
         self._others = others
         self._right = [name for name in values if name in right]
+        self._steps = self._nodes_of_steps()
         self._wrong = [node for node in signals.nodes if not right.issuperset(signals.outputs_of(node))]
 
     def find(self) -> Cause | None:
         """Return the change that explains the most tensors of B; None if no known mismatch does any."""
         cause, end = None, 0
-        places = [place for place, node in enumerate(self._wrong) if not self._is_of_a_step(node)]
+        places = [place for place, node in enumerate(self._wrong) if id(node) not in self._steps]
         places.append(len(self._wrong))
         for start in range(0, min(len(places) - 1, MAX_SUSPECTS), AT_ONCE):
             end, behind = (places[min(start + AT_ONCE + more, len(places) - 1)] for more in (0, HORIZON))
@@ -98,16 +105,23 @@ class CauseFinder:
             cause = self._without_layers(self._wrong[end:]) or cause
         return self._from_first(cause) if cause is not None else None
 
-    def _is_of_a_step(self, node: ir.Node) -> bool:
-        """Return whether a node is of a loop over steps that was unrolled, as in state spaces.
+    def _nodes_of_steps(self) -> set[int]:
+        """Return the arithmetic of loops over steps that were unrolled, as in state spaces, by ``id``.
 
-        There are hundreds, and a mistake is hardly ever in one of them.
+        There are hundreds of such nodes, and a mistake is hardly ever in one of them.
         """
-        makers = [node, *(self._signals.producer.get(name) for name in self._signals.inputs_of(node))]
-        chosen = (
-            stored_array(maker, 1) for maker in makers if maker is not None and maker.op_type == "Gather"
-        )
-        return any(place is not None and place.ndim == 0 for place in chosen)
+        chosen: dict[str, list[ir.Node]] = defaultdict(list)
+        for node in self._signals.nodes:
+            place = stored_array(node, 1) if node.op_type == "Gather" else None
+            if place is not None and place.ndim == 0:
+                chosen[self._signals.inputs_of(node)[0]].append(node)
+        found = {id(node) for nodes in chosen.values() if len(nodes) >= MIN_STEPS for node in nodes}
+        for node in self._signals.nodes if found else ():
+            makers = [self._signals.producer.get(name) for name in self._signals.inputs_of(node)]
+            is_plain = node.op_type in ARITHMETIC and (node.op_type == "Gather" or not constants_of(node))
+            if is_plain and any(id(maker) in found for maker in makers):
+                found.add(id(node))
+        return found
 
     def _without_layers(self, nodes: Sequence[ir.Node]) -> Cause | None:
         """Return the layers that B leaves out: the next norm is right but for its input, as are outputs."""
@@ -164,24 +178,17 @@ class CauseFinder:
         """
         node = cause.variant.node
         if isinstance(cause.variant.change, Bypass):
-            pair = self._held_inside(node, self._signals.inputs_of(node)[0])
-            return cause if pair is None else replace(cause, pairs=(pair, *cause.pairs))
+            read = self._signals.inputs_of(node)[0]
+            held = self._others.find(str(node.outputs[0].name), self._values[read])
+            inner = [pair for pair in held if not any(other.b.startswith(f"{pair.b}.") for other in held)]
+            return replace(cause, pairs=(*inner[1:][-1:], *cause.pairs))
         if cause.variant.mismatch == "missing-term":
-            alone = [self._held_inside(node, name) for name in self._signals.inputs_of(node)]
-            if pair := next((pair for pair in alone if pair is not None), None):
-                return replace(cause, pairs=(pair, *cause.pairs))
             sizes = {self._values[name].size for name in self._signals.inputs_of(node)}
             arrays = self._index.arrays.items()
             zeros = [name for name, x in arrays if x.size in sizes and not x.any()]
             pairs = [TensorPair(cause.pairs[0].a, name, LayoutChange(), cause.error) for name in zeros[:1]]
             return replace(cause, pairs=(*pairs, *cause.pairs))
         return cause
-
-    def _held_inside(self, node: ir.Node, read: str) -> TensorPair | None:
-        """Return the last of B's tensors with what a node reads, if there are several: that node's own."""
-        held = self._others.find(str(node.outputs[0].name), self._values[read])
-        inner = [pair for pair in held if not any(other.b.startswith(f"{pair.b}.") for other in held)]
-        return inner[-1] if len(inner) > 1 else None
 
     def _change_everywhere(self, variant: Variant) -> Change:
         """Return the change of all nodes that are wrong in the same way, in the rest of the net."""
@@ -207,6 +214,7 @@ class CauseFinder:
         """Return B's tensors that changed nodes compute and unchanged ones do not."""
         names = outputs or [name for node in nodes for name in self._signals.outputs_of(node)]
         names = [name for name in names if name in self._values]
+        names.sort(key=lambda name: id(self._signals.producer[name]) in self._steps)
         if not may_resize:
             sizes = {x.size for x in self._index.arrays.values()}
             names = [name for name in names if self._values[name].size in sizes]
