@@ -96,6 +96,7 @@ def test_steps_follow_one_another(tmp_path):
         for name, x in tensors_of(Net(), ids).items():
             save(tmp_path, f"step{step}/{name}", x)
     assert compared(tmp_path).equal
+    assert netweave.compare(Net(), f"dump:{tmp_path}").equal  # read at the sizes of all steps
 
 
 def test_partial_sums_of_ranks_are_added():

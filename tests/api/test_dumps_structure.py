@@ -99,7 +99,7 @@ STATE_FAULTS = {
     "flipped": ("weights", "filters flipped", "state"),
     "no-gate": ("missing-term", "a product without its factor", "out"),
     "no-skip": ("missing-term", "a sum without", "out"),
-    "exchanged": ("input-order", "exchanged", "state"),
+    "exchanged": ("input-order", "parts 1 and 2 of", "state"),
     "no-softplus": ("activation", "no activation in the place of Softplus", "out"),
 }
 

@@ -312,6 +312,9 @@ def _exchanged_values(signals: Signals, nodes: Sequence[ir.Node]) -> Iterator[Va
         if shapes[0] != shapes[1] or signals.inputs_of(a)[:1] != signals.inputs_of(b)[:1]:
             continue
         names = f"{maker_of(signals, first)} and {maker_of(signals, second)}"
+        if a is b:
+            i, j = (signals.outputs_of(a).index(name) + 1 for name in (first, second))
+            names = f"parts {i} and {j} of {maker_of(signals, first)}"
         reader = next((node for node in nodes if {first, second}.intersection(signals.inputs_of(node))), None)
         if reader is None:
             continue
@@ -319,7 +322,7 @@ def _exchanged_values(signals: Signals, nodes: Sequence[ir.Node]) -> Iterator[Va
         yield Variant(
             "input-order",
             reader,
-            f"{names} exchanged",
+            f"{names} in the other order" if a is b else f"{names} exchanged",
             f"exchange {names}, or their weights",
             change,
             is_local=False,

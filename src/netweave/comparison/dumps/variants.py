@@ -324,7 +324,7 @@ def _decays(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant
     """Yield other forms of the decays of a state space, which are stored as logarithms."""
     for index in constants_of(node) if node.op_type == "Mul" else ():
         array = stored_array(node, index)
-        if array is None or array.ndim != 2 or array.dtype.kind != "f" or not (array < 0).all():
+        if array is None or array.ndim < 2 or array.dtype.kind != "f" or not (array < 0).all():
             continue
         others = {"A_log in the place of exp(A_log)": -np.log(-array), "decays of the other sign": -array}
         for said, other in others.items():
