@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import netweave
+from netweave.comparison.dumps.sequences import _Frequencies
 
 torch = pytest.importorskip("torch")
 
@@ -91,3 +93,75 @@ def test_mistakes_in_how_layers_are_put_together_are_named(tmp_path, fault):
     mismatch, words, first = FAULTS[fault]
     assert (finding.mismatch, finding.layer_b) == (mismatch, first)
     assert words in finding.cause
+
+
+STATE_FAULTS = {
+    "flipped": ("weights", "filters flipped", "state"),
+    "no-gate": ("missing-term", "a product without its factor", "out"),
+    "no-skip": ("missing-term", "a sum without", "out"),
+    "exchanged": ("input-order", "parts 1 and 2 of", "state"),
+    "no-softplus": ("activation", "no activation in the place of Softplus", "out"),
+}
+
+
+class StateSpace(torch.nn.Module):
+    """A gated state space of one state for each feature, with its loop over steps."""
+
+    def __init__(self, fault=""):
+        super().__init__()
+        torch.manual_seed(0)
+        self.both, self.conv = torch.nn.Linear(6, 12), torch.nn.Conv1d(6, 6, 3, groups=6)
+        self.state, self.out = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+        self.skip, self.fault = torch.nn.Parameter(torch.rand(6) + 0.5), fault
+
+    def forward(self, x):
+        inner, gate = self.both(x).chunk(2, -1)
+        if self.fault == "exchanged":
+            inner, gate = gate, inner
+        weight = self.conv.weight.flip(-1) if self.fault == "flipped" else self.conv.weight
+        padded = torch.nn.functional.pad(inner.mT, (2, 0))
+        inner = torch.nn.functional.conv1d(padded, weight, self.conv.bias, groups=6).mT
+        step = self.state(inner)
+        step = step if self.fault == "no-softplus" else torch.nn.functional.softplus(step)
+        h, rows = torch.zeros_like(x[:, 0]), []
+        for i in range(x.shape[1]):
+            h = torch.exp(-step[:, i]) * h + step[:, i] * inner[:, i]
+            rows.append(h)
+        y = torch.stack(rows, 1)
+        y = y if self.fault == "no-skip" else y + inner * self.skip
+        return self.out(y if self.fault == "no-gate" else y * torch.nn.functional.silu(gate))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", STATE_FAULTS)
+def test_mistakes_in_state_spaces_are_named(tmp_path, fault):
+    x = torch.randn(2, 16, 6, generator=torch.Generator().manual_seed(1))
+    port = StateSpace(fault)
+    with torch.no_grad(), netweave.capture(port) as dump:
+        port(x)
+    dump.save(tmp_path / "dump.npz")
+    comparison = netweave.compare(StateSpace(), tmp_path / "dump.npz", input_shapes={"x": (2, 16, 6)})
+    (finding,) = comparison.findings
+    mismatch, words, first = STATE_FAULTS[fault]
+    assert (finding.mismatch, finding.layer_b) == (mismatch, first)
+    assert words in finding.cause
+
+
+@pytest.mark.parametrize(("theta", "length"), [(500_000.0, 64), (500_000.0, 8192), (10_000.0, 256)])
+@pytest.mark.parametrize("count", [8, 64])
+def test_the_scaling_of_rotary_frequencies_is_told_from_them_alone(theta, length, count):
+    def llama3(plain):  # Llama 3.1's own rule: factor 8, low 1, high 4
+        smooth = np.clip((length * plain / (2 * np.pi) - 1) / 3, 0, 1)
+        return (1 - smooth) * plain / 8 + smooth * plain
+
+    own = theta ** (-np.arange(count) / count)
+    known = _Frequencies.behind(llama3(own))
+    if known is None:  # no frequency lies between the two bounds, so that these are not known
+        assert not np.any((own * length > 2 * np.pi) & (own * length < 8 * np.pi))
+        return
+    assert known.is_scaled
+    assert known.theta == pytest.approx(theta)
+    for other, pairs in ((10_000.0, count), (theta, 2 * count), (1e6, count // 2)):
+        plain = other ** (-np.arange(pairs) / pairs)
+        assert np.allclose(known.of(pairs, theta=other), llama3(plain), rtol=1e-3)
+    assert not _Frequencies.behind(own).is_scaled

@@ -14,7 +14,13 @@ import numpy as np
 from netweave.api.arguments import save_arrays
 from netweave.api.reading import load
 from netweave.comparison import Comparison
-from netweave.comparison.dumps import choose_inputs, compare_dump, compare_dumps
+from netweave.comparison.dumps import (
+    choose_inputs,
+    compare_dump,
+    compare_dumps,
+    compare_sequences,
+    join_inputs,
+)
 from netweave.errors import NetweaveError, SourceError, UsageError
 from netweave.files.npy import parse_npy
 from netweave.files.output_files import replacing_file
@@ -99,7 +105,12 @@ def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any], *, probe: Any
         raise UsageError(f"{b}: llama.cpp prints no inputs; give those of the run with --probe FILE (.npz)")
     if first is not None:
         return compare_dumps(first[0], graph, first[1], arrays)
-    return compare_dump(_net(a, graph, arrays, dict(settings)), graph, arrays, is_printed=is_printed)
+
+    def compare_part(part: Arrays) -> Comparison:
+        net = _net(a, graph, join_inputs(part), dict(settings))
+        return compare_dump(net, graph, part, is_printed=is_printed)
+
+    return compare_sequences(arrays, compare_part)
 
 
 def _net(a: Any, dump: Graph, arrays: Arrays, settings: dict[str, Any]) -> Graph:

@@ -5,6 +5,7 @@ mismatches are applied to the net that can be run; the one that reproduces the t
 """
 
 from netweave.comparison.dumps.comparison import compare_dump, compare_dumps
-from netweave.comparison.dumps.inputs import choose_inputs
+from netweave.comparison.dumps.inputs import choose_inputs, compare_sequences
+from netweave.comparison.dumps.shards import join_inputs
 
-__all__ = ["choose_inputs", "compare_dump", "compare_dumps"]
+__all__ = ["choose_inputs", "compare_dump", "compare_dumps", "compare_sequences", "join_inputs"]

@@ -10,11 +10,11 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.dumps.tensors import TensorIndex, TensorPair
-from netweave.comparison.dumps.variant import NORMS, Arrays, Bypass, Change, Variant
+from netweave.comparison.dumps.variant import NORMS, Arrays, Bypass, Change, Variant, stored_array
 from netweave.comparison.dumps.variants import variants_of
 from netweave.comparison.explain.known_mismatches.mismatch import together
 from netweave.comparison.layout.change import LayoutChange
-from netweave.comparison.metric import Signals, relative_error
+from netweave.comparison.metric import Signals, constants_of, relative_error
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
 from netweave.runtime.backends import prepare
@@ -30,6 +30,18 @@ MAX_NORMS = 16
 
 HORIZON = 24
 """Nodes behind a suspected one whose values are held against the dump."""
+
+FIRST = 18
+"""Signals of these that are computed first; the others only if the dump holds one of them."""
+
+MIN_STEPS = 4
+"""Fewest steps of a tensor that are read one by one in a loop that was unrolled."""
+
+ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Exp", "MatMul", "Gather"})
+"""What such a loop computes, without weights of its own."""
+
+RESIZING = frozenset({"padding", "dilation", "pool-rounding", "operator"})
+"""Mismatches under which tensors may have other sizes; under others only sizes that the dump has count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +85,18 @@ class CauseFinder:
         self._index = index
         self._others = others
         self._right = [name for name in values if name in right]
+        self._steps = self._nodes_of_steps()
         self._wrong = [node for node in signals.nodes if not right.issuperset(signals.outputs_of(node))]
 
     def find(self) -> Cause | None:
         """Return the change that explains the most tensors of B; None if no known mismatch does any."""
         cause, end = None, 0
-        for start in range(0, min(len(self._wrong), MAX_SUSPECTS), AT_ONCE):
-            end = start + AT_ONCE
-            found = self._of_nodes(self._wrong[start:end], self._wrong[: end + HORIZON])
+        places = [place for place, node in enumerate(self._wrong) if id(node) not in self._steps]
+        places.append(len(self._wrong))
+        for start in range(0, min(len(places) - 1, MAX_SUSPECTS), AT_ONCE):
+            end, behind = (places[min(start + AT_ONCE + more, len(places) - 1)] for more in (0, HORIZON))
+            suspects = [self._wrong[place] for place in places[start : start + AT_ONCE] if place < end]
+            found = self._of_nodes(suspects, self._wrong[:behind])
             if found:
                 best = [cause for cause in found if len(cause.pairs) == len(found[0].pairs)]
                 cause = self._confirmed(best)
@@ -88,6 +104,24 @@ class CauseFinder:
         if cause is None or not cause.outputs_agree:
             cause = self._without_layers(self._wrong[end:]) or cause
         return self._from_first(cause) if cause is not None else None
+
+    def _nodes_of_steps(self) -> set[int]:
+        """Return the arithmetic of loops over steps that were unrolled, as in state spaces, by ``id``.
+
+        There are hundreds of such nodes, and a mistake is hardly ever in one of them.
+        """
+        chosen: dict[str, list[ir.Node]] = defaultdict(list)
+        for node in self._signals.nodes:
+            place = stored_array(node, 1) if node.op_type == "Gather" else None
+            if place is not None and place.ndim == 0:
+                chosen[self._signals.inputs_of(node)[0]].append(node)
+        found = {id(node) for nodes in chosen.values() if len(nodes) >= MIN_STEPS for node in nodes}
+        for node in self._signals.nodes if found else ():
+            makers = [self._signals.producer.get(name) for name in self._signals.inputs_of(node)]
+            is_plain = node.op_type in ARITHMETIC and (node.op_type == "Gather" or not constants_of(node))
+            if is_plain and any(id(maker) in found for maker in makers):
+                found.add(id(node))
+        return found
 
     def _without_layers(self, nodes: Sequence[ir.Node]) -> Cause | None:
         """Return the layers that B leaves out: the next norm is right but for its input, as are outputs."""
@@ -112,7 +146,8 @@ class CauseFinder:
             changed = nodes
             if all(variant.is_local for variant in variants):
                 changed = self._computed_from([variant.node for variant in variants], nodes)
-            pairs = self._tried(changed, together(*(variant.change for variant in variants)))
+            change = together(*(variant.change for variant in variants))
+            pairs = self._tried(changed, change, may_resize=variants[0].mismatch in RESIZING)
             if pairs:
                 found.append(Cause(variants[0], len(variants), tuple(pairs)))
         return sorted(found, key=lambda cause: (-len(cause.pairs), cause.num_nodes, cause.error))
@@ -165,19 +200,35 @@ class CauseFinder:
 
     def _output_pairs(self, change: Change) -> list[TensorPair]:
         outputs = [name for name in self._signals.outputs if name in self._signals.producer]
-        pairs = self._tried(self._wrong, change, outputs)
+        pairs = self._tried(self._wrong, change, outputs, may_resize=True)
         return pairs if len(pairs) == len(outputs) else []
 
     def _tried(
-        self, nodes: Sequence[ir.Node], change: Change, outputs: Sequence[str] | None = None
+        self,
+        nodes: Sequence[ir.Node],
+        change: Change,
+        outputs: Sequence[str] | None = None,
+        *,
+        may_resize: bool = False,
     ) -> list[TensorPair]:
         """Return B's tensors that changed nodes compute and unchanged ones do not."""
         names = outputs or [name for node in nodes for name in self._signals.outputs_of(node)]
         names = [name for name in names if name in self._values]
+        names.sort(key=lambda name: id(self._signals.producer[name]) in self._steps)
+        if not may_resize:
+            sizes = {x.size for x in self._index.arrays.values()}
+            names = [name for name in names if self._values[name].size in sizes]
+        pairs = self._computed(nodes, change, names[:FIRST])
+        if pairs and names[FIRST:]:
+            pairs += self._computed(nodes, change, names[FIRST:])
+        return pairs
+
+    def _computed(self, nodes: Sequence[ir.Node], change: Change, names: Sequence[str]) -> list[TensorPair]:
+        """Return B's tensors that some signals of changed nodes are."""
         if not names:
             return []
         try:
-            computed = self._run(nodes, names, change)
+            computed = self._run(self._needed(nodes, names), names, change)
         except (NetweaveError, StopIteration, ValueError, IndexError, KeyError):
             return []  # the change does not fit these nodes
         pairs = []
@@ -186,8 +237,17 @@ class CauseFinder:
             before = self._values[name]
             if x.dtype != np.float32 or (x.shape == before.shape and not _differs(before, x, self._index)):
                 continue
-            pairs += self._index.find(name, x)[:1]
+            pairs += self._index.find(name, x, in_any_order=name not in self._signals.outputs)[:1]
         return pairs
+
+    def _needed(self, nodes: Sequence[ir.Node], names: Sequence[str]) -> list[ir.Node]:
+        """Return the nodes of which signals are computed."""
+        wanted, kept = set(names), []
+        for node in reversed(nodes):
+            if not wanted.isdisjoint(self._signals.outputs_of(node)):
+                kept.append(node)
+                wanted.update(self._signals.inputs_of(node))
+        return kept[::-1]
 
     def _run(self, nodes: Sequence[ir.Node], names: Sequence[str], change: Change) -> dict[str, np.ndarray]:
         builder = SubgraphBuilder(self._signals)

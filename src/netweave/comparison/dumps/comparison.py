@@ -10,7 +10,13 @@ import numpy as np
 
 from netweave.comparison.dumps.causes import Cause, CauseFinder
 from netweave.comparison.dumps.inputs import Inputs, choose_inputs
-from netweave.comparison.dumps.shards import groups_of, join_inputs, join_parts
+from netweave.comparison.dumps.shards import (
+    groups_of,
+    join_inputs,
+    join_parts,
+    projections_of,
+    take_apart,
+)
 from netweave.comparison.dumps.tensors import (
     TOLERANCES,
     TensorIndex,
@@ -97,10 +103,13 @@ class NetRun:
         given = {str(value.name) for value in sized.inputs}
         computed = {name: x for name, x in values.items() if name not in given and x.dtype == np.float32}
         pairs = match_tensors(computed, index)
-        taken = frozenset(pair.b for found in pairs.values() for pair in found)
-        run = cls(signals, values, pairs, taken=taken)
+        outputs = set(signals.outputs)
+        inner = {name: x for name, x in computed.items() if name not in pairs and name not in outputs}
+        reordered = {n: found for n, x in inner.items() if (found := index.find(n, x, in_any_order=True))}
+        held = [*pairs.values(), *reordered.values()]
+        run = cls(signals, values, pairs, taken=frozenset(pair.b for found in held for pair in found))
         run._settle_outputs([name for name in index.names if _is_returned(name)])
-        run.right = run._ancestors(run.pairs) | given
+        run.right = run._ancestors(run.pairs | reordered) | given
         return run
 
     def _settle_outputs(self, returned: Sequence[str]) -> None:
@@ -179,9 +188,12 @@ def compare_dump(a: Graph, b: Graph, arrays: Arrays, *, is_printed: bool = False
     index = TensorIndex(held, TOLERANCES[precision])
     plain = to_inference(a)
     run, inputs = _best_run(plain, choose_inputs(plain, arrays, file=file), index)
+    whole, tolerance = held, index.tolerance
     if groups_of(held):
-        held = join_parts(held, run.values, tolerance=index.tolerance)
-        index = TensorIndex(held, index.tolerance)
+        held = join_parts(held, run.values, tolerance=tolerance)
+    held = take_apart(held, run.values, projections_of(run.signals), tolerance=tolerance)
+    if list(held) != list(whole):
+        index = TensorIndex(held, tolerance)
         run = NetRun.of(plain, inputs, index)
     used = {name for name, x in held.items() if any(_is_input(x, given) for given in inputs.values())}
     index = TensorIndex({name: x for name, x in held.items() if name not in used}, index.tolerance)
@@ -244,7 +256,11 @@ class _Report:
             return None
         worst = max(error or 0.0 for error in errors)
         apart = f"agrees to within {ratio_text(worst)} of the rms" if worst else "is identical"
-        rounding = f", which {self.precision} explains" if self.precision in {"float16", "bfloat16"} else ""
+        rounding = (
+            f", which {self.precision} explains"
+            if self.precision in {"float16", "bfloat16", "float8"}
+            else ""
+        )
         sentence = f"{Verdict.LATENT.value}: the output {apart}{rounding}; {self._counted()}"
         equal = self._comparison(Verdict.LATENT, sentence, self._groups(), error=worst)
         if all(name in self.run.pairs for name in self.run.signals.outputs):

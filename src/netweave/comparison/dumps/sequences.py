@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -53,12 +54,67 @@ Angles = tuple[str, str, str, np.ndarray, int]
 """Other angles of a rotary embedding: key, cause, fix, the angle of each pair, the first position."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Frequencies:
+    """The base of rotary frequencies, and their scaling: by ``clip(at_zero + slope * f, least, 1)``.
+
+    That is Llama 3's: low frequencies are divided by a factor, high ones kept, those between interpolated.
+    """
+
+    theta: float
+    at_zero: float = 1.0
+    slope: float = 0.0
+    least: float = 1.0
+
+    @property
+    def is_scaled(self) -> bool:
+        """True if some frequencies are not those of the base."""
+        return self.least < 1
+
+    def of(self, count: int, *, theta: float = 0.0) -> np.ndarray:
+        """Return scaled frequencies of another number of pairs, or of another base."""
+        plain = (theta or self.theta) ** (-np.arange(count) / count)
+        return plain * np.clip(self.at_zero + self.slope * plain, self.least, 1)
+
+    @classmethod
+    def behind(cls, own: np.ndarray) -> _Frequencies | None:
+        """Return what frequencies were computed from; None if they are none of a known kind."""
+        count = len(own)
+        if count < 2 or own[1] <= 0:
+            return None
+        guessed = float(own[1] ** -count)
+        for theta in (guessed, *THETAS):
+            plain = theta ** (-np.arange(count) / count)
+            ratios = own / plain
+            if np.allclose(ratios, 1, rtol=1e-3):
+                return cls(theta)
+            least = float(ratios[-1])
+            between = np.flatnonzero((ratios > least * 1.01) & (ratios < 0.99))
+            is_flat = count > 2 and abs(ratios[-2] / least - 1) < 1e-3
+            if not is_flat or not 0 < least < 1 or np.diff(ratios).max() > 1e-3 or abs(ratios[0] - 1) > 1e-3:
+                continue
+            f, r = plain[between], ratios[between]
+            if len(f) > 1:
+                slope = float((r[0] - r[-1]) / (f[0] - f[-1]))
+            elif len(f) == 1:  # one step is not divided from four times the length on, as in Llama 3
+                slope = float((1 - least) / 3 * (1 + 3 * (r[0] - least) / (1 - least)) / f[0])
+            else:
+                continue
+            return cls(theta, float(r[0] - slope * f[0]), slope, least)
+        return None
+
+
 def _other_angles(own: np.ndarray) -> Iterator[Angles]:
     count = len(own)
+    known = _Frequencies.behind(own)
     for theta in THETAS:
-        angles = theta ** (-np.arange(count) / count)
+        angles = known.of(count, theta=theta) if known is not None else theta ** (-np.arange(count) / count)
         if not np.allclose(angles, own, rtol=1e-3):
             yield "rotary-theta", f"theta {theta:,.0f} in its rotary embedding", "use A's theta", angles, 0
+    if known is not None and known.is_scaled:
+        cause = "a rotary embedding without A's scaling of its frequencies"
+        plain = known.theta ** (-np.arange(count) / count)
+        yield "rotary-scaling", cause, "scale the frequencies as A does", plain, 0
     for factor in FACTORS:
         cause = f"the angles of its rotary embedding times {factor:g}"
         yield "rotary-scaling", cause, "scale the frequencies as A does", own * factor, 0
@@ -77,16 +133,18 @@ def _other_angles(own: np.ndarray) -> Iterator[Angles]:
 def _other_parts(own: np.ndarray, head: int) -> Iterator[Angles]:
     """Yield rotations of another part of the head, with the same angles or with the same base of them."""
     count = len(own)
-    theta = float(own[1] ** -count) if count > 1 and own[1] > 0 else 0.0
+    known = _Frequencies.behind(own)
     for features in (head, head // 2, head // 4):
         pairs = features // 2
-        if pairs == count or pairs < 1 or not theta:
+        if pairs == count or pairs < 1 or known is None:
             continue
         cause = f"a rotary embedding of {features} features of a head of {head}"
         fix = f"rotate {2 * count} features"
-        yield "rotary-part", cause, fix, theta ** (-np.arange(pairs) / pairs), 0
+        yield "rotary-part", cause, fix, known.of(pairs), 0
         if pairs < count:
             yield "rotary-part", f"{cause}, by its first angles", fix, own[:pairs], 0
+            first = np.concatenate([known.of(pairs), np.zeros(count - pairs)])
+            yield "rotary-part", f"{cause}, as pairs of neighbours", fix, first, 0
 
 
 def attention(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:

@@ -245,6 +245,24 @@ def sums(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
         )
 
 
+def products(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
+    """Yield products that lack a factor, such as a gate."""
+    read = signals.inputs_of(node)
+    makers = [signals.producer.get(name) for name in read]
+    is_gated_by_itself = any(
+        maker is not None and other in signals.inputs_of(maker)
+        for maker, other in zip(makers, reversed(read), strict=True)
+    )
+    if node.op_type != "Mul" or len(read) != 2 or len(node.inputs) != 2 or is_gated_by_itself:
+        return
+    if any(name not in values or values[name].ndim < 3 for name in read):
+        return
+    for index, name in enumerate(read):
+        change = replace_constant(node.name, index, np.ones((), np.float32))
+        cause = f"a product without its factor, {maker_of(signals, name)}"
+        yield Variant("missing-term", node, cause, f"multiply by {maker_of(signals, name)}", change)
+
+
 class _Exchange:
     """Exchanges the operands of a node."""
 
@@ -282,20 +300,29 @@ def exchanges(signals: Signals, nodes: Sequence[ir.Node]) -> Iterator[Variant]:
 
 def _exchanged_values(signals: Signals, nodes: Sequence[ir.Node]) -> Iterator[Variant]:
     """Yield right values that are read in each other's place: gate and up, keys and queries."""
-    read = signals.reads_from_outside(nodes)
-    makers = [(name, signals.producer[name]) for name in read if name in signals.producer]
-    linear = [(name, node) for name, node in makers if node.op_type in {"MatMul", "Gemm"}]
+    read = [name for name in signals.reads_from_outside(nodes) if name in signals.producer]
+    linear = [(name, node) for name in read if (node := signals.producer[name]).op_type in {"MatMul", "Gemm"}]
+    split = {id(node): node for node in nodes if node.op_type == "Split"}
+    split |= {id(node): node for name in read if (node := signals.producer[name]).op_type == "Split"}
+    linear += [(name, node) for node in split.values() for name in signals.outputs_of(node)]
     for (first, a), (second, b) in combinations(linear, 2):
-        shapes = [known_shape(node.outputs[0]) for node in (a, b)]
+        shapes = [
+            known_shape(next(v for v in node.outputs if v.name == n)) for n, node in ((first, a), (second, b))
+        ]
         if shapes[0] != shapes[1] or signals.inputs_of(a)[:1] != signals.inputs_of(b)[:1]:
             continue
         names = f"{maker_of(signals, first)} and {maker_of(signals, second)}"
-        reader = next(node for node in nodes if first in signals.inputs_of(node))
+        if a is b:
+            i, j = (signals.outputs_of(a).index(name) + 1 for name in (first, second))
+            names = f"parts {i} and {j} of {maker_of(signals, first)}"
+        reader = next((node for node in nodes if {first, second}.intersection(signals.inputs_of(node))), None)
+        if reader is None:
+            continue
         change = _ExchangeValues(first, second)
         yield Variant(
             "input-order",
             reader,
-            f"{names} exchanged",
+            f"{names} in the other order" if a is b else f"{names} exchanged",
             f"exchange {names}, or their weights",
             change,
             is_local=False,

@@ -13,8 +13,17 @@ from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
 from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
 
-TOLERANCES = {"float64": LOCAL_TOLERANCE, "float32": LOCAL_TOLERANCE, "float16": 2e-2, "bfloat16": 1e-1}
+TOLERANCES = {
+    "float64": LOCAL_TOLERANCE,
+    "float32": LOCAL_TOLERANCE,
+    "float16": 2e-2,
+    "bfloat16": 1e-1,
+    "float8": 4e-1,
+}
 """Largest error, relative to the rms, that rounding of a run in this format explains."""
+
+ROUNDED = {"float8": 0xFFFFF, "bfloat16": 0xFFFF}
+"""The lower bits of float32 that are zeros in what was computed in this format."""
 
 LIKE = 0.5
 """Least correlation of a tensor that is wrong with the one in its place."""
@@ -72,23 +81,34 @@ class TensorPair:
 def precision_of(arrays: Iterable[np.ndarray]) -> str:
     """Return the format that a run was computed in, by the types and the values of its tensors.
 
-    What was computed in bfloat16 is often stored as float32, whose lower 16 bits are then zeros.
+    What was computed in bfloat16 or float8 is often stored as float32, whose lower bits are then zeros.
     """
-    floats = [x for x in arrays if x.dtype.kind == "f" or str(x.dtype) == "bfloat16"]
+    floats = [x for x in arrays if _is_float(x)]
+    if any(str(x.dtype).startswith("float8") for x in floats):
+        return "float8"
     if any(x.dtype == np.float16 for x in floats):
         return "float16"
     if any(str(x.dtype) == "bfloat16" for x in floats):
         return "bfloat16"
     singles = [x for x in floats if x.dtype == np.float32 and x.size > 1]
-    half = sum(not (np.ascontiguousarray(x).reshape(-1).view(np.uint32) & 0xFFFF).any() for x in singles)
-    return "bfloat16" if singles and half > len(singles) / 2 else "float32"
+    for kind, lower in ROUNDED.items():
+        rounded = sum(
+            not (np.ascontiguousarray(x).reshape(-1).view(np.uint32) & lower).any() for x in singles
+        )
+        if singles and rounded > len(singles) / 2:
+            return kind
+    return "float32"
+
+
+def _is_float(x: np.ndarray) -> bool:
+    return x.dtype.kind == "f" or str(x.dtype).startswith(("bfloat16", "float8"))
 
 
 def comparable_arrays(arrays: Arrays) -> dict[str, np.ndarray]:
     """Return tensors of floating point as float32; counters, ids and single numbers say too little."""
     kept = {}
     for name, x in arrays.items():
-        if (x.dtype.kind == "f" or str(x.dtype) == "bfloat16") and x.size > 1:
+        if _is_float(x) and x.size > 1:
             kept[name] = x if x.dtype == np.float32 else x.astype(np.float32)
     return kept
 
@@ -123,23 +143,52 @@ class TensorIndex:
         known.update(name for names in self._partial.values() for name in names)
         return [name for name in self.arrays if name in known]
 
-    def find(self, name: str, x: np.ndarray, hints: tuple[tuple[int, ...], ...] = ()) -> list[TensorPair]:
-        """Return the tensors of B that hold the values of one of A, in any layout."""
-        rows = self._rows.get(x.size)
-        partial = [pair for other in self._partial.get(x.size, ()) for pair in self._printed(name, x, other)]
-        wanted = sketch(x) if rows else None
-        if not rows or wanted is None:
-            return partial
-        bound = max(SKETCH_TOLERANCE, self.tolerance)
-        found = partial
-        for other, sketched in rows:
-            apart = max(abs(sketched[0] / wanted[0] - 1), float(np.abs(sketched[1:] - wanted[1:]).max() / 10))
-            if apart > bound:
-                continue
+    def find(
+        self,
+        name: str,
+        x: np.ndarray,
+        hints: tuple[tuple[int, ...], ...] = (),
+        *,
+        in_any_order: bool = False,
+    ) -> list[TensorPair]:
+        """Return the tensors of B that hold the values of one of A, in any layout.
+
+        Args:
+            name: Its name.
+            x: Its values.
+            hints: Permutations of axes that are tried first.
+            in_any_order: Whether, where there is none, one counts that has the features of each step in
+                another order. A port that stores its weights so, as for rotary pairs of neighbours, is right.
+        """
+        found = [pair for other in self._partial.get(x.size, ()) for pair in self._printed(name, x, other)]
+        near = list(self._near(x))
+        for other in near:
             solved = solve_layout(x, self.arrays[other], tolerance=self.tolerance, hints=hints)
             if solved is not None:
                 found.append(TensorPair(name, other, *solved))
+        if found or not in_any_order:
+            return found
+        for other in near:
+            y = self.arrays[other]
+            rows = np.sort(y, -1)
+            for change in candidate_layouts(x.shape, y.shape) if y.ndim > 1 else ():
+                error = error_of(np.sort(change.apply(x), -1), rows)
+                if error <= self.tolerance:
+                    found.append(TensorPair(name, other, change, error))
+                    break
         return found
+
+    def _near(self, x: np.ndarray) -> Iterator[str]:
+        """Yield the tensors whose sketch is that of another one."""
+        rows = self._rows.get(x.size)
+        wanted = sketch(x) if rows else None
+        bound = max(SKETCH_TOLERANCE, self.tolerance)
+        if not rows or wanted is None:
+            return
+        for other, sketched in rows:
+            apart = max(abs(sketched[0] / wanted[0] - 1), float(np.abs(sketched[1:] - wanted[1:]).max() / 10))
+            if apart <= bound:
+                yield other
 
     def _printed(self, name: str, x: np.ndarray, other: str) -> Iterator[TensorPair]:
         """Yield the layout in which a tensor has the values that are known of one of B."""

@@ -14,7 +14,14 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.dumps.sequences import attention, experts, heads, joined_heads, masks, rotary
-from netweave.comparison.dumps.structure import exchanges, flattenings, other_inputs, places_of_norms, sums
+from netweave.comparison.dumps.structure import (
+    exchanges,
+    flattenings,
+    other_inputs,
+    places_of_norms,
+    products,
+    sums,
+)
 from netweave.comparison.dumps.variant import NORMS, Arrays, Bypass, Change, Variant, stored_array
 from netweave.comparison.explain.known_mismatches.attributes import set_attribute
 from netweave.comparison.explain.known_mismatches.constants import replace_constant
@@ -120,6 +127,7 @@ ACTIVATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "hard swish": ("HardSwish", {}),
     "Mish": ("Mish", {}),
     "ReLU6": ("Clip", {}),
+    "softplus": ("Softplus", {}),
     "no activation": ("Identity", {}),
 }
 
@@ -228,6 +236,9 @@ def _other_pads(pads: list[int], strides: Sequence[int], *, is_pool: bool) -> di
     if first != last:
         others["the padding at the other ends"] = last + first
         others["equal padding at both ends"] = [max(p) for p in zip(first, last, strict=True)] * 2
+    for steps in (1, 2) if max(strides, default=1) == 1 and not is_pool else ():
+        moved = [n - steps for n in first] + [n + steps for n in last]
+        others[f"the window {steps} later (padding {moved})"] = moved
     return {said: other for said, other in others.items() if min(other) >= 0}
 
 
@@ -284,9 +295,12 @@ def _weights(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Varian
         array = stored_array(node, index)
         if array is None or array.dtype.kind != "f":
             continue
-        if array.ndim <= 1 and (index == 2 or node.op_type == "Add"):
+        if array.size == max(array.shape, default=1) and (index == 2 or node.op_type == "Add"):
             zeros = replace_constant(node.name, index, np.zeros_like(array))
             yield Variant("missing-bias", node, "no bias", "add the bias", zeros)
+        if node.op_type == "Conv" and array.ndim == 3 and array.shape[2] > 1:
+            flipped = replace_constant(node.name, index, array[:, :, ::-1].copy())
+            yield Variant("weights", node, "filters flipped", "use them as A does", flipped)
         for key, said, fix, other in _other_layouts(array):
             yield Variant(key, node, said, fix, replace_constant(node.name, index, other.copy()))
 
@@ -304,6 +318,18 @@ def _other_layouts(array: np.ndarray) -> Iterator[tuple[str, str, str, np.ndarra
     if array.shape[1] == 3:
         said = "its input channels in reverse"
         yield "channel-order", said, "give it the channels in A's order (RGB or BGR)", array[:, ::-1]
+
+
+def _decays(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
+    """Yield other forms of the decays of a state space, which are stored as logarithms."""
+    for index in constants_of(node) if node.op_type == "Mul" else ():
+        array = stored_array(node, index)
+        if array is None or array.ndim < 2 or array.dtype.kind != "f" or not (array < 0).all():
+            continue
+        others = {"A_log in the place of exp(A_log)": -np.log(-array), "decays of the other sign": -array}
+        for said, other in others.items():
+            change = replace_constant(node.name, index, other)
+            yield Variant("state-decay", node, said, "use -exp(A_log)", change, is_shared=True)
 
 
 def _axes(signals: Signals, node: ir.Node, values: Arrays) -> Iterator[Variant]:
@@ -336,6 +362,8 @@ RULES: tuple[Callable[[Signals, ir.Node, Arrays], Iterator[Variant]], ...] = (
     joined_heads,
     experts,
     sums,
+    products,
+    _decays,
     flattenings,
     _axes,
 )
