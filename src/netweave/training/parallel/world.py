@@ -23,7 +23,7 @@ from torch import distributed
 
 from netweave.errors import NetweaveError, PeerError, UsageError
 from netweave.runtime.backends.torch.device import find_device
-from netweave.training.parallel.environment import DEVICE, MACHINE, is_launched, rank_environment
+from netweave.training.parallel.environment import DEVICE, MACHINE, UNITS, is_launched, rank_environment
 from netweave.training.parallel.heartbeat import BEAT_S, Heartbeat
 from netweave.training.parallel.occupancy import Occupancy
 from netweave.training.parallel.roster import Roster
@@ -70,6 +70,7 @@ class RankStore:
         num_joined: How many stores this process has opened so far.
         names: What each rank is called in messages.
         keys: The keys of the ranks that have met.
+        met: Name of their list.
         is_restart: True, on rank 0, if ``keep`` has found what an earlier start of the ranks kept.
 
     Raises:
@@ -95,6 +96,7 @@ class RankStore:
                 distributed.PrefixStore(f"{self._place}/roster", self._base),
                 environment.rank,
                 environment.size,
+                rejoins=environment.rejoins,
             )
         )
         self.meet()
@@ -128,9 +130,13 @@ class RankStore:
         return values
 
     def share(self, value: Any, what: str) -> Any:
-        """Return the value that rank 0 has: JSON values, small ones."""
+        """Return the value that rank 0 has: JSON values, small ones.
+
+        Where rank 0 was started again alone, that is what the others have read.
+        """
         key = self._key(what)
-        if self._environment.rank == 0:
+        is_known = self._environment.rejoins and self._call(lambda: self.keys.check([key]))
+        if self._environment.rank == 0 and not is_known:
             self._call(lambda: self.keys.set(key, json.dumps(value)))
         return self._values([key], [key], what)[0]
 
@@ -151,6 +157,14 @@ class RankStore:
                 self._call(lambda: self._run.set(key, made))
             value = json.loads(self._call(lambda: self._run.get(key)))
         return self.share(value, what)
+
+    def announce_unit(self, ranks: Sequence[int]) -> None:
+        """Tell the launcher which ranks are to be started again with this one; the others wait for them."""
+        self._call(lambda: self._base.set(f"{UNITS}/{self._environment.rank}", json.dumps(list(ranks))))
+
+    def starts_alone(self, rank: int) -> bool:
+        """Return whether a rank has said that it is to be started again without all others."""
+        return bool(self._call(lambda: self._base.check([f"{UNITS}/{rank}"])))
 
     def announce_failure(self, message: str) -> None:
         """Tell the others why this rank ends; only the first that says so is heard."""
@@ -202,6 +216,7 @@ class RankStore:
                 raise self._not_there(self._call(self._roster.missing), "joining the others")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
+        self.met = met
         self._prefix = f"{self._place}/ranks {met}"
         self.keys = distributed.PrefixStore(self._prefix, self._base)
         self._num_calls.clear()

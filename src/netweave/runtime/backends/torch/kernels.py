@@ -154,7 +154,9 @@ class TriedKernels(Kernels):
         began = self._clock()
         expected = candidates[ATEN]()
         limit_s = HOPELESS * (self._clock() - began) + HOPELESS_S
-        timed = {ATEN: partial(self._seconds, candidates[ATEN])}  # however slow its next call: it is what remains
+        timed = {
+            ATEN: partial(self._seconds, candidates[ATEN])
+        }  # however slow its next call: it is what remains
         for name, call in candidates.items():
             began = self._clock()
             if name != ATEN and _agrees(call, expected) and self._clock() - began <= limit_s:
