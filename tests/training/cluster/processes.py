@@ -49,6 +49,10 @@ class Case:
         snapshot: Updates between two checkpoints.
         resume: Path of a checkpoint to go on from, from the case's folder.
         slow: Seconds that the last worker group sleeps after each update.
+        base_lr: Of the solver.
+        momentum: Of the solver.
+        seed: Of the run.
+        batches: Of an update.
         stop: The process that is asked to stop, and the update after which.
         kill: The process that is killed in the first start, and the update after which.
     """
@@ -61,6 +65,10 @@ class Case:
     snapshot: int = 0
     resume: str = ""
     slow: float = 0.0
+    base_lr: float = 0.05
+    momentum: float = 0.9
+    seed: int = 5
+    batches: int = 1
     stop: list[int] = field(default_factory=list)
     kill: list[int] = field(default_factory=list)
 
@@ -167,6 +175,10 @@ def run(folder: Path, cases: list[Case], size: int, restarts: int = 0) -> dict[s
             steps=case.steps,
             solver=case.solver,
             snapshot=case.snapshot,
+            base_lr=case.base_lr,
+            momentum=case.momentum,
+            seed=case.seed,
+            batches=case.batches,
         )
     described = json.dumps([asdict(case) for case in cases])
     command = [sys.executable, "-m", "tests.training.cluster.processes", str(folder), described]

@@ -42,14 +42,24 @@ def test_a_synchronous_run_ends_as_if_nothing_had_been_killed(killed, started, l
         assert "process 0 (worker 0 of worker group 0) has ended" in errors
 
 
+def test_a_launcher_does_not_end_a_slow_group_when_others_are_done(tmp_path, monkeypatch):
+    monkeypatch.setattr("netweave.training.parallel.launcher.LINGER_S", 1.0)
+    case = Case("slow", {"worker_groups": 3}, steps=10, slow=0.4)
+    (line,) = run(tmp_path, [case], 3)["slow"]["lines"]
+    assert int(line.split()[2]) == 3 * 10 * _num_slices(tmp_path / "slow", case)
+
+
 @pytest.mark.parametrize("killed", [1, pytest.param(2, marks=EXHAUSTIVE)])
 def test_the_servers_of_asynchronous_groups_apply_every_update_once(killed, tmp_path, capfd):
     case = Case("killed", sandblaster(1, 1, worker_groups=2, staleness=2), kill=[killed, 12])
     found = run(tmp_path, [case], 3, restarts=1)["killed"]
-    graph = nets.job(tmp_path / "killed" / "solver.prototxt").phases["train"].graph
-    num_slices = len(place(Cluster(**case.cluster), trained_sizes(graph)).layout.slices)
     (line,) = found["lines"]
-    assert int(line.split()[2]) == 2 * STEPS * num_slices
+    assert int(line.split()[2]) == 2 * STEPS * _num_slices(tmp_path / "killed", case)
     assert len(found["losses"]) == STEPS  # the first group went on
     assert found["losses"][-5:].mean() < 0.7 * found["losses"][:3].mean()
     assert "starting all" not in capfd.readouterr().out
+
+
+def _num_slices(folder, case):
+    graph = nets.job(folder / "solver.prototxt").phases["train"].graph
+    return len(place(Cluster(**case.cluster), trained_sizes(graph)).layout.slices)

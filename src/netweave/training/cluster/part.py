@@ -122,6 +122,8 @@ class ClusterPart:
         )
         if self._can_rejoin:
             self.store.keys.add(f"starts/{environment.rank}", 1)
+            if environment.rejoins and self.store.has_ended(environment.rank):
+                raise PeerError(f"process {environment.rank} was done; nobody waits for it to come again")
         self._stop, self._look_s = 0, 0.0
         self._updater: ServedUpdater | None = None
 
@@ -440,12 +442,14 @@ class ClusterPart:
                 server.leave(worker.group)
             if self.role.rank == 0:
                 lines = report_lines([server.report() for server in self._servers])
-            if self._can_rejoin:
-                self.store.keys.set(f"done/{self.role.rank}", "")
+            self.store.announce_end()
             for server in self._servers:
                 if isinstance(server, RemoteServer):
                     server.end()
         self._end_sessions()
+        if not self.topology.is_all_reduce:
+            groups = range(self.cluster.worker_groups)
+            self.store.await_ends([self.topology.worker_rank(group) for group in groups])
         return lines
 
 

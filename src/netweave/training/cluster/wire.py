@@ -271,7 +271,7 @@ class Rejoining:
             self._keys.set(f"{wanted}/{self._side}", "")
             if self._keys.check([f"{wanted}/{1 - self._side}"]):
                 return name
-            if self._side and self._keys.check([f"done/{client}"]):
+            if self._side and self._store.has_ended(client):
                 return None
             failure = self._store.read_failure(self._keys)
             if failure:

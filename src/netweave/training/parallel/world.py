@@ -185,6 +185,28 @@ class RankStore:
         rank, message = json.loads(connection.get(_FAILED))
         return f"{self.names[rank]} failed: {message}"
 
+    def announce_end(self) -> None:
+        """Tell the others that this rank has done all that it had to."""
+        self._call(lambda: self.keys.set(f"done/{self._environment.rank}", ""))
+
+    def has_ended(self, rank: int) -> bool:
+        """Return whether a rank has said so."""
+        return bool(self._call(lambda: self.keys.check([f"done/{rank}"])))
+
+    def await_ends(self, ranks: Sequence[int]) -> None:
+        """Wait until ranks have done all that they had to, however long that takes.
+
+        A launcher that sees one rank end well gives the others a minute; so all end together.
+
+        Raises:
+            PeerError: One has failed.
+        """
+        while not all(map(self.has_ended, ranks)):
+            failure = self.failure()
+            if failure:
+                raise PeerError(f"rank {self._environment.rank} cannot go on: {failure}")
+            time.sleep(LAST_PAUSE_S)
+
     def leave(self) -> None:
         """Say that this rank ends; whoever holds the store waits some seconds until all have.
 
