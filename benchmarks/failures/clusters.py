@@ -92,7 +92,7 @@ def killed_run(
             if fault or shape[1] != "launcher" or process.returncode == 0:
                 status = process.returncode
                 break
-        process = _start(folder, shape[2], "--resume", "auto", restarts=1000)
+        process = _start(folder, shape[2], "--resume=auto", restarts=1000)
     if not fault and any("starting all" in line for line in lines):
         fault = "all were started again: " + "\n".join(
             line for line in lines if not line.startswith("Iteration")

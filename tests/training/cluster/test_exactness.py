@@ -40,6 +40,7 @@ CASES = {
         Case("downpour", sandblaster(1, 1, worker_groups=2, staleness=1)),
         Case("hogwild", {**HOGWILD, "sync_every": 2}),
         Case("nesterov", {**HOGWILD, "sync_every": 5, "outer": "nesterov"}),
+        Case("average", {**HOGWILD, "sync_every": 1, "outer": "average"}, "lenet", steps=STEPS),
         Case("stopped", HOGWILD, steps=1000, stop=[1, 30]),
         Case("stopped-average", {**HOGWILD, "sync_every": 2, "outer": "average"}, steps=1000, stop=[1, 30]),
         Case("first", sandblaster(2, 1), steps=4, snapshot=4),
@@ -107,6 +108,13 @@ def test_a_net_of_characters_ends_as_in_one_process(results, tmp_path):
     found = results["char_rnn"]
     for key, tensor in trainer.nets["train"].params.items():
         assert np.abs(found[key] - tensor.detach().numpy()).max() < 1e-12
+
+
+def test_groups_that_are_averaged_after_each_update_are_one_process_with_all_their_batches(results, tmp_path):
+    """Momentum and weight decay are linear in gradients, so the mean of results is that of one process."""
+    found = run(tmp_path, [Case("one", {}, "lenet", steps=STEPS, batches=3)], 1)["one"]
+    del found["losses"], found["lines"]
+    assert largest_difference(results["average"], found) < 1e-12
 
 
 def test_downpour_with_one_group_and_no_staleness_is_sandblaster_bit_for_bit(results):

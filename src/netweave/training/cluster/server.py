@@ -357,7 +357,8 @@ class Server:
         number, version = push.number, self._versions[push.number]
         slowest = min((self._clocks[group] for group in self._others(push.group)), default=push.sequence - 1)
         self.leads[max(0, push.sequence - 1 - slowest)] += 1
-        self.ages[version - push.version] += 1
+        # a push that comes again was computed from values that a server had before it was started again
+        self.ages[max(0, version - push.version)] += 1
         self._held.apply(push, version)
         self._versions[number] = version + 1
         self._last[push.group, number] = push.sequence

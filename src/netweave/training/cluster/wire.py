@@ -165,7 +165,7 @@ class Pair:
 
     def _send(self, tensor: Tensor) -> None:
         try:
-            self._group.send([tensor], self._other, 0).wait()
+            self._group.send([tensor], self._other, 0).wait(timedelta(seconds=self._timeout_s))
         except RuntimeError as error:
             raise self._error(error) from error
 

@@ -136,9 +136,10 @@ class Launcher:
                     return 128 + self._ordered
                 self._num_restarts += 1
                 if self._num_restarts <= self.restarts:
+                    said = f": {failed.message}" if failed.message else ""
                     self.tell(
-                        f"{failed}; starting all {len(self.devices)} ranks again from the last checkpoint "
-                        f"(restart {self._num_restarts} of {self.restarts})"
+                        f"{failed}{said}; starting all {len(self.devices)} ranks again from the last "
+                        f"checkpoint (restart {self._num_restarts} of {self.restarts})"
                     )
         assert failed is not None
         said = f": {failed.message}" if failed.message else ""
