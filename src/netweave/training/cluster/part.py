@@ -122,10 +122,24 @@ class ClusterPart:
         )
         if self._can_rejoin:
             self.store.keys.add(f"starts/{environment.rank}", 1)
-            if environment.rejoins and self.store.has_ended(environment.rank):
-                raise PeerError(f"process {environment.rank} was done; nobody waits for it to come again")
+            self._leave_if_done()
         self._stop, self._look_s = 0, 0.0
         self._updater: ServedUpdater | None = None
+
+    def _leave_if_done(self) -> None:
+        """End again if this process was killed when its group was done, and waited for the others.
+
+        Raises:
+            SystemExit: It was.
+            PeerError: It was, and is of the first group, whose result is lost: all go on from the checkpoint.
+        """
+        worker = self.role.worker
+        if not self._environment.rejoins or worker is None:
+            return
+        if self.store.has_ended(self.topology.worker_rank(worker.group)):
+            if worker.group:
+                raise SystemExit(0)
+            raise PeerError(f"process {self.role.rank} was done; nobody waits for it to come again")
 
     @property
     def is_first(self) -> bool:
@@ -472,6 +486,9 @@ def cluster_part(
         if not isinstance(error, PeerError):
             part.store.announce_failure(str(error))
         part.store.leave()
+        raise
+    except SystemExit:  # it was told to stop, and has written its checkpoint
+        part.store.announce_end()
         raise
     part.store.leave()
 

@@ -236,6 +236,8 @@ class Rejoining:
             PeerError: The other process does not come within the timeout, or has said why it failed.
             EndedError: It was there, and is not started again alone.
         """
+        if self._side and self._num_made and self._store.has_ended(self._other):
+            return None
         if self._num_made and not self._store.starts_alone(self._other):
             raise EndedError(f"{self.peer} has ended")
         if self._num_made:

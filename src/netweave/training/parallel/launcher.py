@@ -211,9 +211,9 @@ class Launcher:
         """Start a rank that was killed again, with those that it belongs to; return whether that was done."""
         for rank, process in enumerate(self._processes):
             died = Exit(rank, process.poll() or 0, _message(_error_file(folder, rank)))
-            if not died.is_cause or died.is_final or self._ordered or self._num_restarts >= self.restarts:
+            if not died.is_cause or died.is_final or died.status in {INTERRUPTED, PREEMPTED}:
                 continue
-            if not store.check([f"{UNITS}/{rank}"]):
+            if self._ordered or self._num_restarts >= self.restarts or not store.check([f"{UNITS}/{rank}"]):
                 continue
             unit = json.loads(store.get(f"{UNITS}/{rank}"))
             self._num_restarts += 1
@@ -260,7 +260,8 @@ def _cause(exits: Sequence[Exit]) -> Exit | None:
     causes = sorted((one for one in exits if one.is_cause), key=lambda one: one.status)  # killed ones first
     said = [one for one in causes if one.is_final]
     lost = [one for one in exits if one.status]
-    if exits and all(one.status in {INTERRUPTED, PREEMPTED} for one in exits):
+    stopped = {one.status for one in exits} - {0}  # servers end well when all workers have stopped
+    if stopped and stopped <= {INTERRUPTED, PREEMPTED}:
         return None
     return next(iter(said or causes or sorted(lost, key=lambda one: not one.message)), None)
 
