@@ -92,10 +92,10 @@ def killed_run(
             if fault or shape[1] != "launcher" or process.returncode == 0:
                 status = process.returncode
                 break
-        process = _start(folder, shape[2], "--resume=auto", restarts=1000)
+        process = _start(folder, shape[2], "--requeued", restarts=1000)
     if not fault and any("starting all" in line for line in lines):
         fault = "all were started again: " + "\n".join(
-            line for line in lines if not line.startswith("Iteration")
+            line for line in lines if not line.lstrip().startswith(("Iteration", "loss", "accuracy"))
         )
     if not fault and status:
         fault = f"status {status}: " + "\n".join(lines)[-2000:]
