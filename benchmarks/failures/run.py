@@ -12,10 +12,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.failures import agents, kills, links, preemptions
+from benchmarks.failures import agents, clusters, kills, links, preemptions
 from benchmarks.parallel.network import network
 from benchmarks.record import Namespace, Record, option
 from tests.mxnet import fit_killed
@@ -103,7 +104,40 @@ def kill_agents(place: Path, shape: tuple[int, str], draw: random.Random) -> tup
     return done, [], fault
 
 
+def kill_clusters(
+    place: Path, shape: tuple[str, str, str], draw: random.Random
+) -> tuple[Events, list[str], str]:
+    """Kill processes of a cluster, as ``Trial.disturbed``."""
+    done, applied, fault = clusters.killed_run(place, shape, draw, MOST)
+    sent = clusters.num_sent(place, shape)
+    faults = [] if fault or applied in {None, sent} else [f"{applied} updates applied, {sent} sent"]
+    return done, faults, fault
+
+
 TRIALS = {
+    "clusters": Trial(
+        clusters.SHAPES,
+        lambda shape: {"cluster": shape[0], "killed": shape[1], "processes": shape[2]},
+        "kills",
+        clusters.whole_run,
+        kill_clusters,
+        clusters.end,
+        lambda done, runs: (
+            {
+                f"{kind}s killed": sum(len(run["kills"]) for run in runs if run["killed"] == kind)
+                for kind in ("server", "worker", "launcher")
+            }
+            | {
+                f"seconds until a {how} server was there": sorted(
+                    kill["seconds"]
+                    for run in runs
+                    for kill in run["kills"]
+                    if (run["killed"], run["processes"]) == ("server", how) and "seconds" in kill
+                )
+                for how in ("forked", "started")
+            }
+        ),
+    ),
     "kills": Trial(
         kills.VARIANTS,
         lambda variant: {"exchange": " ".join(variant)},
@@ -179,10 +213,23 @@ def fail_links(result: Result, folder: Path, is_on: Callable[[], bool], save: Ca
             save()
 
 
+def stop_workers(result: Result, folder: Path, is_on: Callable[[], bool], save: Callable[[], None]) -> None:
+    """Stop a worker of a cluster for 10 s, once for each bound; damage checkpoints of servers."""
+    rounds = {
+        f"staleness {bound}": partial(clusters.stop_worker, updates=10_000, stopped_s=10.0, staleness=bound)
+        for bound in (4, 0)
+    } | {"damages": partial(clusters.damage_checkpoints, count=1000, draw=random.Random(0))}
+    for name, do in rounds.items():
+        if name not in result and is_on():
+            result[name] = do(folder / name)
+            save()
+
+
 SUBJECTS: Mapping[str, Callable[[Result, Path, Callable[[], bool], Callable[[], None]], None]] = {
     **{name: trial.go_on for name, trial in TRIALS.items()},
     "fits": kill_fits,
     "links": fail_links,
+    "servers": stop_workers,
 }
 
 OPTIONS = (

@@ -13,47 +13,17 @@ import netweave  # noqa: E402 - after the check for torch
 from netweave.errors import ReadError  # noqa: E402
 from netweave.runtime.engine import ThreadedEngine  # noqa: E402
 from netweave.training import Shown, Updated  # noqa: E402
-from tests.training.singa_jobs import arrays_of, job_text  # noqa: E402
+from tests.training import char_rnn  # noqa: E402
+from tests.training.char_rnn import HIDDEN, RUN, STREAMS, TEXT, VOCABULARY  # noqa: E402
+from tests.training.singa_jobs import arrays_of  # noqa: E402
 from tests.training.trainers import make_trainer  # noqa: E402
-
-HIDDEN, RUN, STREAMS = 16, 6, 3
-VOCABULARY = " abcdefghijklmnopqrstuvwxyz.\n"
-TEXT = "the quick brown fox jumps over the lazy dog.\n" * 6
-GRU = ("z_hx", "r_hx", "c_hx", "z_hh", "r_hh", "c_hh", "z_b", "r_b", "c_b")
-INIT = "init { type: kUniform low: -0.3 high: 0.3 }"
-RULE = (
-    "type: kRMSProp rmsprop_conf { rho: 0.95 } clip_low: -0.05 clip_high: 0.05 learning_rate { type: kStep "
-)
-RULE += "base_lr: 0.01 step_conf { gamma: 0.9 change_freq: 20 } }"
-
-
-def net() -> str:
-    gru = " ".join(f'param {{ name: "{name}" {INIT} }}' for name in GRU)
-    return f"""
-layer {{ name: "data" type: kCharRNN unroll_len: 1
-  char_rnn_conf {{ path: "text.txt" vocab_path: "vocab.txt" unroll_len: {RUN} batchsize: {STREAMS} }} }}
-layer {{ name: "onehot" type: kOneHot srclayers: "data" unroll_conn_type: kUnrollOneToAll
-  onehot_conf {{ vocab_size: {len(VOCABULARY)} }} }}
-layer {{ name: "label" type: kRNNLabel srclayers: "data" unroll_conn_type: kUnrollOneToAll }}
-layer {{ name: "gru" type: kGRU srclayers: "onehot" gru_conf {{ dim_hidden: {HIDDEN} }} {gru} }}
-layer {{ name: "ip" type: kInnerProduct srclayers: "gru" innerproduct_conf {{ num_output: {len(VOCABULARY)} }}
-  param {{ name: "w" {INIT} }} param {{ name: "b" {INIT} }} }}
-layer {{ name: "loss" type: kSoftmaxLoss srclayers: "ip" srclayers: "label" }}
-"""
 
 
 @pytest.fixture
 def load(tmp_path):
-    (tmp_path / "text.txt").write_text(TEXT)
-    (tmp_path / "vocab.txt").write_text(VOCABULARY)
-
     def loaded(steps, more=""):
-        text = job_text(
-            net(), updater=RULE, alg="kBPTT", more=f"train_steps: {steps} {more}", workspace=str(tmp_path)
-        )
-        path = tmp_path / "job.conf"
-        path.write_text(text.replace("neuralnet {", f"neuralnet {{ unroll_len: {RUN}"))
-        return netweave.load_job(path)
+        char_rnn.write(tmp_path, steps, more)
+        return netweave.load_job(tmp_path / "job.conf")
 
     return loaded
 

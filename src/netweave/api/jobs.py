@@ -267,7 +267,7 @@ def joined(options: TrainOptions) -> Iterator[World | None]:
 
     with contextlib.ExitStack() as stack:
         if environment is None:
-            port = stack.enter_context(store_on_loopback())
+            port = stack.enter_context(store_on_loopback()).port
             environment = RankEnvironment(0, 1, 0, True, "127.0.0.1", port, True)
         world = join(environment, device=options.device, timeout_s=options.timeout_s or TIMEOUT_S)
         assert world is not None

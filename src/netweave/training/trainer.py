@@ -310,14 +310,15 @@ class Trainer(Loop):
         elif resume:
             self._state.restore_foreign(resume)
             self._loaders["train"].skip(self.updater.iteration * self.job.solver.accumulate)
+        part, ranks = self._part, self._ranks
+        if part is not None and ranks is not None and part.begin(self._engine, self.updater, ranks.world):
+            self._loaders["train"].skip(self.updater.iteration * self.job.solver.accumulate)
         self.iteration = self.updater.iteration
         notes = Path(ledger) if ledger is not None and self._is_writer else None
         self._ledger = Ledger(notes, self._writer.run, self.iteration)
         if self._ranks is not None:
             values = values_in_common(self.nets, self.updater, self._ranks.is_shared)
             self._ranks.require_same_start(values)
-        if self._part is not None:
-            self._part.begin(self._engine)
 
     def _reserved(self) -> AbstractContextManager[None]:
         return self._writer.reserved() if self._is_writer else nullcontext()

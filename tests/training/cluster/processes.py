@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
 import threading
@@ -27,8 +28,12 @@ from netweave.training.cluster.part import ClusterPart, cluster_part
 from netweave.training.parallel.environment import GROUP_LOST, leave_at_once, rank_environment
 from netweave.training.parallel.launcher import Launcher
 from netweave.training.watchers import TrainOptions
+from tests.training import char_rnn
 from tests.training.parallel import nets
 from tests.training.trainers import make_trainer
+
+TIMEOUT_S = 300.0
+"""So long do processes wait for each other: the machine may be busy."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,16 @@ class Case:
     Attributes:
         name: Of its results.
         cluster: Settings of the cluster.
-        net: Of ``tests.training.parallel.nets``.
+        net: Of ``tests.training.parallel.nets``, or ``char_rnn``.
         solver: Further settings of the solver.
         steps: Updates of each group.
         snapshot: Updates between two checkpoints.
         resume: Path of a checkpoint to go on from, from the case's folder.
         slow: Seconds that the last worker group sleeps after each update.
+        base_lr: Of the solver.
+        momentum: Of the solver.
+        seed: Of the run.
+        batches: Of an update.
         stop: The process that is asked to stop, and the update after which.
         kill: The process that is killed in the first start, and the update after which.
     """
@@ -56,6 +65,10 @@ class Case:
     snapshot: int = 0
     resume: str = ""
     slow: float = 0.0
+    base_lr: float = 0.05
+    momentum: float = 0.9
+    seed: int = 5
+    batches: int = 1
     stop: list[int] = field(default_factory=list)
     kill: list[int] = field(default_factory=list)
 
@@ -65,8 +78,8 @@ def train(case: Case, folder: Path) -> dict[str, np.ndarray] | None:
     environment = rank_environment()
     assert environment is not None
     place = folder / case.name
-    job = replace(nets.job(place / "solver.prototxt"), cluster=Cluster(**case.cluster))
-    with cluster_part(job, TrainOptions(), environment, timeout_s=30.0, dtype=torch.float64) as part:
+    job = replace(load(case.net, place), cluster=Cluster(**case.cluster))
+    with cluster_part(job, TrainOptions(), environment, timeout_s=TIMEOUT_S, dtype=torch.float64) as part:
         part.choose_seed(None)
         doomed = case.kill[:1] == [part.role.rank] and is_first_start()
         if doomed and part.role.worker is None:
@@ -98,7 +111,7 @@ def work(case: Case, place: Path, part: ClusterPart, job: Any) -> dict[str, np.n
         trainer = make_trainer(
             part.of_group(job),
             engine=engine,
-            data={"train": nets.records(case.net)},
+            data={} if case.net == "char_rnn" else {"train": nets.records(case.net)},
             dtype=torch.float64,
             num_stages=3,
             resume=start,
@@ -114,6 +127,24 @@ def work(case: Case, place: Path, part: ClusterPart, job: Any) -> dict[str, np.n
         finally:
             trainer.close()
     return {**arrays, "losses": np.array(losses)}
+
+
+def load(net: str, place: Path) -> Any:
+    """Return the Job of a case."""
+    return char_rnn.load(place) if net == "char_rnn" else nets.job(place / "solver.prototxt")
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """Return the content of a file with one drawn damage: a bit, a block of zeros, an end that is gone."""
+    place = draw.randrange(len(content))
+    kind = draw.choice(["bit", "zeros", "cut", "doubled"])
+    if kind == "bit":
+        return content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :]
+    if kind == "zeros" and any(content[place : place + 64]):
+        return content[:place] + bytes(min(64, len(content) - place)) + content[place + 64 :]
+    if kind == "doubled":
+        return content[:place] + content[place : place + 1] + content[place:]
+    return content[:place]
 
 
 def is_first_start() -> bool:
@@ -135,12 +166,19 @@ def run(folder: Path, cases: list[Case], size: int, restarts: int = 0) -> dict[s
     """Return the results of cases on so many processes."""
     folder.mkdir(exist_ok=True, parents=True)
     for case in cases:
+        if case.net == "char_rnn":
+            char_rnn.write(folder / case.name, case.steps)
+            continue
         nets.write(
             folder / case.name,
             case.net,
             steps=case.steps,
             solver=case.solver,
             snapshot=case.snapshot,
+            base_lr=case.base_lr,
+            momentum=case.momentum,
+            seed=case.seed,
+            batches=case.batches,
         )
     described = json.dumps([asdict(case) for case in cases])
     command = [sys.executable, "-m", "tests.training.cluster.processes", str(folder), described]

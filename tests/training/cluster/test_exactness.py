@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from netweave.runtime.engine import ThreadedEngine
+from tests.training import char_rnn
 from tests.training.cluster.processes import Case, run
 from tests.training.parallel import nets
 from tests.training.parallel.ranks import Case as Alone
 from tests.training.parallel.ranks import alone
+from tests.training.trainers import make_trainer
 
 pytestmark = [pytest.mark.multi, pytest.mark.slow]
 
@@ -29,11 +33,14 @@ CASES = {
         Case("sandblaster", sandblaster(2, 1), steps=STEPS),
         Case("grouped", sandblaster(2, 1), "grouped", steps=STEPS),
         Case("clipped", sandblaster(2, 1), solver=nets.CLIPPED, steps=STEPS),
+        Case("residual", sandblaster(2, 1), "residual"),
+        Case("char_rnn", sandblaster(2, 1), "char_rnn"),
         Case("all-reduce", {"workers_per_group": 3, "servers_per_group": 2}, "lenet", steps=STEPS),
         Case("downpour-of-one", sandblaster(2, 1, staleness=0), steps=STEPS),
         Case("downpour", sandblaster(1, 1, worker_groups=2, staleness=1)),
         Case("hogwild", {**HOGWILD, "sync_every": 2}),
         Case("nesterov", {**HOGWILD, "sync_every": 5, "outer": "nesterov"}),
+        Case("average", {**HOGWILD, "sync_every": 1, "outer": "average"}, "lenet", steps=STEPS),
         Case("stopped", HOGWILD, steps=1000, stop=[1, 30]),
         Case("stopped-average", {**HOGWILD, "sync_every": 2, "outer": "average"}, steps=1000, stop=[1, 30]),
         Case("first", sandblaster(2, 1), steps=4, snapshot=4),
@@ -43,6 +50,7 @@ CASES = {
         Case("separate", {"worker_groups": 2, "server_groups": 2, "separate": True, "sync_every": 4}),
         Case("two-servers", sandblaster(2, 2), "lenet", steps=STEPS),
         Case("mixed", {"workers_per_group": 3, "servers_per_group": 4}, steps=STEPS),
+        Case("residual-4", {"workers_per_group": 4}, "residual"),
     ],
 }
 
@@ -84,6 +92,29 @@ def largest_difference(found, expected):
 )
 def test_a_synchronous_cluster_ends_as_one_process(name, net, settings, results, expected):
     assert largest_difference(results[name], expected(net, steps=STEPS, **settings)) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["residual", "residual-4"])
+def test_batch_normalisation_and_dropout_are_those_of_the_whole_batch(name, results, expected):
+    assert largest_difference(results[name], expected("residual")) < 1e-12
+
+
+def test_a_net_of_characters_ends_as_in_one_process(results, tmp_path):
+    char_rnn.write(tmp_path, 20)
+    with ThreadedEngine() as engine:
+        trainer = make_trainer(char_rnn.load(tmp_path), engine=engine, dtype=torch.float64)
+        trainer.run()
+        trainer.close()
+    found = results["char_rnn"]
+    for key, tensor in trainer.nets["train"].params.items():
+        assert np.abs(found[key] - tensor.detach().numpy()).max() < 1e-12
+
+
+def test_groups_that_are_averaged_after_each_update_are_one_process_with_all_their_batches(results, tmp_path):
+    """Momentum and weight decay are linear in gradients, so the mean of results is that of one process."""
+    found = run(tmp_path, [Case("one", {}, "lenet", steps=STEPS, batches=3)], 1)["one"]
+    del found["losses"], found["lines"]
+    assert largest_difference(results["average"], found) < 1e-12
 
 
 def test_downpour_with_one_group_and_no_staleness_is_sandblaster_bit_for_bit(results):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from netweave.training.cluster.server import Push, Server
 from netweave.training.cluster.topology import place
 from netweave.training.cluster.updates import JobSlices, ServedUpdater
 from netweave.training.optim import Trained, Updater
+from tests.training.cluster.processes import damaged
 
 SIZES = {"a": (7, 30), "b": (30,), "c": (5, 3, 2, 2)}
 
@@ -193,14 +195,27 @@ def test_a_server_goes_on_from_its_checkpoint_and_counts_on(tmp_path):
     assert (again.applied, again.pull(0).values[0]) == (11, -11)
 
 
+def test_a_group_that_starts_again_learns_what_was_applied_and_all_of_it_is_saved(tmp_path):
+    server = row_server((0, 1))
+    server.checkpoint = tmp_path / "server.checkpoint"
+    for sequence in (1, 2, 3):
+        server.push(one_push(1, sequence))
+    assert server.saved(1, 0) < 0
+    assert server.resume(1) == {0: 3}
+    assert server.saved(1, 0) == 3
+    server.leave(1)
+    again = Server(Row(), (0, 1), staleness=0, timeout_s=5)
+    again.restore(server.checkpoint)
+    assert again.saved(1, 0) == 3
+    assert again.push(one_push(0, 1))[0].values[0] == -4  # and nobody waits for who had left
+
+
 def test_a_damaged_checkpoint_of_a_server_is_noticed(tmp_path):
     path = tmp_path / "server.checkpoint"
     row_server().save(path)
     content = path.read_bytes()
-    generator = np.random.default_rng(0)
-    for _ in range(50):
-        damaged = bytearray(content)
-        damaged[generator.integers(len(damaged))] ^= 1 << generator.integers(8)
-        path.write_bytes(damaged)
+    draw = random.Random(0)
+    for _ in range(100):
+        path.write_bytes(damaged(content, draw))
         with pytest.raises(ReadError):
             Server(Row(), [0]).restore(path)

@@ -128,6 +128,8 @@ def write(
     snapshot: int = 0,
     base_lr: float = 0.05,
     momentum: float = 0.9,
+    seed: int = 5,
+    batches: int = 1,
 ) -> Path:
     """Write a net and its solver; return the solver."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +144,7 @@ layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
     path = folder / "solver.prototxt"
     path.write_text(
         f"""net: "net.prototxt" base_lr: {base_lr} lr_policy: "step" gamma: 0.5 stepsize: {stepsize}
-momentum: {momentum} weight_decay: 0.001 max_iter: {steps} random_seed: 5
+momentum: {momentum} weight_decay: 0.001 max_iter: {steps} random_seed: {seed} iter_size: {batches}
 snapshot: {snapshot} snapshot_prefix: "{folder}/kept"
 {solver}
 """

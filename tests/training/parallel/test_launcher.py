@@ -61,6 +61,12 @@ def test_who_failed_is_named_and_not_who_noticed(temporary):
     assert len(told) == 1
 
 
+def test_ranks_that_were_told_to_stop_are_not_started_again_although_a_server_ended_well(temporary):
+    launcher, told = launch("sys.exit(0 if rank == '2' else 143)", restarts=1)
+    assert launcher.run() == 143
+    assert not told
+
+
 def test_a_rank_that_says_what_is_wrong_is_not_started_again(temporary):
     content = '{"message": {"message": "no such file"}}'
     said = f"open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('{content}')"

@@ -22,8 +22,8 @@ from netweave.training.parallel.world import Rank, RankStore, StartedAgainError,
 @pytest.fixture
 def port(monkeypatch):
     monkeypatch.setattr(world, "_joined", iter([1] * 9))  # the ranks are no processes of their own here
-    with store_on_loopback() as port:
-        yield port
+    with store_on_loopback() as held:
+        yield held.port
 
 
 def store_of(rank, port, *, size=2, timeout_s=5.0, is_held=True):
@@ -143,8 +143,9 @@ def test_a_store_that_does_not_answer_ends_the_wait(monkeypatch):
 def test_a_store_that_is_gone_is_named(monkeypatch):
     monkeypatch.setattr(world, "SLACK_S", 0.2)
     monkeypatch.setattr(world, "_joined", iter([1] * 9))
-    with store_on_loopback() as port:
-        _, store = stores_of(port)
+    with store_on_loopback() as held:
+        _, store = stores_of(held.port)
+        del held
     with pytest.raises(
         PeerError, match=r"rank 1 cannot go on: the store of the ranks at 127.0.0.1:\d+ has ended"
     ):

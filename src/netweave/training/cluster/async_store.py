@@ -211,6 +211,9 @@ class AsyncStore(KVStore):
                 service.end()
         for session in self._sessions:
             session.join()
+        if self._world is not None:
+            self._world.store.announce_end()
+            self._world.store.await_ends(range(self.num_workers))
 
     def _finish_at_exit(self) -> None:
         if not hasattr(sys, "last_value"):  # the script has not failed

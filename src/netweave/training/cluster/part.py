@@ -2,11 +2,17 @@
 
 All processes meet through one store. A worker group is a world of its own inside, as if it trained alone; its
 first rank talks to the servers. A server answers each session on a thread of its own.
+
+Where our launcher starts processes again, and there is one group of servers, a server or one of several
+worker groups that dies is started again alone. A server goes on from its own checkpoint in the launcher's
+folder, a worker group from what the servers hold. The only worker group goes on from the run's checkpoint,
+with all: the servers may hold a part of its last update, and a synchronous run ends as one process does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import signal
 import threading
@@ -16,18 +22,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import distributed
 
-from netweave.errors import NetweaveError, PeerError, UsageError
+from netweave.errors import NetweaveError, PeerError, ReadError, UsageError
 from netweave.job import Checkpoints
 from netweave.training.cluster.outer import Synchroniser
 from netweave.training.cluster.server import Server, report_lines
 from netweave.training.cluster.topology import plan_topology, trained_sizes
 from netweave.training.cluster.updates import JobSlices, ServedUpdater
-from netweave.training.cluster.wire import Pair, RemoteServer, connect, serve
+from netweave.training.cluster.wire import Pair, Rejoining, RemoteServer, connect, serve
 from netweave.training.loading import make_nets, trained
 from netweave.training.net_passes import COMPUTE
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import make_rule
+from netweave.training.parallel.environment import ERROR_FILE, restarts_single_ranks
 from netweave.training.parallel.world import RankStore, join, use_loopback
 
 if TYPE_CHECKING:
@@ -48,6 +56,9 @@ LANE = "servers"
 
 LOOK_S = 0.5
 """So often does a worker group look whether another was asked to stop."""
+
+SAVE_S, SAVE_SHARE = 0.5, 0.1
+"""A server saves so often, and for at most this share of the time; workers keep gradients meanwhile."""
 
 _STOP = "stop"
 
@@ -101,13 +112,34 @@ class ClusterPart:
         self._net: TorchNet | None = None
         self._of_workers: list[threading.Thread] = []
         self._of_servers: list[threading.Thread] = []
-        self._connected = threading.Event()
+        self._connected, self._ended = threading.Event(), threading.Event()
         self._errors: list[BaseException] = []
         self._others: dict[int, Service] = {}
         self._stop_signals = {signal.SIGINT, signal.SIGTERM, getattr(signal, f"SIG{options.stop_signal}")}
         self._servers: list[Service] = []
+        self._can_rejoin = (
+            restarts_single_ranks() and cluster.server_groups == 1 and not self.topology.is_all_reduce
+        )
+        if self._can_rejoin:
+            self.store.keys.add(f"starts/{environment.rank}", 1)
+            self._leave_if_done()
         self._stop, self._look_s = 0, 0.0
         self._updater: ServedUpdater | None = None
+
+    def _leave_if_done(self) -> None:
+        """End again if this process was killed when its group was done, and waited for the others.
+
+        Raises:
+            SystemExit: It was.
+            PeerError: It was, and is of the first group, whose result is lost: all go on from the checkpoint.
+        """
+        worker = self.role.worker
+        if not self._environment.rejoins or worker is None:
+            return
+        if self.store.has_ended(self.topology.worker_rank(worker.group)):
+            if worker.group:
+                raise SystemExit(0)
+            raise PeerError(f"process {self.role.rank} was done; nobody waits for it to come again")
 
     @property
     def is_first(self) -> bool:
@@ -136,6 +168,8 @@ class ClusterPart:
     def share_start(self, start: Path | None) -> Path | None:
         """Return the checkpoint that the first process goes on from; all processes call this once."""
         shared = self.store.share(None if start is None else str(start), "start")
+        if self._environment.rejoins and self.is_first:
+            return start
         return Path(shared) if shared else None
 
     # A worker.
@@ -155,6 +189,7 @@ class ClusterPart:
             size=self.cluster.workers_per_group,
             agent_holds_store=True,  # whoever does: the processes have met
             group=f"worker group {self.role.worker.group}",
+            rejoins=False,  # all of the group begin together
         )
         world = join(environment, device=device, timeout_s=self._timeout_s)
         assert world is not None
@@ -198,15 +233,34 @@ class ClusterPart:
         is_served = self._is_leader and not self.topology.is_all_reduce
         return LANE if is_served else COMPUTE
 
-    def begin(self, engine: Engine) -> None:
+    def begin(self, engine: Engine, updater: Updater, world: World) -> bool:
         """Connect the updater, and give the servers first values, if this process is to do so.
+
+        A group that was started again alone takes over what they hold.
 
         Args:
             engine: Where updates run: as many at once as there are servers.
+            updater: Of this worker.
+            world: The group.
+
+        Returns:
+            True if the group was started again; then the updater has the iteration to go on from.
         """
-        updater, worker = self._updater, self.role.worker
-        if updater is None or worker is None:
-            return
+        if self._updater is not None:
+            self._connect_updater(engine, self._updater)
+        if not self._environment.rejoins:
+            return False
+        done = 0 if self._updater is None else self._updater.resume()
+        updater.iteration = int(world.share(done, "updates on the servers"))
+        if world.size > 1:
+            for tensor in updater.parameters.values():
+                with world.watched("the values of the servers"):
+                    distributed.broadcast(tensor.detach(), 0, group=world.group("objects"))
+        return True
+
+    def _connect_updater(self, engine: Engine, updater: ServedUpdater) -> None:
+        worker = self.role.worker
+        assert worker is not None
         engine.add_lane(LANE, self.cluster.servers_per_group)
         servers = self.topology.server_group_of(worker.group)
         served = self.topology.served_by(servers)
@@ -218,7 +272,7 @@ class ClusterPart:
             num_groups=len(served),
             sync_every=self.cluster.sync_every if synchronises else 0,
         )
-        if is_first:
+        if is_first and not self._environment.rejoins:
             updater.put()
 
     def options_of_group(self, options: TrainOptions) -> TrainOptions:
@@ -256,6 +310,19 @@ class ClusterPart:
             group = self.topology.server_group_of(self.role.worker.group)
             count = self.cluster.servers_per_group
             self._servers = [self._service(group, number) for number in range(count)]
+        if self._can_rejoin and (self.role.worker is None or self.cluster.worker_groups > 1):
+            self.store.announce_unit(self._unit())
+
+    def _unit(self) -> list[int]:
+        """Return the processes that are started again with this one: its worker group."""
+        worker = self.role.worker
+        if worker is None:
+            return [self.role.rank]
+        return [
+            role.rank
+            for role in self.topology.roles
+            if role.worker is not None and role.worker.group == worker.group
+        ]
 
     def _open_server(self, member: Member, seed: int) -> None:
         synchroniser = None
@@ -271,6 +338,8 @@ class ClusterPart:
             timeout_s=self._timeout_s,
             synchroniser=synchroniser,
         )
+        if self._can_rejoin:
+            self._restore(self.server)
         groups = [group for group in range(self.cluster.server_groups) if group != member.group]
         workers = [rank for rank in map(self.topology.worker_rank, served) if rank != self.role.rank]
         self._of_workers = [self._begin_session(rank) for rank in workers]
@@ -279,6 +348,35 @@ class ClusterPart:
         ]
         self._others.update({group: self._service(group, member.number) for group in groups})
         self._connected.set()
+
+    def _restore(self, server: Server) -> None:
+        """Go on from the checkpoint of a server that was here before, and save from now on.
+
+        Raises:
+            PeerError: The checkpoint is damaged; all processes must go on from that of the run.
+        """
+        folder = Path(os.environ[ERROR_FILE]).parent
+        path = folder / f"server-{self.role.rank}-{self.store.met}.checkpoint"
+        if self._environment.rejoins and path.exists():
+            try:
+                server.restore(path)
+            except ReadError as error:
+                raise PeerError(f"the server cannot go on where it was: {error}") from error
+        server.checkpoint = path
+        threading.Thread(target=self._save_often, args=(server,), name="saves", daemon=True).start()
+
+    def _save_often(self, server: Server) -> None:
+        saved, pause_s = -1, SAVE_S
+        while not self._ended.wait(pause_s):
+            applied, began_s = server.applied, time.monotonic()
+            if applied == saved:
+                continue
+            try:
+                server.keep()
+            except NetweaveError as error:  # the disk is full: raised where requests are answered
+                server.fail(error)
+                return
+            saved, pause_s = applied, max(SAVE_S, (time.monotonic() - began_s) / SAVE_SHARE)
 
     def serve(self) -> TorchNet:
         """Serve until all sessions have ended; return the net with the values that are held here.
@@ -306,9 +404,13 @@ class ClusterPart:
         if rank == self.role.rank:
             assert self.server is not None
             return self.server
-        return RemoteServer(self._pair(self.role.rank, rank, 0), timeout_s=self._timeout_s)
+        return RemoteServer(self._session(self.role.rank, rank, 0), timeout_s=self._timeout_s)
 
-    def _pair(self, client: int, server: int, side: int) -> Pair:
+    def _session(self, client: int, server: int, side: int) -> Pair | Rejoining:
+        if self._can_rejoin:
+            return Rejoining(
+                self.store, client, server, side=side, dtype=self._dtype, timeout_s=self._timeout_s
+            )
         return connect(self.store, client, server, side=side, dtype=self._dtype, timeout_s=self._timeout_s)
 
     def _begin_session(self, client: int) -> threading.Thread:
@@ -320,9 +422,9 @@ class ClusterPart:
     def _answer(self, client: int) -> None:
         assert self.server is not None
         try:
-            pair = self._pair(client, self.role.rank, 1)
+            session = self._session(client, self.role.rank, 1)
             self._connected.wait(self._timeout_s)
-            serve(self.server, pair)
+            serve(self.server, session)
         except BaseException as error:  # noqa: BLE001 - raised where the thread is waited for
             self._errors.append(error)
             self.server.fail(error)
@@ -337,6 +439,7 @@ class ClusterPart:
                 other.end()
         for thread in self._of_servers:
             thread.join()
+        self._ended.set()
         for error in self._errors:
             raise PeerError(f"process {self.role.rank} cannot go on: {error}") from error
 
@@ -353,10 +456,14 @@ class ClusterPart:
                 server.leave(worker.group)
             if self.role.rank == 0:
                 lines = report_lines([server.report() for server in self._servers])
+            self.store.announce_end()
             for server in self._servers:
                 if isinstance(server, RemoteServer):
                     server.end()
         self._end_sessions()
+        if not self.topology.is_all_reduce:
+            groups = range(self.cluster.worker_groups)
+            self.store.await_ends([self.topology.worker_rank(group) for group in groups])
         return lines
 
 
@@ -379,6 +486,9 @@ def cluster_part(
         if not isinstance(error, PeerError):
             part.store.announce_failure(str(error))
         part.store.leave()
+        raise
+    except SystemExit:  # it was told to stop, and has written its checkpoint
+        part.store.announce_end()
         raise
     part.store.leave()
 

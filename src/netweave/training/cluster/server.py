@@ -1,7 +1,10 @@
 """The parameter server: slices, the updates that were applied to them, and who waits for whom.
 
 A worker group pushes the gradient of a slice with its sequence number and gets the new values back; a push
-that was applied before is not applied again. With a bound K on staleness, the answer to a group's n-th push
+that was applied before is not applied again. A server that is started again goes on from its checkpoint, and
+the workers push again what it does not hold: each keeps what no checkpoint holds yet.
+
+With a bound K on staleness, the answer to a group's n-th push
 is held back until every other group has pushed n - K times, so that nobody computes further ahead.
 
 The class knows no transport: the same methods are called in its own process, and for what arrives from others
@@ -116,6 +119,9 @@ class Service(Protocol):
     def exchange(self, group: int, number: int, sent: Tensor) -> Tensor:
         """Take what another server group sends of a slice, and return what becomes of it."""
 
+    def resume(self, group: int) -> dict[int, int]:
+        """Return, by slice, how often a worker group has pushed it; a checkpoint holds all of that."""
+
     def leave(self, group: int) -> None:
         """Say that a worker group has ended."""
 
@@ -141,6 +147,7 @@ class Server:
         ages: How often a gradient was computed from values so many versions old.
         applied: Pushes applied.
         repeated: Pushes that had been applied before.
+        checkpoint: Where the server is to save what it must not forget; None for nowhere.
     """
 
     def __init__(
@@ -152,6 +159,9 @@ class Server:
         timeout_s: float = 60.0,
         synchroniser: Synchroniser | None = None,
     ) -> None:
+        self.checkpoint: Path | None = None
+        self._saving = threading.Lock()
+        self._saved: dict[tuple[int, int], int] = {}
         self._held, self._staleness, self._timeout_s = held, staleness, timeout_s
         self._synchroniser = synchroniser
         self._changed = threading.Condition()
@@ -235,12 +245,26 @@ class Server:
             self._await_values(number)
         return self._synchroniser.take(group, number, sent, self._add)
 
+    def resume(self, group: int) -> dict[int, int]:
+        """Return, by slice, how often a group has pushed it, for one that has lost what it pushed.
+
+        A checkpoint holds all of that: the group could not push it again.
+        """
+        self.keep()
+        with self._changed:
+            return {number: last for (other, number), last in self._last.items() if other == group}
+
+    def saved(self, group: int, number: int) -> int:
+        """Return the last push of a slice that a checkpoint holds, by the sequence numbers of its group."""
+        return self._saved.get((group, number), -1)
+
     def leave(self, group: int) -> None:
         """Let nobody wait for a worker group any more."""
         with self._changed:
             self._present.discard(group)
             self._changed.notify_all()
             is_last = not self._present
+        self.keep()  # nobody would push again what this group has pushed
         if is_last and self._synchroniser is not None:
             self._synchroniser.leave()
 
@@ -268,16 +292,28 @@ class Server:
 
     # Checkpoints.
 
+    def keep(self) -> None:
+        """Save all that was applied, where the server has a checkpoint."""
+        if self.checkpoint is not None:
+            self.save(self.checkpoint)
+
     def save(self, path: Path) -> None:
         """Write slices, versions and sequence numbers to a file, whole or not at all."""
+        with self._saving:
+            self._save(path)
+
+    def _save(self, path: Path) -> None:
         with self._changed:
+            last = dict(self._last)
             state = {
+                "present": sorted(self._present),
                 "versions": sorted(self._versions.items()),
                 "last": [[group, number, last] for (group, number), last in sorted(self._last.items())],
                 "counts": [self.applied, self.repeated, [*self.leads.items()], [*self.ages.items()]],
             }
             arrays = {str(number): self._held.rows(number).numpy() for number in self._versions}
         write_checkpoint(path, Checkpoint(state, arrays))
+        self._saved = last
 
     def restore(self, path: Path) -> None:
         """Go on where ``save`` was called.
@@ -294,7 +330,8 @@ class Server:
             for number, version in checkpoint.state["versions"]:
                 self._held.set_rows(number, torch.from_numpy(checkpoint.arrays[str(number)].copy()))
                 self._versions[number] = version
-            self._last = last
+            self._last, self._saved = last, dict(last)
+            self._present &= set(checkpoint.state["present"])
             for (group, _), sequence in last.items():
                 self._clocks[group] = max(self._clocks[group], sequence)
             self.applied, self.repeated, leads, ages = checkpoint.state["counts"]
@@ -320,7 +357,8 @@ class Server:
         number, version = push.number, self._versions[push.number]
         slowest = min((self._clocks[group] for group in self._others(push.group)), default=push.sequence - 1)
         self.leads[max(0, push.sequence - 1 - slowest)] += 1
-        self.ages[version - push.version] += 1
+        # a push that comes again was computed from values that a server had before it was started again
+        self.ages[max(0, version - push.version)] += 1
         self._held.apply(push, version)
         self._versions[number] = version + 1
         self._last[push.group, number] = push.sequence

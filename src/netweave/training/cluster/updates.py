@@ -115,13 +115,31 @@ class ServedUpdater(Updater):
 
     def put(self) -> None:
         """Give the servers what is here: first values, or those of a checkpoint."""
-        for number, server in enumerate(self._servers):
+        self._put(range(len(self._servers)))
+
+    def _put(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
             rows = []
             kept = [{key: own[name] for key, own in self.state.items()} for name in self.rule.names]
             for arrays in (self._tensors, *kept):
                 self._row.load(number, arrays)
                 rows.append(self._row.slice(number).clone())
-            server.put(number, torch.stack(rows), sequence=self.iteration, version=self._versions[number])
+            self._servers[number].put(
+                number, torch.stack(rows), sequence=self.iteration, version=self._versions[number]
+            )
+
+    def resume(self) -> int:
+        """Take over what the servers hold, for a group that was started again while they went on.
+
+        Returns:
+            Updates that the servers have had from this group, of all slices.
+        """
+        last: dict[int, int] = {}
+        for server in dict.fromkeys(self._servers):
+            last |= server.resume(self._group)
+        self._put([number for number in range(len(self._servers)) if number not in last])
+        self.fetch()
+        return min(last.get(number, self.iteration) for number in range(len(self._servers)))
 
     def fetch(self) -> None:
         """Take over what the servers hold, with the rule's state; before a checkpoint."""

@@ -2,12 +2,18 @@
 
 A pair is a process group of two, so that a peer that dies is noticed at once and known by name, and all other
 sessions go on. A message is a header of numbers and, where the header says so, bytes and elements.
+
+Where processes are started again one by one, both ends of a broken session make another one. The client asks
+again what it has no answer to, after all pushes that no checkpoint of the server holds.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import threading
+import time
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
@@ -18,7 +24,7 @@ from torch import distributed
 
 from netweave.errors import NetweaveError, PeerError
 from netweave.training.cluster.server import Answer, Push
-from netweave.training.parallel.world import SLACK_S
+from netweave.training.parallel.world import LAST_PAUSE_S, SLACK_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +33,9 @@ if TYPE_CHECKING:
 
     from netweave.training.cluster.server import Server
     from netweave.training.parallel.world import RankStore
+
+CONNECT_S = 10.0
+"""So long may it take to connect two processes that both wait for it; one of them may end meanwhile."""
 
 IDLE = timedelta(days=30)
 """So long may a server be asked nothing; a peer that dies closes its connection."""
@@ -46,6 +55,11 @@ class Kind(IntEnum):
     REPORT = 8
     END = 9
     WITHDRAW = 10
+    RESUME = 11
+
+
+class EndedError(PeerError):
+    """The other end of a session has ended without saying so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,11 @@ class Message:
     rows: Tensor | None = None
     content: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def slices(self) -> list[int]:
+        """Numbers of the slices that it is about."""
+        return [one[0] for one in self.content["slices"]] if self.kind is Kind.PUSH else [self.number]
+
 
 class Pair:
     """Two processes, connected; both make one with the same name.
@@ -85,6 +104,7 @@ class Pair:
         peer: The other process, for messages.
         dtype: Type of the elements.
         timeout_s: How long the peer is waited for.
+        answers_within_s: How long afterwards; as long by default.
 
     Raises:
         PeerError: The peer does not come within the timeout.
@@ -99,9 +119,11 @@ class Pair:
         peer: str,
         dtype: torch.dtype,
         timeout_s: float,
+        answers_within_s: float | None = None,
     ) -> None:
         self.peer = peer
-        self._dtype, self._timeout_s, self._other = dtype, timeout_s, 1 - side
+        self._dtype, self._other = dtype, 1 - side
+        self._timeout_s = answers_within_s or timeout_s
         timeout = timedelta(seconds=timeout_s)
         try:
             prefixed = distributed.PrefixStore(f"pairs/{name}", store)
@@ -143,7 +165,7 @@ class Pair:
 
     def _send(self, tensor: Tensor) -> None:
         try:
-            self._group.send([tensor], self._other, 0).wait()
+            self._group.send([tensor], self._other, 0).wait(timedelta(seconds=self._timeout_s))
         except RuntimeError as error:
             raise self._error(error) from error
 
@@ -157,7 +179,7 @@ class Pair:
     def _error(self, error: RuntimeError) -> PeerError:
         if "timed out" in str(error).lower():
             return PeerError(f"{self.peer} has not answered for {self._timeout_s:.0f} s")
-        return PeerError(f"{self.peer} has ended")
+        return EndedError(f"{self.peer} has ended")
 
 
 _HEADER = 10
@@ -182,18 +204,102 @@ def connect(
     return Pair(store.second_connection(), name, side, peer=peer, dtype=dtype, timeout_s=timeout_s)
 
 
+class Rejoining:
+    """One end of a session whose processes may be started again, one by one.
+
+    Both ends count the starts of both processes and the pairs that they have made between two; so they give
+    the next pair one name.
+
+    Args:
+        store: The store of the processes.
+        client: The process that asks.
+        server: The process that answers.
+        side: 0 for the client's end, 1 for the server's.
+        dtype: As for ``Pair``.
+        timeout_s: How long the other process is waited for.
+    """
+
+    def __init__(
+        self, store: RankStore, client: int, server: int, *, side: int, dtype: torch.dtype, timeout_s: float
+    ) -> None:
+        self._other = client if side else server
+        self.peer = store.names[self._other]
+        self._store, self._keys = store, store.second_connection()
+        self._processes, self._side = (client, server), side
+        self._dtype, self._timeout_s = dtype, timeout_s
+        self._num_made: Counter[str] = Counter()
+
+    def connect(self) -> Pair | None:
+        """Return this end of the next pair; None where the client has done all that it had to.
+
+        Raises:
+            PeerError: The other process does not come within the timeout, or has said why it failed.
+            EndedError: It was there, and is not started again alone.
+        """
+        if self._side and self._num_made and self._store.has_ended(self._other):
+            return None
+        if self._num_made and not self._store.starts_alone(self._other):
+            raise EndedError(f"{self.peer} has ended")
+        if self._num_made:
+            sys.stderr.write(f"netweave: {self.peer} has ended; waiting for it to be started again\n")
+            sys.stderr.flush()
+        until_s = time.monotonic() + self._timeout_s
+        while True:
+            name = self._meet(until_s)
+            if name is None:
+                return None
+            self._num_made[name] += 1
+            try:
+                return Pair(
+                    self._store.second_connection(),
+                    f"{name}-{self._num_made[name]}",
+                    self._side,
+                    peer=self.peer,
+                    dtype=self._dtype,
+                    timeout_s=min(self._timeout_s, CONNECT_S),
+                    answers_within_s=self._timeout_s,
+                )
+            except PeerError:  # it ended while the pair was made
+                if time.monotonic() >= until_s:
+                    raise
+
+    def _meet(self, until_s: float) -> str | None:
+        """Wait until both processes want one pair, and return what it is called."""
+        client, server = self._processes
+        while True:
+            starts = [int(self._keys.add(f"starts/{process}", 0)) for process in self._processes]
+            name = f"{client}.{starts[0]}-{server}.{starts[1]}"
+            wanted = f"wanted/{name}/{self._num_made[name]}"
+            self._keys.set(f"{wanted}/{self._side}", "")
+            if self._keys.check([f"{wanted}/{1 - self._side}"]):
+                return name
+            if self._side and self._store.has_ended(client):
+                return None
+            failure = self._store.read_failure(self._keys)
+            if failure:
+                raise PeerError(failure)
+            if time.monotonic() >= until_s:
+                raise PeerError(f"{self.peer} has ended, and did not come again in {self._timeout_s:.0f} s")
+            time.sleep(LAST_PAUSE_S)
+
+
 class RemoteServer:
     """A server in another process; has the methods of ``Server`` that workers and other servers call.
 
     Args:
-        pair: The way to it.
+        pair: The way to it; or what makes one, also again when the server was started again.
         timeout_s: How long an answer is waited for: a server itself waits so long for the slowest group.
     """
 
-    def __init__(self, pair: Pair, *, timeout_s: float) -> None:
-        self._pair = pair
+    def __init__(self, pair: Pair | Rejoining, *, timeout_s: float) -> None:
+        self._rejoining = pair if isinstance(pair, Rejoining) else None
+        connected = pair.connect() if isinstance(pair, Rejoining) else pair
+        assert connected is not None
+        self._pair: Pair = connected
         self._wait = timedelta(seconds=timeout_s + SLACK_S)
         self._lock = threading.Lock()
+        self._unsaved: list[Message] = []
+        self._saved: dict[int, int] = {}
 
     def put(self, number: int, rows: Tensor, *, sequence: int, version: int) -> None:
         """Give a slice its first values."""
@@ -232,6 +338,11 @@ class RemoteServer:
         """Send what this group has of a slice to its master; return what becomes of it."""
         return _answer(self._ask(Message(Kind.EXCHANGE, number, group, rows=sent))).values
 
+    def resume(self, group: int) -> dict[int, int]:
+        """Return, by slice, how often a worker group has pushed it."""
+        answer = self._ask(Message(Kind.RESUME, group=group))
+        return {int(number): last for number, last in answer.content.items()}
+
     def leave(self, group: int) -> None:
         """Say that a worker group has ended."""
         self._ask(Message(Kind.LEAVE, group=group))
@@ -247,24 +358,86 @@ class RemoteServer:
     def end(self) -> None:
         """End the session."""
         with self._lock:
-            self._pair.send(Message(Kind.END))
+            try:
+                self._pair.send(Message(Kind.END))
+            except EndedError:
+                if self._rejoining is None:
+                    raise  # else it finds out by the store that this process has done all
 
     def _ask(self, message: Message, wait: timedelta | None = None) -> Message:
+        keeps = self._rejoining is not None and message.kind in {Kind.PUT, Kind.PUSH}
         with self._lock:
-            self._pair.send(message)
-            answer = self._pair.receive(wait or self._wait)
+            if keeps:
+                self._unsaved.append(message)
+            try:
+                answer = self._exchange(message, wait or self._wait)
+            except EndedError:
+                if self._rejoining is None:
+                    raise
+                answer = self._ask_again(self._rejoining, message, wait or self._wait, keeps=keeps)
+            if keeps:
+                self._forget(message, answer.sequence)
+        return answer
+
+    def _exchange(self, message: Message, wait: timedelta) -> Message:
+        self._pair.send(message)
+        answer = self._pair.receive(wait)
         if answer.kind is Kind.FAILED:
             raise PeerError(f"{self._pair.peer} cannot go on: {answer.content['error']}")
         return answer
 
+    def _ask_again(self, rejoining: Rejoining, message: Message, wait: timedelta, *, keeps: bool) -> Message:
+        """Ask what the server does not hold and what it has not answered; return the last answer."""
+        messages = [*self._unsaved] if keeps else [*self._unsaved, message]
+        while True:
+            pair = rejoining.connect()
+            assert pair is not None
+            self._pair = pair
+            try:
+                answers = [self._exchange(one, wait) for one in messages]
+            except EndedError:  # once more
+                continue
+            return answers[-1]
 
-def serve(server: Server, pair: Pair) -> None:
-    """Answer what comes through a pair, until the peer ends the session.
+    def _forget(self, message: Message, saved: int) -> None:
+        """Forget the messages that a checkpoint of the server holds.
+
+        Args:
+            message: One that was answered.
+            saved: The last update of its slices that a checkpoint holds all of.
+        """
+        self._saved.update(dict.fromkeys(message.slices, saved))
+        self._unsaved = [
+            one
+            for one in self._unsaved
+            if any(self._saved.get(number, -1) < one.sequence for number in one.slices)
+        ]
+
+
+def serve(server: Server, session: Pair | Rejoining) -> None:
+    """Answer what comes in a session, until the peer ends it.
+
+    Args:
+        server: The server.
+        session: The way to the peer; or what makes one, also again when the peer was started again.
 
     Raises:
         PeerError: The peer has ended without saying so.
         NetweaveError: A request cannot be carried out; the peer is told, too.
     """
+    pair = session.connect() if isinstance(session, Rejoining) else session
+    while pair is not None:
+        try:
+            _serve(server, pair)
+        except EndedError:
+            if not isinstance(session, Rejoining):
+                raise
+            pair = session.connect()
+        else:
+            return
+
+
+def _serve(server: Server, pair: Pair) -> None:
     while (message := pair.receive(IDLE)).kind is not Kind.END:
         try:
             answer = _carry_out(server, message)
@@ -279,12 +452,14 @@ def _carry_out(server: Server, message: Message) -> Message:
     if kind is Kind.PUT:
         assert rows is not None
         server.put(number, rows, sequence=message.sequence, version=message.version)
-        return Message(Kind.ANSWER)
+        return Message(Kind.ANSWER, sequence=-1)
     if kind is Kind.PUSH:
-        answers = server.push(*_pushes(message))
+        pushes = _pushes(message)
+        answers = server.push(*pushes)
         versions = [answer.version for answer in answers]
         return Message(
             Kind.ANSWER,
+            sequence=min(server.saved(push.group, push.number) for push in pushes),
             rows=torch.cat([answer.values for answer in answers]),
             content={"versions": versions},
         )
@@ -299,6 +474,9 @@ def _carry_out(server: Server, message: Message) -> Message:
         leave = server.leave if kind is Kind.LEAVE else server.withdraw
         leave(message.group)
         return Message(Kind.ANSWER)
+    if kind is Kind.RESUME:
+        last = server.resume(message.group)
+        return Message(Kind.ANSWER, content={str(one): sequence for one, sequence in last.items()})
     return Message(Kind.ANSWER, content=server.report())
 
 

@@ -33,6 +33,15 @@ DEVICE = "NETWEAVE_DEVICE"
 MACHINE = "NETWEAVE_MACHINE"
 """Name of the machine, where it is not the host's: ranks of one machine share the fast links."""
 
+RESTARTS = "NETWEAVE_RESTARTS"
+"""How often Netweave's own launcher starts ranks again."""
+
+REJOINS = "NETWEAVE_REJOINS"
+"""Set where a rank was started again alone, and the others go on."""
+
+UNITS = "units"
+"""Where in the launcher's store a rank says which ones are to be started again with it, under its number."""
+
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 """Where a rank leaves its error for the launcher, as ``torch.distributed.elastic`` has it."""
 
@@ -63,6 +72,7 @@ class RankEnvironment:
         port: Port of the store.
         agent_holds_store: Whether who started the processes holds the store; else rank 0 does.
         group: The processes that these are among several groups; empty for all.
+        rejoins: Whether this process takes the place of one that has ended, while the others go on.
     """
 
     rank: int
@@ -73,6 +83,7 @@ class RankEnvironment:
     port: int
     agent_holds_store: bool
     group: str = ""
+    rejoins: bool = False
 
     @property
     def hosts_store(self) -> bool:
@@ -156,6 +167,7 @@ def rank_environment(variables: Mapping[str, str] | None = None) -> RankEnvironm
         _address(env, starter, is_one_machine=is_one_machine),
         _port(env, starter),
         agent_holds_store=env.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True",
+        rejoins=REJOINS in env,
     )
 
 
@@ -231,6 +243,11 @@ def is_rank() -> bool:
 def is_launched() -> bool:
     """Return whether Netweave's own launcher has started this process, and still watches it."""
     return os.environ.get(LAUNCHED) == str(os.getppid())
+
+
+def restarts_single_ranks() -> bool:
+    """Return whether a launcher watches this process that starts ranks again, alone if they ask for it."""
+    return is_launched() and os.environ.get(RESTARTS, "0") != "0"
 
 
 def leave_error(message: str) -> bool:

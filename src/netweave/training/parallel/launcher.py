@@ -4,6 +4,9 @@ The launcher holds the store through which the ranks find each other, so that it
 chooses the port, the store listens on the loopback only, and keys carry the attempt: two runs on one machine
 do not meet, nor does a restart meet its dead predecessor. A rank whose launcher dies loses the store and
 ends.
+
+All ranks are started again, unless the one that died has said in the store with which others it is to be
+started again, and that the rest can wait for them.
 """
 
 from __future__ import annotations
@@ -30,10 +33,15 @@ from netweave.training.parallel.environment import (
     INTERRUPTED,
     LAUNCHED,
     PREEMPTED,
+    REJOINS,
+    RESTARTS,
+    UNITS,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from torch.distributed import TCPStore
 
 GRACE_S = 5.0
 """So long may the other ranks take to end by themselves when one has failed."""
@@ -81,7 +89,7 @@ class Launcher:
     Attributes:
         command: What each rank runs.
         devices: The device of each rank.
-        restarts: How often all ranks are started again after one died.
+        restarts: How often ranks are started again after one died.
         tell: Told of restarts.
         environment: Variables of the ranks besides those of this process.
         grace_s: So long may ranks take to write a checkpoint and end, when a signal says that the machine is
@@ -98,6 +106,7 @@ class Launcher:
     stop_signal: str = "TERM"
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _ordered: signal.Signals | None = None
+    _num_restarts: int = 0
 
     def run(self) -> int:
         """Run to the end; return the exit status of the ranks.
@@ -108,13 +117,13 @@ class Launcher:
         with (
             self._signals(),
             tempfile.TemporaryDirectory(prefix="netweave-") as folder,
-            store_on_loopback() as port,
+            store_on_loopback() as store,
         ):
             failed: Exit | None = None
-            for attempt in range(self.restarts + 1):
+            while failed is None or self._num_restarts <= self.restarts:
                 try:
-                    self._start(port, attempt, Path(folder))
-                    exits = self._wait(Path(folder), attempt)
+                    self._start(store, Path(folder))
+                    exits = self._wait(store, Path(folder))
                 finally:
                     self._end()
                 failed = _cause(exits)
@@ -125,10 +134,12 @@ class Launcher:
                 if self._ordered:  # to end: ranks that an order has killed are not started again
                     self.tell(f"ended by {self._ordered.name}; --resume goes on from the last checkpoint")
                     return 128 + self._ordered
-                if attempt < self.restarts:
+                self._num_restarts += 1
+                if self._num_restarts <= self.restarts:
+                    said = f": {failed.message}" if failed.message else ""
                     self.tell(
-                        f"{failed}; starting all {len(self.devices)} ranks again from the last checkpoint "
-                        f"(restart {attempt + 1} of {self.restarts})"
+                        f"{failed}{said}; starting all {len(self.devices)} ranks again from the last "
+                        f"checkpoint (restart {self._num_restarts} of {self.restarts})"
                     )
         assert failed is not None
         said = f": {failed.message}" if failed.message else ""
@@ -137,34 +148,39 @@ class Launcher:
             "last checkpoint"
         )
 
-    def _start(self, port: int, attempt: int, folder: Path) -> None:
+    def _start(self, store: TCPStore, folder: Path) -> None:
+        for rank in range(len(self.devices)):
+            store.delete_key(f"{UNITS}/{rank}")
+            _error_file(folder, rank).unlink(missing_ok=True)
+        self._processes = []  # one by one: what has begun is ended if the next cannot begin
+        for rank in range(len(self.devices)):
+            self._processes.append(self._spawn(self._variables(store, folder, rank)))
+
+    def _variables(self, store: TCPStore, folder: Path, rank: int) -> dict[str, str]:
         size = len(self.devices)
-        threads = str(max(1, num_cores() // size))
-        self._processes = []
-        for rank, device in enumerate(self.devices):
-            variables = {
-                "OMP_NUM_THREADS": threads,
-                **os.environ,
-                **self.environment,
-                "RANK": str(rank),
-                "WORLD_SIZE": str(size),
-                "LOCAL_RANK": str(rank),
-                "LOCAL_WORLD_SIZE": str(size),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "TORCHELASTIC_USE_AGENT_STORE": "True",
-                "TORCHELASTIC_RESTART_COUNT": str(attempt),
-                ERROR_FILE: str(folder / f"{attempt}-{rank}.json"),
-                LAUNCHED: str(os.getpid()),
-                DEVICE: device,
-            }
-            self._processes.append(self._spawn(variables))
+        return {
+            "OMP_NUM_THREADS": str(max(1, num_cores() // size)),
+            **os.environ,
+            **self.environment,
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": str(self._num_restarts),
+            ERROR_FILE: str(_error_file(folder, rank)),
+            LAUNCHED: str(os.getpid()),
+            RESTARTS: str(self.restarts),
+            DEVICE: self.devices[rank],
+        }
 
     def _spawn(self, variables: dict[str, str]) -> subprocess.Popen[bytes]:
         """Start one rank with an environment."""
         return subprocess.Popen(list(self.command), env=variables)
 
-    def _wait(self, folder: Path, attempt: int) -> list[Exit]:
+    def _wait(self, store: TCPStore, folder: Path) -> list[Exit]:
         """Wait until all ranks have ended, or one has failed and the others had their time."""
         ends_s = lingers_s = float("inf")
         while any(process.poll() is None for process in self._processes) and time.monotonic() < ends_s:
@@ -172,7 +188,8 @@ class Launcher:
                 for process in self._processes:
                     process.terminate()
                 ends_s = time.monotonic() + self.grace_s
-            if ends_s == float("inf") and any(process.poll() for process in self._processes):
+            failed = any(process.poll() for process in self._processes)
+            if failed and ends_s == float("inf") and not self._start_again(store, folder):
                 ends_s = time.monotonic() + GRACE_S
             if lingers_s == float("inf") and any(process.poll() == 0 for process in self._processes):
                 lingers_s = time.monotonic() + LINGER_S
@@ -186,9 +203,31 @@ class Launcher:
                     self.tell(f"rank {rank} has not ended within {LINGER_S:.0f} s of the others; ending it")
             statuses = [0] * len(statuses)
         return [
-            Exit(rank, GROUP_LOST if status is None else status, _message(folder / f"{attempt}-{rank}.json"))
+            Exit(rank, GROUP_LOST if status is None else status, _message(_error_file(folder, rank)))
             for rank, status in enumerate(statuses)
         ]
+
+    def _start_again(self, store: TCPStore, folder: Path) -> bool:
+        """Start a rank that was killed again, with those that it belongs to; return whether that was done."""
+        for rank, process in enumerate(self._processes):
+            died = Exit(rank, process.poll() or 0, _message(_error_file(folder, rank)))
+            if not died.is_cause or died.is_final or died.status in {INTERRUPTED, PREEMPTED}:
+                continue
+            if self._ordered or self._num_restarts >= self.restarts or not store.check([f"{UNITS}/{rank}"]):
+                continue
+            unit = json.loads(store.get(f"{UNITS}/{rank}"))
+            self._num_restarts += 1
+            count = f"restart {self._num_restarts} of {self.restarts}"
+            self.tell(f"{died}; starting {' and '.join(f'rank {one}' for one in unit)} again ({count})")
+            for one in unit:
+                self._processes[one].kill()
+            for one in unit:
+                self._processes[one].wait()
+                _error_file(folder, one).unlink(missing_ok=True)
+                variables = {**self._variables(store, folder, one), REJOINS: "1"}
+                self._processes[one] = self._spawn(variables)
+            return True
+        return False
 
     def _end(self) -> None:
         for process in self._processes:
@@ -221,9 +260,14 @@ def _cause(exits: Sequence[Exit]) -> Exit | None:
     causes = sorted((one for one in exits if one.is_cause), key=lambda one: one.status)  # killed ones first
     said = [one for one in causes if one.is_final]
     lost = [one for one in exits if one.status]
-    if exits and all(one.status in {INTERRUPTED, PREEMPTED} for one in exits):
+    stopped = {one.status for one in exits} - {0}  # servers end well when all workers have stopped
+    if stopped and stopped <= {INTERRUPTED, PREEMPTED}:
         return None
     return next(iter(said or causes or sorted(lost, key=lambda one: not one.message)), None)
+
+
+def _error_file(folder: Path, rank: int) -> Path:
+    return folder / f"error-{rank}.json"
 
 
 def _message(path: Path) -> str:
@@ -235,8 +279,8 @@ def _message(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def store_on_loopback() -> Iterator[int]:
-    """Hold a store on the loopback; give its port."""
+def store_on_loopback() -> Iterator[TCPStore]:
+    """Hold a store on the loopback."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -251,5 +295,5 @@ def store_on_loopback() -> Iterator[int]:
             master_listen_fd=listener.detach(),
             use_libuv=True,
         )
-        yield port
+        yield store
         del store

@@ -29,13 +29,14 @@ class Roster:
         store: Where ranks meet.
         rank: This rank.
         size: Number of ranks.
+        rejoins: Whether it takes the place of a process that has met the others, who go on.
     """
 
-    def __init__(self, store: Store, rank: int, size: int) -> None:
+    def __init__(self, store: Store, rank: int, size: int, *, rejoins: bool = False) -> None:
         self._store, self._rank = store, rank
         self._slots = [f"rank/{number}" for number in range(size)]
-        self._number = secrets.token_hex(8)
-        self._listed: list[str] = []
+        self._listed: list[str] = json.loads(store.get(_LIST)) if rejoins and store.check([_LIST]) else []
+        self._number = self._listed[rank] if self._listed else secrets.token_hex(8)
         store.set(self._slots[rank], self._number)
 
     def look(self) -> str:

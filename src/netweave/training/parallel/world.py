@@ -23,7 +23,7 @@ from torch import distributed
 
 from netweave.errors import NetweaveError, PeerError, UsageError
 from netweave.runtime.backends.torch.device import find_device
-from netweave.training.parallel.environment import DEVICE, MACHINE, is_launched, rank_environment
+from netweave.training.parallel.environment import DEVICE, MACHINE, UNITS, is_launched, rank_environment
 from netweave.training.parallel.heartbeat import BEAT_S, Heartbeat
 from netweave.training.parallel.occupancy import Occupancy
 from netweave.training.parallel.roster import Roster
@@ -70,6 +70,7 @@ class RankStore:
         num_joined: How many stores this process has opened so far.
         names: What each rank is called in messages.
         keys: The keys of the ranks that have met.
+        met: Name of their list.
         is_restart: True, on rank 0, if ``keep`` has found what an earlier start of the ranks kept.
 
     Raises:
@@ -95,6 +96,7 @@ class RankStore:
                 distributed.PrefixStore(f"{self._place}/roster", self._base),
                 environment.rank,
                 environment.size,
+                rejoins=environment.rejoins,
             )
         )
         self.meet()
@@ -128,9 +130,13 @@ class RankStore:
         return values
 
     def share(self, value: Any, what: str) -> Any:
-        """Return the value that rank 0 has: JSON values, small ones."""
+        """Return the value that rank 0 has: JSON values, small ones.
+
+        Where rank 0 was started again alone, that is what the others have read.
+        """
         key = self._key(what)
-        if self._environment.rank == 0:
+        is_known = self._environment.rejoins and self._call(lambda: self.keys.check([key]))
+        if self._environment.rank == 0 and not is_known:
             self._call(lambda: self.keys.set(key, json.dumps(value)))
         return self._values([key], [key], what)[0]
 
@@ -152,6 +158,14 @@ class RankStore:
             value = json.loads(self._call(lambda: self._run.get(key)))
         return self.share(value, what)
 
+    def announce_unit(self, ranks: Sequence[int]) -> None:
+        """Tell the launcher which ranks are to be started again with this one; the others wait for them."""
+        self._call(lambda: self._base.set(f"{UNITS}/{self._environment.rank}", json.dumps(list(ranks))))
+
+    def starts_alone(self, rank: int) -> bool:
+        """Return whether a rank has said that it is to be started again without all others."""
+        return bool(self._call(lambda: self._base.check([f"{UNITS}/{rank}"])))
+
     def announce_failure(self, message: str) -> None:
         """Tell the others why this rank ends; only the first that says so is heard."""
         content = json.dumps([self._environment.rank, message])
@@ -170,6 +184,28 @@ class RankStore:
             return ""
         rank, message = json.loads(connection.get(_FAILED))
         return f"{self.names[rank]} failed: {message}"
+
+    def announce_end(self) -> None:
+        """Tell the others that this rank has done all that it had to."""
+        self._call(lambda: self.keys.set(f"done/{self._environment.rank}", ""))
+
+    def has_ended(self, rank: int) -> bool:
+        """Return whether a rank has said so."""
+        return bool(self._call(lambda: self.keys.check([f"done/{rank}"])))
+
+    def await_ends(self, ranks: Sequence[int]) -> None:
+        """Wait until ranks have done all that they had to, however long that takes.
+
+        A launcher that sees one rank end well gives the others a minute; so all end together.
+
+        Raises:
+            PeerError: One has failed.
+        """
+        while not all(map(self.has_ended, ranks)):
+            failure = self.failure()
+            if failure:
+                raise PeerError(f"rank {self._environment.rank} cannot go on: {failure}")
+            time.sleep(LAST_PAUSE_S)
 
     def leave(self) -> None:
         """Say that this rank ends; whoever holds the store waits some seconds until all have.
@@ -202,6 +238,7 @@ class RankStore:
                 raise self._not_there(self._call(self._roster.missing), "joining the others")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
+        self.met = met
         self._prefix = f"{self._place}/ranks {met}"
         self.keys = distributed.PrefixStore(self._prefix, self._base)
         self._num_calls.clear()
