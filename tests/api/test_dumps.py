@@ -8,7 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import netweave
-from netweave.comparison import Status
+from netweave.comparison import Status, Verdict
 from netweave.errors import UsageError
 
 
@@ -165,6 +165,25 @@ def test_a_dump_of_another_input_decides_nothing(tmp_path):
     comparison = netweave.compare(net, save_dump(tmp_path, tensors))
     assert comparison.exit_status == 3
     assert "is it of the same inputs and weights?" in comparison.sentence
+
+
+@pytest.mark.parametrize("num_wrong", [0, 3])
+def test_eight_bits_convince_only_if_the_tensors_inside_agree_too(tmp_path, num_wrong):
+    """An output that is off by a sixth of its rms is rounded, or wrong: what is inside says which."""
+    net = save_net(tmp_path / "net.onnx")
+    dump, random = dump_of(net), np.random.default_rng(1)
+    for name in [*dump][1 : 1 + num_wrong]:
+        dump[name] = random.normal(size=dump[name].shape).astype(np.float32)
+    dump["logits"] = dump["logits"] * (1 + random.choice([-0.06, 0.06], dump["logits"].shape))
+    rounded = {
+        name: (x.astype(np.float32).view(np.uint32) & 0xFFF00000).view(np.float32) for name, x in dump.items()
+    }
+    rounded["image"] = dump["image"]
+    compared = netweave.compare(net, save_dump(tmp_path, rounded))
+    assert compared.verdict is (Verdict.UNDECIDED if num_wrong else Verdict.LATENT)
+    assert "which float8 explains" in compared.sentence
+    if num_wrong:
+        assert "only 2 of 5 tensors of the dump hold values of A" in compared.sentence
 
 
 def test_a_dump_alone_is_no_first_net(tmp_path):

@@ -54,6 +54,12 @@ Arrays = Mapping[str, np.ndarray]
 CLEARLY_LIKE = 0.9
 """Least correlation of a tensor that is said to be wrong before one whose cause is known."""
 
+CONVINCING = 5e-2
+"""Error of an output that alone shows two runs to be the same; rounding to eight bits makes more."""
+
+LEAST_SHARE = 0.9
+"""Share of the dump's tensors that must hold values of A where the output alone does not convince."""
+
 SMALL = 1e-5
 """Largest error of a tensor that nothing but rounding explains, before one that is wrong."""
 
@@ -261,12 +267,18 @@ class _Report:
             if self.precision in {"float16", "bfloat16", "float8"}
             else ""
         )
+        if worst > CONVINCING and self._num_taken < LEAST_SHARE * len(self.index.names):
+            doubt = (
+                f"{Verdict.UNDECIDED.value}: the output {apart}{rounding}, but only {self._counted()}; "
+                "such rounding can hide a mistake: dump a run in a finer format, or fewer tensors that A lacks"
+            )
+            return self.different() or self._comparison(Verdict.UNDECIDED, doubt, self._groups())
         sentence = f"{Verdict.LATENT.value}: the output {apart}{rounding}; {self._counted()}"
         equal = self._comparison(Verdict.LATENT, sentence, self._groups(), error=worst)
         if all(name in self.run.pairs for name in self.run.signals.outputs):
             return equal
-        apart_inside = self.different()
-        return equal if apart_inside is None else _without_effect(equal, apart_inside)
+        inside = self.different()
+        return equal if inside is None else _without_effect(equal, inside)
 
     def _output_error(self, name: str) -> float | None:
         pairs = self.run.pairs.get(name)
@@ -442,8 +454,12 @@ class _Report:
     def _counted(self) -> str:
         names = self.index.names
         printed = ", by the few values that are printed of each" if self._is_printed else ""
-        count = len(self.run.taken.intersection(names))
-        return f"{count} of {len(names)} tensors of the dump hold values of A{printed}"
+        return f"{self._num_taken} of {len(names)} tensors of the dump hold values of A{printed}"
+
+    @property
+    def _num_taken(self) -> int:
+        """Tensors of the dump that hold values of A."""
+        return len(self.run.taken.intersection(self.index.names))
 
     @property
     def _is_printed(self) -> bool:
