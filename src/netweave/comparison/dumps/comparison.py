@@ -270,7 +270,7 @@ class _Report:
         if worst > CONVINCING and self._num_taken < LEAST_SHARE * len(self.index.names):
             doubt = (
                 f"{Verdict.UNDECIDED.value}: the output {apart}{rounding}, but only {self._counted()}; "
-                "such rounding can hide a mistake: dump a run in a finer format, or fewer tensors that A lacks"
+                "it can hide a mistake: dump a run in a finer format, or fewer tensors that A lacks"
             )
             return self.different() or self._comparison(Verdict.UNDECIDED, doubt, self._groups())
         sentence = f"{Verdict.LATENT.value}: the output {apart}{rounding}; {self._counted()}"
