@@ -272,7 +272,8 @@ class _Report:
                 f"{Verdict.UNDECIDED.value}: the output {apart}{rounding}, but only {self._counted()}; "
                 "it can hide a mistake: dump a run in a finer format, or fewer tensors that A lacks"
             )
-            return self.different() or self._comparison(Verdict.UNDECIDED, doubt, self._groups())
+            wrong = self.different()
+            return self._comparison(Verdict.UNDECIDED, doubt, self._groups()) if wrong is None else wrong
         sentence = f"{Verdict.LATENT.value}: the output {apart}{rounding}; {self._counted()}"
         equal = self._comparison(Verdict.LATENT, sentence, self._groups(), error=worst)
         if all(name in self.run.pairs for name in self.run.signals.outputs):
