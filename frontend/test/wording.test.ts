@@ -1,11 +1,11 @@
-/** Costs of nets with open sizes, and why layers are a pair. */
+/** Costs of nets with open sizes, settings in a box, and why layers are a pair. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import type { Group } from "../src/viewer/model/document.ts";
 import { evidenceText } from "../src/viewer/model/looks.ts";
-import { costText } from "../src/viewer/model/wording.ts";
+import { costText, differingNames, shortSettings } from "../src/viewer/model/wording.ts";
 
 test("what is not known of a cost is not said to be nothing", () => {
   const cost = { parameters: 10, multiply_adds: 0, activation_bytes: 4096, exact: false };
@@ -24,4 +24,14 @@ test("values of a rounded net agree within its rounding, or before it", () => {
     "paired because their values agree before rounding",
   );
   assert.equal(evidenceText({ ...group, rounding_error: null }), "paired because their values agree");
+});
+
+test("a box shows the settings that differ first, also those that it leaves out otherwise", () => {
+  const a: [string, string][] = [["kernel", "(3, 3)"], ["stride", "1"], ["pad", "1"], ["alpha", "0.1"]]; // prettier-ignore
+  const b: [string, string][] = [["kernel", "3"], ["stride", "(2, 2)"], ["pad", "1"], ["alpha", "0.2"]]; // prettier-ignore
+  const names = differingNames(a, b);
+  assert.deepEqual([...names], ["stride", "alpha"]);
+  assert.deepEqual(shortSettings(a, names), ["s1", "alpha 0.1", "k3", "p1"]);
+  assert.deepEqual(shortSettings(b, names), ["s2", "alpha 0.2", "k3", "p1"]);
+  assert.deepEqual(shortSettings(a), ["k3", "p1"]);
 });

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 
+import numpy as np
 import pytest
 
+import netweave
+from netweave.graph import parameter_key
 from netweave.viewer import document_markdown
 from netweave.web.models import Comparison, Net
 from netweave.web.work import storage
@@ -80,3 +84,25 @@ def test_nobody_exports_what_is_not_theirs(done, visitor, choose, kind):
     assert thief.call("GET", f"/comparisons/{comparison.pk}/export/{kind}").status_code == 404
     assert thief.call("GET", f"/nets/{key}/export/{kind}").status_code == 404
     assert Net.objects.filter(pk=key).exists()
+
+
+def test_one_array_of_a_net_is_saved_for_numpy(visitor):
+    owner = visitor()
+    pair = owner.call("POST", "/samples/padding").json()
+    net = Net.objects.get(pk=pair["a"]["id"])
+    path = f"/nets/{net.pk}/arrays?name="
+    refused = owner.call("GET", f"{path}conv1/0")  # no worker has read it here
+    assert (refused.status_code, "not been read" in refused.json()["detail"]) == (422, True)
+    Net.objects.filter(pk=net.pk).update(state="done")
+    with storage.scratch() as folder:
+        graph = netweave.load(*sorted(storage.lay_out(net, folder / "net"), reverse=True))  # .prototxt first
+    values = {parameter_key(value): value for value in graph.model.graph.initializers.values()}
+    wanted = next(key for key, entry in graph.parameters.items() if len(entry.shape) == 4)
+    answer = owner.call("GET", f"{path}{wanted}")
+    assert answer.status_code == 200, answer.content
+    assert answer["Content-Disposition"].endswith('.npy"')
+    found = np.load(io.BytesIO(b"".join(answer.streaming_content)))
+    np.testing.assert_array_equal(found, values[wanted].const_value.numpy())
+    missing = owner.call("GET", f"{path}conv9/0")
+    assert (missing.status_code, missing.json()["detail"]) == (422, "the net's files hold no array 'conv9/0'")
+    assert visitor().call("GET", f"{path}{wanted}").status_code == 404

@@ -20,6 +20,7 @@ import { buildModel } from "./model/union.ts";
 import { helpDialog } from "./panels/help.ts";
 import { Lab } from "./panels/lab.ts";
 import { Inspector } from "./panels/inspector.ts";
+import type { ArrayAddress } from "./panels/parameters.ts";
 import type { FixActions } from "./panels/patch.ts";
 import { Sidebar } from "./panels/sidebar.ts";
 import { Toolbar } from "./panels/toolbar.ts";
@@ -73,7 +74,8 @@ export class App {
     private readonly element: HTMLElement,
     private readonly document: Document,
     private readonly address: Address,
-    fixes: FixActions | null,
+    /** Where the page stands in a workbench: what applies fixes, and has the arrays. */
+    bench: { fixes: FixActions | null; arrays: ArrayAddress | null },
     /** Where a page that has a head of its own wants the verdict and the tools. */
     private readonly head: HTMLElement | null = null,
   ) {
@@ -91,7 +93,7 @@ export class App {
       copyLink: () => void this.copyLink(),
       toggleFold: (id) => void this.toggleFold(id),
       select: (id) => void this.select(id),
-      fixes,
+      ...bench,
       openLab: (id) => this.openLab(id),
     });
     this.toolbar = new Toolbar(

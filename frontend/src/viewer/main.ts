@@ -6,6 +6,7 @@ import { startMenus } from "./menus.ts";
 import { type Document, VERSION } from "./model/document.ts";
 import { type StoredDocument, withRows } from "./model/tables.ts";
 import { ofToday } from "./model/version1.ts";
+import type { ArrayAddress } from "./panels/parameters.ts";
 import type { FixActions } from "./panels/patch.ts";
 import { pause } from "./pause.ts";
 import "./viewer.css";
@@ -17,6 +18,8 @@ export interface Options {
   address?: Address;
   /** What applies fixes, where there is something that can. */
   fixes?: FixActions;
+  /** Address of a stored array of one side, by its key, where something has the files. */
+  arrays?: ArrayAddress;
   /** Takes the verdict and the tools, in a page that has a head of its own. */
   head?: HTMLElement | null;
 }
@@ -35,8 +38,8 @@ export async function mount(
   const shown = isStored(document) ? await withRows(document) : ofToday(document);
   element.classList.toggle("nw-whole", options.wholePage ?? false);
   try {
-    const { address = { url: "", note: "" }, fixes = null, head = null } = options;
-    const app = new App(element, shown, address, fixes, head);
+    const { address = { url: "", note: "" }, fixes = null, arrays = null, head = null } = options;
+    const app = new App(element, shown, address, { fixes, arrays }, head);
     await app.start();
     listenToKeys(app, element, options.address?.isEmbedded ?? false);
   } catch (error) {
@@ -109,8 +112,8 @@ function fail(element: HTMLElement, message: string): void {
  *
  * `src` is a document as `/api/comparisons/ID/document` has it. With `embedded` the viewer leaves the address of
  * the page alone and listens to keys only while it has the focus. `address` and `address-note` are what "Copy link"
- * copies and says; `fix` is where fixes are applied, in the workbench, and `head` selects the element of the page that
- * the verdict and the tools stand in.
+ * copies and says; `fix` is where fixes are applied, in the workbench, `arrays` where the arrays of each net are saved,
+ * with a space between, and `head` selects the element of the page that the verdict and the tools stand in.
  */
 class NetweaveViewer extends HTMLElement {
   connectedCallback(): void {
@@ -125,7 +128,10 @@ class NetweaveViewer extends HTMLElement {
     };
     const wanted = this.getAttribute("head");
     const head = wanted === null ? null : document.querySelector<HTMLElement>(wanted);
-    const options: Options = fix === null ? { address, head } : { address, head, fixes: workbenchFixes(fix) };
+    const options: Options = { address, head };
+    if (fix !== null) options.fixes = workbenchFixes(fix);
+    const arrays = this.getAttribute("arrays")?.split(" ");
+    if (arrays) options.arrays = (side, key) => `${arrays[side]}?name=${encodeURIComponent(key)}`;
     mountFrom(this, source, options).catch((error: unknown) => {
       if (this.dataset["state"] === "fetching") fail(this, `The nets could not be fetched: ${String(error)}`);
     });

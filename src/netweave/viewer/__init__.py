@@ -14,6 +14,7 @@ from netweave.viewer.page import (
 )
 from netweave.viewer.sarif import comparison_sarif
 from netweave.viewer.summary import summary_lines
+from netweave.viewer.values import stored_array
 
 __all__ = [
     "check_front_end",
@@ -25,6 +26,7 @@ __all__ = [
     "document_rows",
     "net_document",
     "net_page",
+    "stored_array",
     "stored_document_page",
     "summary_lines",
 ]

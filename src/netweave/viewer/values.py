@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -236,12 +236,8 @@ def statistics_table(graph: Graph, numbers: Mapping[str, int]) -> dict[str, Any]
         numbers: Numbers of the stored arrays by key: the column ``parameter``.
     """
     of_size: dict[int, dict[int, np.ndarray]] = {}
-    for value in graph.model.graph.initializers.values():
-        key = parameter_key(value)
-        entry = graph.parameters.get(key or "")
-        if key and entry is not None and entry.loaded and value.const_value is not None:
-            array = value.const_value.numpy()
-            of_size.setdefault(array.size, {}).setdefault(numbers[key], array)
+    for key, array in _stored_arrays(graph):
+        of_size.setdefault(array.size, {}).setdefault(numbers[key], array)
     columns = StatisticsColumns()
     known: list[int] = []
     for size, arrays in of_size.items():
@@ -250,6 +246,19 @@ def statistics_table(graph: Graph, numbers: Mapping[str, int]) -> dict[str, Any]
         for start in range(0, len(of_this), at_once):
             columns.extend(statistics_together(of_this[start : start + at_once]))
     return table(len(known), parameter=known, **columns.columns())
+
+
+def stored_array(graph: Graph, key: str) -> np.ndarray | None:
+    """Return the stored array of a key whose values come from a file; None if there is none."""
+    return next((array for found, array in _stored_arrays(graph) if found == key), None)
+
+
+def _stored_arrays(graph: Graph) -> Iterator[tuple[str, np.ndarray]]:
+    for value in graph.model.graph.initializers.values():
+        key = parameter_key(value)
+        entry = graph.parameters.get(key or "")
+        if key and entry is not None and entry.loaded and value.const_value is not None:
+            yield key, value.const_value.numpy()
 
 
 @dataclass(slots=True)

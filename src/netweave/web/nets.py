@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import IO, Any
@@ -17,11 +18,11 @@ from netweave.web import owners
 from netweave.web.models import File, Net, State, Upload, Workspace
 from netweave.web.options import FILE, Options
 from netweave.web.prepared_statements import insert, select
-from netweave.web.safety import counted
+from netweave.web.safety import count, counted
 from netweave.web.safety.names import last_part, safe_name
-from netweave.web.work import leases, storage
+from netweave.web.work import leases, storage, supervise
 from netweave.web.work.storage import Arrival, RefusedError
-from netweave.web.work.tasks import read_net
+from netweave.web.work.tasks import DIED, read_net, write_array
 
 __all__ = [
     "InputShapes",
@@ -31,6 +32,7 @@ __all__ = [
     "allow_code",
     "change_net",
     "make_net",
+    "open_array",
     "parse_input_shapes",
     "remove_file",
 ]
@@ -270,3 +272,32 @@ class _Bounded(Content[Any]):
     def multiple_chunks(self, chunk_size: int | None = None) -> bool:
         """Return True: how large it is is not known."""
         return True
+
+
+WAIT_SECONDS = 20
+"""So long a request for an array waits for another one: nets are read one at a time beside the workers."""
+
+_one_at_a_time = threading.Semaphore()
+
+
+def open_array(net: Net, key: str) -> IO[bytes]:
+    """Open one stored array of a net, as a .npy file that nothing else holds.
+
+    Raises:
+        RefusedError: There is no such array, the net cannot be read, or others are waiting.
+        TooManyError: The workspace has asked too often.
+    """
+    count("arrays", str(net.workspace_id), limit=settings.OPTIONS.nets_per_minute)
+    if net.state != State.DONE:
+        raise RefusedError("the net has not been read; its arrays are there once it is")
+    if not _one_at_a_time.acquire(timeout=WAIT_SECONDS):
+        raise RefusedError("other arrays are being read; try again in a moment")
+    try:
+        with storage.scratch() as folder:
+            return write_array(net, key, folder).open("rb")
+    except supervise.FailedError as error:
+        raise RefusedError(str(error)) from None
+    except supervise.DiedError:
+        raise RefusedError(DIED) from None
+    finally:
+        _one_at_a_time.release()

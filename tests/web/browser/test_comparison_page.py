@@ -208,6 +208,23 @@ def test_a_fix_is_shown_downloaded_and_applied(page):
     expect(page.locator(".card-row .name").first).to_have_text("leaves-symbol.json, mended")
 
 
+def test_a_stored_array_is_saved_from_the_details(page):
+    import numpy as np
+
+    compare_a_sample(page)
+    page.keyboard.press("/")
+    page.keyboard.type("conv1")
+    page.keyboard.press("Enter")
+    links = page.locator(".nw-array").first.get_by_role("link", name=".npy")
+    saved = []
+    for side in (0, 1):
+        with page.expect_download() as download:
+            links.nth(side).click()
+        saved.append(np.load(download.value.path()))
+    assert saved[0].ndim == 4
+    np.testing.assert_array_equal(*saved)
+
+
 def test_an_onnx_model_is_mended_and_compared_again(page, tmp_path):
     """A convolution whose stride is wrong: the fix is an edit of the protobuf, and a file to download."""
     onnx = pytest.importorskip("onnx")

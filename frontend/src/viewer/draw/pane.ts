@@ -10,6 +10,7 @@ import type { Theme } from "./theme.ts";
 
 /** Above and below a net that is shown whole. */
 const MARGIN = 20;
+const BELOW = 52; // the buttons are there
 /** The scale down to which a net is shown whole: names are ten pixels high there. */
 const WHOLE = 0.33;
 
@@ -70,7 +71,7 @@ export class Pane {
   fitted(scene: Scene, least: number): ZoomTransform {
     const { width, height } = scene.layout;
     const across = (this.width - 32) / Math.max(width, 1);
-    const whole = Math.min(1, across, (this.height - 2 * MARGIN) / Math.max(height, 1));
+    const whole = Math.min(1, across, (this.height - MARGIN - BELOW) / Math.max(height, 1));
     const scale = whole >= Math.min(least, WHOLE) ? whole : Math.max(Math.min(1, across), least);
     return zoomIdentity.translate((this.width - width * scale) / 2, MARGIN).scale(scale);
   }

@@ -7,7 +7,7 @@ import { type Category, categoryOf } from "../model/categories.ts";
 import { leafName, modulesOf } from "../model/scopes.ts";
 import { LOOKS, type ItemStatus } from "../model/looks.ts";
 import { BOTH, type Model, type UnionItem } from "../model/model.ts";
-import { counted, shortSettings, sizesText, typesText } from "../model/wording.ts";
+import { counted, differingNames, shortSettings, sizesText, typesText } from "../model/wording.ts";
 
 export const ROW = 36;
 export const MAX_ROWS = 4;
@@ -296,22 +296,35 @@ export class Scene {
     return this.model.union[id]!.members[side]!.map((index) => {
       const item = this.model.items[side]![index]!;
       const output = item.outputs[0] ?? item.inputs[0];
-      const settings = shortSettings(item.settings);
+      const settings = shortSettings(item.settings, this.differing(id, item));
       const shape = output === undefined ? "" : sizesText(net.values[output]?.[1]).replace(/^N×(?=.)/, "");
       const weights = largest(item.parameters.map((number) => net.parameters[number]?.shape ?? []));
       return {
         title: item.type || item.name,
         category: categoryOf(item.type),
         name: leafName(item, (module) => this.isInside(id, module)),
-        settings: settings.split(" ").filter(Boolean),
+        settings,
         types: [],
         weights,
         shape,
-        words: [item.name, `${item.type} ${settings}`.trim(), weights && `weights ${weights}`, shape]
+        words: [
+          item.name,
+          `${item.type} ${settings.join(" ")}`.trim(),
+          weights && `weights ${weights}`,
+          shape,
+        ]
           .filter(Boolean)
           .join("\n"),
       };
     });
+  }
+
+  /** The settings that make a layer another one than its counterpart, if it has one. */
+  private differing(id: number, item: Item): ReadonlySet<string> {
+    const { members, status } = this.model.union[id]!;
+    const [a, b] = members.map((indices, side) => this.model.items[side]?.[indices[0] ?? -1]);
+    const isPair = members.every((indices) => indices.length === 1) && a && b && LOOKS[status].isDifference;
+    return isPair ? differingNames(item.settings, (item === a ? b : a).settings) : new Set();
   }
 
   private box(id: number, index: number): Box {

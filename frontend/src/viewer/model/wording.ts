@@ -91,22 +91,48 @@ const SHORT: Record<string, string> = {
 
 const SHORT_ORDER = ["k", "kh", "kw", "s", "p", "g", "d"];
 
-/** The few settings that a box has room for: k3 s2 p1. */
-export function shortSettings(settings: [string, string][]): string {
+/** Names of the settings that two layers have other values of, however these are written. */
+export function differingNames(a: [string, string][], b: [string, string][]): Set<string> {
+  const values = new Map(b);
+  const differs = ([name, value]: [string, string]): boolean => {
+    const other = values.get(name);
+    return other !== undefined && plainNumbers(other) !== plainNumbers(value);
+  };
+  return new Set(a.filter(differs).map(([name]) => name));
+}
+
+/** The few settings that a box has room for: k3 s2 p1; first those that are always shown, whatever their values. */
+export function shortSettings(
+  settings: [string, string][],
+  always: ReadonlySet<string> = new Set(),
+): string[] {
+  const first = settings.flatMap(([name, value]) => (always.has(name) ? [shortSetting(name, value)] : []));
+  const others = usualSettings(settings.filter(([name]) => !always.has(name)));
+  return [...first, ...others];
+}
+
+function shortSetting(name: string, value: string): string {
+  const short = SHORT[name];
+  return short === undefined ? `${name} ${value}` : short + plainNumbers(value);
+}
+
+function plainNumbers(value: string): string {
+  const numbers = value
+    .replace(/[()[\]\s]/g, "")
+    .split(",")
+    .filter((text) => text !== "");
+  const isOne = numbers.length > 0 && numbers.every((text) => text === numbers[0]);
+  return isOne ? numbers[0]! : numbers.join(",");
+}
+
+function usualSettings(settings: [string, string][]): string[] {
   const found = new Map<string, string>();
   for (const [name, value] of settings) {
     const short = SHORT[name];
     if (short === undefined) continue;
-    const numbers = value
-      .replace(/[()[\]\s]/g, "")
-      .split(",")
-      .filter((text) => text !== "");
-    const isOne = numbers.length > 0 && numbers.every((text) => text === numbers[0]);
-    const plain = isOne ? numbers[0]! : numbers.join(",");
+    const plain = plainNumbers(value);
     const isUsual = short === "p" ? plain === "0" : ["s", "g", "d"].includes(short) && plain === "1";
     if (!isUsual && plain) found.set(short, plain);
   }
-  return SHORT_ORDER.filter((short) => found.has(short))
-    .map((short) => `${short}${found.get(short)}`)
-    .join(" ");
+  return SHORT_ORDER.filter((short) => found.has(short)).map((short) => `${short}${found.get(short)}`);
 }

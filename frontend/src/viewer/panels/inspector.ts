@@ -19,7 +19,7 @@ import { nodesOf } from "../model/windowed.ts";
 import { windowsOf } from "../model/windows.ts";
 import { overviewParts } from "./overview.ts";
 import { paddingPicture, paddingWords } from "./padding.ts";
-import { parameterParts } from "./parameters.ts";
+import { type ArrayAddress, parameterParts } from "./parameters.ts";
 import { type FixActions, patchPart } from "./patch.ts";
 import { valueParts, weightPart } from "./values.ts";
 import { computedTable, pairNodes, row, writtenTable } from "./settings.ts";
@@ -30,6 +30,8 @@ export interface InspectorActions {
   select: (id: number) => void;
   /** Where the page stands in a workbench, which can apply fixes. */
   fixes: FixActions | null;
+  /** Where its stored arrays are saved, if the page stands in a workbench. */
+  arrays: ArrayAddress | null;
   openLab: (id: number | null) => void;
 }
 
@@ -116,7 +118,7 @@ export class Inspector {
       ...shapes(model, sides),
       ...written(sides),
       ...texts(sides),
-      ...stored(model, sides),
+      ...stored(model, sides, this.actions.arrays),
       ...costs(sides),
       this.foot(id),
     ];
@@ -332,9 +334,9 @@ function texts(sides: Item[][]): HTMLElement[] {
   return parts.length ? [section("In the files", ...parts)] : [];
 }
 
-function stored(model: Model, sides: Item[][]): HTMLElement[] {
+function stored(model: Model, sides: Item[][], arrays: ArrayAddress | null): HTMLElement[] {
   const numbers = sides.map((items) => [...new Set(items.flatMap((item) => item.parameters))]);
-  const parts = parameterParts(model.nets, numbers);
+  const parts = parameterParts(model.nets, numbers, arrays);
   return parts.length ? [section("Stored arrays", ...parts)] : [];
 }
 

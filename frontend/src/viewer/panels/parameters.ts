@@ -8,10 +8,17 @@ import { row } from "./settings.ts";
 const WIDTH = 132;
 const HEIGHT = 34;
 
+/** Returns the address of a stored array of one side, by its key. */
+export type ArrayAddress = (side: number, key: string) => string;
+
 /** A part for each stored array of either side, paired by role and order. */
-export function parameterParts(nets: Net[], numbers: number[][]): HTMLElement[] {
+export function parameterParts(
+  nets: Net[],
+  numbers: number[][],
+  address: ArrayAddress | null,
+): HTMLElement[] {
   const lists = numbers.map((list, side) => list.map((number) => nets[side]!.parameters[number]!));
-  return pairUp(lists[0] ?? [], lists[1] ?? []).map((pair) => part(pair.slice(0, nets.length)));
+  return pairUp(lists[0] ?? [], lists[1] ?? []).map((pair) => part(pair.slice(0, nets.length), address));
 }
 
 function pairUp(a: Parameter[], b: Parameter[]): (Parameter | undefined)[][] {
@@ -23,7 +30,7 @@ function pairUp(a: Parameter[], b: Parameter[]): (Parameter | undefined)[][] {
   return [...pairs, ...free.map((parameter) => [undefined, parameter])];
 }
 
-function part(pair: (Parameter | undefined)[]): HTMLElement {
+function part(pair: (Parameter | undefined)[], address: ArrayAddress | null): HTMLElement {
   const role = pair.find((parameter) => parameter)?.role ?? "";
   const cells = (text: (parameter: Parameter) => string): string[] =>
     pair.map((parameter) => (parameter ? text(parameter) : ""));
@@ -49,8 +56,19 @@ function part(pair: (Parameter | undefined)[]): HTMLElement {
     "div",
     { class: "nw-array" },
     h("h4", {}, role),
-    h("table", { class: "nw-table" }, h("tbody", {}, bars, ...body)),
+    h("table", { class: "nw-table" }, h("tbody", {}, bars, ...body, address && savers(pair, address))),
   );
+}
+
+function savers(pair: (Parameter | undefined)[], address: ArrayAddress): HTMLElement {
+  const cells = pair.map((parameter, side) =>
+    h("td", {}, parameter?.loaded ? saver(parameter.key, address(side, parameter.key)) : ""),
+  );
+  return h("tr", {}, h("th", { scope: "row" }, "save"), ...cells);
+}
+
+function saver(key: string, href: string): HTMLElement {
+  return h("a", { href, download: "", title: `Save ${key} for NumPy` }, ".npy");
 }
 
 const COMPARED = ["mean", "std", "min", "max"] as const;

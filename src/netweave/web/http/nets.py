@@ -13,6 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 from django.http import (
+    FileResponse,
     Http404,
     HttpRequest,
     HttpResponse,
@@ -263,6 +264,18 @@ def allow_code(request: HttpRequest, key: UUID) -> Any:
 def net_document(request: HttpRequest, key: UUID) -> HttpResponse:
     """Layers, nodes, edges and figures; there once the net is read."""
     return document_response(request, own_net(request, key).document)
+
+
+@router.get(
+    "/{uuid:key}/arrays", response={422: Problem, 429: Problem}, summary="A stored array of the net as .npy"
+)
+def save_array(request: HttpRequest, key: UUID, name: str) -> Any:
+    """The net is read once more for it; the name is the array's key in the document."""
+    file = nets.open_array(own_net(request, key), name)
+    stem = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "array"
+    return FileResponse(
+        file, as_attachment=True, filename=f"{stem}.npy", content_type="application/octet-stream"
+    )
 
 
 @router.get("/{uuid:key}/export/{kind}", summary="The net as a file: html, json or md")

@@ -51,6 +51,7 @@ MAX_OPEN_FILE_BYTES = 8 << 30
 NET, RESULT, DOCUMENT, FACTS = "net.json", "result.json", "document.json", "facts.json"
 VERDICT = "verdict.json"
 FIXES = "fixes.json"
+ARRAY = "array.npy"
 """Files that it leaves in its folder."""
 
 
@@ -65,6 +66,7 @@ class Request:
         entries: For each net, the class or function that makes it, if the user named one.
         settings: Of the comparison (``web.chosen_options``).
         own_input: The file of inputs to run on; None for drawn ones.
+        array: Key of the one stored array of a net that is wanted; empty where the net is to be shown.
         code: Whether files that are code may be read.
         asks_for_code: Whether a button of the pages allows them.
         memory_bytes: Memory that it may take.
@@ -77,6 +79,7 @@ class Request:
     entries: tuple[str, ...]
     settings: Mapping[str, Any]
     own_input: Path | None = None
+    array: str = ""
     code: bool
     asks_for_code: bool = False
     memory_bytes: int
@@ -150,6 +153,9 @@ def _carry_out(request: Request, told: Connection) -> None:
         told.send(("stage", "reading"))
         parts = api.sort_parts(**_parts(request, 0))
         graph = parts.nets[0][0]
+        if request.array:
+            _write_array(request, graph)
+            return
         _write(request, FACTS, facts(graph) | {"sorting": _sorting(parts)})
         told.send(("stage", "drawing"))
         _write(request, NET, viewer.net_document(graph))
@@ -318,6 +324,15 @@ def _sizes(shape: Any) -> str:
     if shape is None:
         return "of unknown size"
     return "×".join(str(size) if isinstance(size, int) or str(size) == "N" else "?" for size in shape)
+
+
+def _write_array(request: Request, graph: Graph) -> None:
+    """Write the stored array that is wanted; types that NumPy does not have become float32."""
+    array = viewer.stored_array(graph, request.array)
+    if array is None:
+        raise UsageError(f"the net's files hold no array {request.array!r}")
+    kept = array if array.dtype.kind in "biufc" else array.astype(np.float32)
+    np.save(request.folder / ARRAY, kept, allow_pickle=False)
 
 
 def _write(request: Request, name: str, value: Any) -> None:

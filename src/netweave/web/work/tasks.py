@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +35,11 @@ def compare_nets(pk: str) -> None:
 TASKS: dict[type[Net | Comparison], Any] = {Net: read_net, Comparison: compare_nets}
 
 
-_DIED = (
+DIED = (
     "the processes that worked on it died without a message, most likely because they ran out of memory; "
     "a smaller net, or more memory for the workbench, may help"
 )
+"""What the user is told of a child that ended without a word."""
 
 
 def _once(model: type[Any], pk: str, carry_out: Callable[[Any, str, Path], dict[str, Any]]) -> None:
@@ -67,7 +69,7 @@ def _carry_out(job: Any, lease: str, carry_out: Callable[[Any, str, Path], dict[
     except supervise.DiedError as error:
         most = leases.MAX_ATTEMPTS if error.was_killed else leases.MAX_CRASHES
         if not leases.give_back(job, lease, TASKS, max_attempts=most):
-            leases.end(job, lease, State.FAILED, error=_DIED)
+            leases.end(job, lease, State.FAILED, error=DIED)
         return
     except supervise.FailedError as error:
         told = {"facts": error.facts} if model is Net else {}
@@ -133,6 +135,19 @@ def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]
     }
 
 
+def write_array(net: Net, key: str, folder: Path) -> Path:
+    """Read a net once more, in a child process, for one of its stored arrays; return the file of it (.npy).
+
+    Raises:
+        DiedError: The child ended without a word.
+        FailedError: There is no such array, or the net cannot be read any more.
+    """
+    storage.lay_out(net, folder / "net")
+    request = replace(_request(net, folder, nets=[net]), array=key)
+    supervise.run(request, max_seconds=settings.OPTIONS.max_seconds, alive=lambda stage, known: True)
+    return folder / child.ARRAY
+
+
 def _run(
     job: Net | Comparison,
     lease: str,
@@ -142,9 +157,24 @@ def _run(
     chosen: dict[str, Any] | None = None,
     own_input: Path | None = None,
 ) -> None:
+    supervise.run(
+        _request(job, folder, nets=nets, chosen=chosen, own_input=own_input),
+        max_seconds=settings.OPTIONS.max_seconds,
+        alive=lambda stage, known: leases.alive(job, lease, stage, **known),
+    )
+
+
+def _request(
+    job: Net | Comparison,
+    folder: Path,
+    *,
+    nets: Sequence[Net],
+    chosen: dict[str, Any] | None = None,
+    own_input: Path | None = None,
+) -> child.Request:
     chosen = chosen or {}
     options: Options = settings.OPTIONS
-    request = child.Request(
+    return child.Request(
         folder=folder,
         nets=("net",) if len(nets) == 1 else ("a", "b"),
         input_shapes=tuple(
@@ -158,9 +188,4 @@ def _run(
         asks_for_code=options.asks_for_code,
         memory_bytes=options.max_memory_mb << 20,
         unpacked_bytes=options.max_file_mb << 20,
-    )
-    supervise.run(
-        request,
-        max_seconds=options.max_seconds,
-        alive=lambda stage, known: leases.alive(job, lease, stage, **known),
     )
