@@ -17,11 +17,12 @@ from PIL import Image
 
 import netweave
 from netweave.api import save_page
-from tests.web.browser.visiting import VIEWER
+from netweave.web.samples import samples
+from tests.web.browser.visiting import VIEWER, drop
 from tests.web.running import Workbench
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "netweave" / "web" / "static" / "web" / "help"
@@ -38,10 +39,10 @@ def main() -> None:
         browser = engine.chromium.launch(executable_path=shutil.which("chromium"), args=SWITCHES)
         page = browser.new_page(viewport={"width": 1280, "height": 720}, base_url=bench.url)
         page.goto("/")
-        page.get_by_role("button", name="A port with a mistake").click()
-        page.wait_for_selector("#compare:enabled")
+        page.get_by_text("Say which net is which, give sizes or settings").click()
+        _drop_the_sample(page, Path(data))
         page.evaluate("window.scrollTo(0, 0)")
-        sides = page.get_by_role("heading", name="Or say which net is which").bounding_box()
+        sides = page.get_by_text("Say which net is which, give sizes or settings").bounding_box()
         clip = {"x": 0, "y": sides["y"] - 16, "width": 1280, "height": 620}
         page.screenshot(path=FOLDER / "bring.png", full_page=True, clip=clip)
         page.click("#compare")
@@ -57,6 +58,15 @@ def main() -> None:
         browser.close()
     for path in (*FOLDER.glob("*.png"), PAGE):
         _shrink(path)
+
+
+def _drop_the_sample(page: Page, folder: Path) -> None:
+    sample = samples()["padding"]
+    for letter, files in (("A", sample.a), ("B", sample.b)):
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        drop(page, letter, *(folder / name for name in files))
+    page.wait_for_selector("#compare:enabled")
 
 
 def take_page(browser: Browser) -> None:
