@@ -105,4 +105,5 @@ def test_one_array_of_a_net_is_saved_for_numpy(visitor):
     np.testing.assert_array_equal(found, values[wanted].const_value.numpy())
     missing = owner.call("GET", f"{path}conv9/0")
     assert (missing.status_code, missing.json()["detail"]) == (422, "the net's files hold no array 'conv9/0'")
+    assert owner.call("GET", path).status_code == 422
     assert visitor().call("GET", f"{path}{wanted}").status_code == 404

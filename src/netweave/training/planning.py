@@ -35,7 +35,7 @@ MOST_WORKERS_OF_CUTS = 64
 
 @dataclass(frozen=True, slots=True)
 class PlannedScheme:
-    """What a scheme is expected to take.
+    """The expected cost of a scheme.
 
     Attributes:
         scheme: The scheme.

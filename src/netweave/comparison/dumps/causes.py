@@ -38,7 +38,7 @@ MIN_STEPS = 4
 """Fewest steps of a tensor that are read one by one in a loop that was unrolled."""
 
 ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Exp", "MatMul", "Gather"})
-"""What such a loop computes, without weights of its own."""
+"""Operators of such a loop, where they read no weights of their own."""
 
 RESIZING = frozenset({"padding", "dilation", "pool-rounding", "operator"})
 """Mismatches under which tensors may have other sizes; under others only sizes that the dump has count."""

@@ -55,7 +55,7 @@ CLEARLY_LIKE = 0.9
 """Least correlation of a tensor that is said to be wrong before one whose cause is known."""
 
 CONVINCING = 5e-2
-"""Error of an output that alone shows two runs to be the same; rounding to eight bits makes more."""
+"""Largest error, relative to the rms, at which the output alone shows that two runs are the same."""
 
 LEAST_SHARE = 0.9
 """Share of the dump's tensors that must hold values of A where the output alone does not convince."""

@@ -100,8 +100,11 @@ def compare_sequences(
             start again say where packed sequences start. Without these it is compared as it is.
         compare: Compares a part of the dump.
 
-    Returns the first result that is *different*, else one that is not *equal*. Padding is left out, since
-    what is computed of it means nothing. Of more than two lengths the longest and the shortest are compared.
+    Padding is left out, since what is computed of it means nothing. Of more than two lengths the longest and
+    the shortest are compared.
+
+    Returns:
+        The first result that is *different*, else one that is not *equal*.
     """
     lengths, parts = _by_length(arrays)
     if not parts:

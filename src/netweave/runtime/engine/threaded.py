@@ -275,7 +275,7 @@ class ClockEngine(Engine):
 
 
 _MOMENT_S = 1e-12
-"""What is left of a task that has ended, by rounding."""
+"""Seconds of a task below which it has ended: only rounding leaves so few."""
 
 
 def _shared(wanted: list[float]) -> list[float]:

@@ -34,13 +34,13 @@ MACHINE = "NETWEAVE_MACHINE"
 """Name of the machine, where it is not the host's: ranks of one machine share the fast links."""
 
 RESTARTS = "NETWEAVE_RESTARTS"
-"""How often Netweave's own launcher starts ranks again."""
+"""Number of restarts that Netweave's own launcher allows."""
 
 REJOINS = "NETWEAVE_REJOINS"
 """Set where a rank was started again alone, and the others go on."""
 
 UNITS = "units"
-"""Where in the launcher's store a rank says which ones are to be started again with it, under its number."""
+"""Prefix of keys in the launcher's store: under its number a rank lists those to restart together with it."""
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 """Where a rank leaves its error for the launcher, as ``torch.distributed.elastic`` has it."""

@@ -66,7 +66,7 @@ class Request:
         entries: For each net, the class or function that makes it, if the user named one.
         settings: Of the comparison (``web.chosen_options``).
         own_input: The file of inputs to run on; None for drawn ones.
-        array: Key of the one stored array of a net that is wanted; empty where the net is to be shown.
+        array: Key of the one stored array of a net that is wanted; None where the net is to be shown.
         code: Whether files that are code may be read.
         asks_for_code: Whether a button of the pages allows them.
         memory_bytes: Memory that it may take.
@@ -79,7 +79,7 @@ class Request:
     entries: tuple[str, ...]
     settings: Mapping[str, Any]
     own_input: Path | None = None
-    array: str = ""
+    array: str | None = None
     code: bool
     asks_for_code: bool = False
     memory_bytes: int
@@ -153,8 +153,8 @@ def _carry_out(request: Request, told: Connection) -> None:
         told.send(("stage", "reading"))
         parts = api.sort_parts(**_parts(request, 0))
         graph = parts.nets[0][0]
-        if request.array:
-            _write_array(request, graph)
+        if request.array is not None:
+            _write_array(request, graph, request.array)
             return
         _write(request, FACTS, facts(graph) | {"sorting": _sorting(parts)})
         told.send(("stage", "drawing"))
@@ -326,11 +326,11 @@ def _sizes(shape: Any) -> str:
     return "×".join(str(size) if isinstance(size, int) or str(size) == "N" else "?" for size in shape)
 
 
-def _write_array(request: Request, graph: Graph) -> None:
+def _write_array(request: Request, graph: Graph, key: str) -> None:
     """Write the stored array that is wanted; types that NumPy does not have become float32."""
-    array = viewer.stored_array(graph, request.array)
+    array = viewer.stored_array(graph, key)
     if array is None:
-        raise UsageError(f"the net's files hold no array {request.array!r}")
+        raise UsageError(f"the net's files hold no array {key!r}")
     kept = array if array.dtype.kind in "biufc" else array.astype(np.float32)
     np.save(request.folder / ARRAY, kept, allow_pickle=False)
 

@@ -39,7 +39,7 @@ DIED = (
     "the processes that worked on it died without a message, most likely because they ran out of memory; "
     "a smaller net, or more memory for the workbench, may help"
 )
-"""What the user is told of a child that ended without a word."""
+"""Message for the user about a child that ended without one."""
 
 
 def _once(model: type[Any], pk: str, carry_out: Callable[[Any, str, Path], dict[str, Any]]) -> None:

@@ -165,7 +165,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 """Functions that are several nodes in some files, which their values tell whatever the nodes are."""
 
 GRID = np.linspace(-8.0, 8.0, 321, dtype=np.float32)
-"""Where functions are told apart: every one of the table bends between."""
+"""Inputs at which functions are evaluated: all of the table have their bends in this range."""
 
 ERROR = 5e-5
 """Largest error of a function of the table: GELU and its form by tanh are 5e-4 apart, rounding is 1e-6."""
