@@ -1,4 +1,4 @@
-"""The first worker of a run that is planned: its program, pushed to a clock, its times and its memory."""
+"""The first worker of a planned run: its program, pushed to an engine with a clock, its times and memory."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PlannedWorld(World):
 
 
 class _AbsentBatch(WholeBatch):
-    """A batch whose other parts nobody computes: sums are of like parts, and what comes is zeros."""
+    """A whole batch of which only this part is computed: sums take the others as equal, and receive zeros."""
 
     def __init__(self, parts: int, *, is_synchronised: bool) -> None:
         self.parts = parts
@@ -229,7 +229,7 @@ class Worker:
         return next(elements for least, elements in SLICES if speed >= least)
 
     def measured(self) -> Durations:
-        """Return what this worker takes on this machine, where it computes its part alone."""
+        """Return the durations of this worker's part, measured on this machine on its own."""
         kept = _Durations()
         with ThreadedEngine() as engine:
             engine.push(partial(torch.set_num_threads, torch.get_num_threads())).result()
@@ -247,7 +247,7 @@ class Worker:
         return Durations(forward, backward, updates_s / max(1, elements), _copy_s())
 
     def from_table(self, device: Device) -> Durations:
-        """Return what this worker takes on a device of the table."""
+        """Return the durations of this worker's part on a device of the table."""
         rows = self._rows_of_values()
         forward, backward = [], []
         for stage in self.stages:
@@ -268,7 +268,7 @@ class Worker:
         return Durations(tuple(forward), tuple(backward), touched * element_s, 2 * element_s, processor=0.0)
 
     def _of_stages(self, took: Mapping[str, float], what: str) -> tuple[float, ...]:
-        """Return the seconds of a pass through each stage, of all batches that are accumulated the mean."""
+        """Return the seconds of a pass through each stage, the mean over the batches that are accumulated."""
         found = []
         for stage in self.stages:
             name = what if len(self.stages) == 1 else f"{what}, stage {stage.index}"
@@ -425,7 +425,7 @@ def _sent(before: Boxes, after: Boxes) -> int:
 
 
 _CLOCKED = 6
-"""Updates that a clock lets pass; those in the middle count."""
+"""Updates that are simulated; those in the middle count."""
 
 _COPIED_ELEMENTS = 1 << 20
 
