@@ -114,9 +114,11 @@ def test_a_net_that_was_deleted_cannot_be_mended(done):
     ("old", "new"),
     [(b"abcdef", b"abXdef"), (b"abcdef", b"abcabcdef"), (b"aaaa", b"aaa"), (b"abc", b"abc"), (b"", b"x")],
 )
-def test_of_a_mended_model_only_what_is_new_is_kept(done, old, new):
+@pytest.mark.parametrize("compared_bytes", [1, 2, 1 << 20])
+def test_of_a_mended_model_only_what_is_new_is_kept(done, old, new, compared_bytes, monkeypatch):
     from netweave.web.work import storage
 
+    monkeypatch.setattr(child, "COMPARED_BYTES", compared_bytes)
     owner, comparison, _, _ = done
     file = comparison.net_b.files.get(name="leaves-0000.params")
     with default_storage.open(file.stored, "wb") as stream:

@@ -51,7 +51,7 @@ from netweave.comparison import (
     open_comparison,
     save_comparison,
 )
-from netweave.comparison.fixes import Mended
+from netweave.comparison.fixes import Mended, Mender
 from netweave.files.protections import protections
 from netweave.formats import CODE_NOT_ALLOWED, format_text
 from netweave.formats.mxnet import symbol
@@ -82,6 +82,7 @@ __all__ = [
     "Job",
     "LayerCut",
     "Mended",
+    "Mender",
     "PackOptions",
     "PreparedNet",
     "Preprocessing",

@@ -56,8 +56,12 @@ normalisation, a product and a division, stays far below.
 FACTOR_TOLERANCE = 1e-4
 """Largest difference of equal factors: quotients of weights, which round more than the weights."""
 
-BLOCK = 1 << 15
-"""Elements of activations that are held against each other at once: some hundred kilobytes of cache."""
+BLOCK = 1 << 13
+"""Elements of activations that are held against each other at once: some 100 KB of cache.
+
+OpenBLAS takes several threads for scalar products of more than 10,000 elements, which on a busy machine wait
+for each other far longer than the product takes.
+"""
 
 MAX_AT_ONCE = 1 << 22
 """Elements of weights that are held against each other at once: what is made of them takes memory, too."""

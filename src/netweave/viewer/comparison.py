@@ -10,7 +10,7 @@ from netweave.comparison import Comparison, Finding, Group, TensorMapping
 from netweave.comparison.execution.inputs import InputMapping
 from netweave.comparison.execution.memory_budget import resized
 from netweave.comparison.execution.sizes import Sizes, declared_sizes
-from netweave.comparison.fixes import mend
+from netweave.comparison.fixes import Mender
 from netweave.comparison.result.causes import detail
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph
@@ -23,7 +23,9 @@ from netweave.viewer.values import StoredArrays, values_json, weight_differences
 Times = Mapping[str, float]
 
 
-def comparison_document(comparison: Comparison, *, times: Sequence[Times] = ()) -> Json:
+def comparison_document(
+    comparison: Comparison, *, times: Sequence[Times] = (), mender: Mender | None = None
+) -> Json:
     """Return a comparison for the page, as JSON values.
 
     Of a comparison that was opened from a file, which holds no nodes, only layers are shown.
@@ -31,12 +33,13 @@ def comparison_document(comparison: Comparison, *, times: Sequence[Times] = ()) 
     Args:
         comparison: What was found.
         times: Seconds that each layer takes, by key, of A and of B, where they were measured.
+        mender: What has applied fixes of the comparison already.
     """
     with collector_at_rest():
-        return _document(comparison, times)
+        return _document(comparison, times, mender or Mender(comparison))
 
 
-def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
+def _document(comparison: Comparison, times: Sequence[Times], mender: Mender) -> Json:
     short = _shortener(comparison)
     nets = _nets(comparison, times)
     findings = [group.finding for group in comparison.groups if group.finding]
@@ -64,7 +67,7 @@ def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
         "groups": _group_table(comparison.groups, places, numbers),
         "weights": _weight_table(comparison, places),
         "findings": [
-            _finding_json(finding, short) | {"patch": _patch_json(comparison, [finding], short)}
+            _finding_json(finding, short) | {"patch": _patch_json(mender, [finding], short)}
             for finding in findings
         ],
         "causes": [
@@ -76,15 +79,15 @@ def _document(comparison: Comparison, times: Sequence[Times]) -> Json:
             }
             for cause in comparison.causes
         ],
-        "patch": _patch_json(comparison, None, short),
+        "patch": _patch_json(mender, None, short),
     }
 
 
 def _patch_json(
-    comparison: Comparison, findings: Sequence[Finding] | None, short: Callable[[str], str]
+    mender: Mender, findings: Sequence[Finding] | None, short: Callable[[str], str]
 ) -> Json | None:
     """Return the change of B's text that fixes findings, or why there is none; None without one."""
-    mended = mend(comparison, findings)
+    mended = mender.mend(findings)
     # what is said of one finding stands beneath its fix
     reasons = [refusal.why if findings is None else refusal.reason for refusal in mended.refused]
     why = "; ".join(dict.fromkeys(map(short, reasons)))

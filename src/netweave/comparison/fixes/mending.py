@@ -23,6 +23,7 @@ from netweave.formats.dialect import dialect_of
 
 if TYPE_CHECKING:
     from netweave.comparison import Comparison, Edit, Finding
+    from netweave.comparison.fixes.onnx_model import ModelEdits, StoredModel
 
 
 # Layers of Caffe that work in place, with the same blob at bottom and top, can be put in alone. So can a
@@ -259,21 +260,28 @@ class Mended:
         after: The changed texts.
         applied: Findings whose fix is in them.
         refused: Findings whose fix is not.
-        models: The changed files that are no text; ``before`` and ``after`` have them in a readable form.
-        data_files: Files that must lie beside the changed ones, as these name them.
+        model: The changed model, of a file that is no text; ``before`` and ``after`` have it in a readable
+            form.
     """
 
     before: dict[str, str]
     after: dict[str, str]
     applied: tuple[Finding, ...]
     refused: tuple[Refusal, ...]
-    models: dict[str, bytes] = field(default_factory=dict)
-    data_files: tuple[str, ...] = ()
+    model: ModelEdits | None = None
 
     @property
     def contents(self) -> dict[str, bytes]:
         """The changed files as they are written, by name."""
-        return {file: self.models.get(file) or text.encode() for file, text in self.after.items()}
+        if self.model is not None:
+            content = self.model.content
+            return dict.fromkeys(self.after, content)
+        return {file: text.encode() for file, text in self.after.items()}
+
+    @property
+    def data_files(self) -> Sequence[str]:
+        """Files that must lie beside the changed ones, as these name them."""
+        return self.model.data_files if self.model is not None else ()
 
     @property
     def diff(self) -> str:
@@ -284,17 +292,71 @@ class Mended:
         return "".join(unified_diff(file, self.before[file], text) for file, text in self.after.items())
 
 
-def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> Mended:
-    """Apply fixes to the text of B's files, or to its model; no file is changed.
+class Mender:
+    """Applies fixes of a comparison to the text of B's files, or to its model; no file is changed.
 
     Args:
-        comparison: The comparison; B's files are read again.
-        findings: Findings of it whose fixes are applied; those with an effect by default.
+        comparison: The comparison; B's files are read again, once.
     """
-    wanted = [f for f in comparison.findings if not f.latent] if findings is None else list(findings)
-    editor = dialect_of(comparison.b.format).editor
-    if editor is not None and editor.name == MODEL and comparison.b.files:
-        return _mend_model(comparison, wanted)
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+        self._editor = dialect_of(comparison.b.format).editor
+        self._models: dict[str, StoredModel] = {}
+        self._mended: dict[tuple[int, ...], Mended] = {}
+
+    def mend(self, findings: Iterable[Finding] | None = None) -> Mended:
+        """Apply fixes.
+
+        Args:
+            findings: Findings of the comparison whose fixes are applied; those with an effect by default.
+        """
+        found = self._comparison.findings
+        wanted = [finding for finding in found if not finding.latent] if findings is None else list(findings)
+        key = tuple(map(id, wanted))
+        if key not in self._mended:
+            is_model = self._editor is not None and self._editor.name == MODEL and self._comparison.b.files
+            self._mended[key] = (
+                self._mend_model(wanted) if is_model else _mend_texts(self._comparison, wanted)
+            )
+        return self._mended[key]
+
+    def _mend_model(self, wanted: Sequence[Finding]) -> Mended:
+        """Apply fixes to an ONNX model."""
+        from netweave.comparison.fixes.onnx_model import ModelEdits  # and onnx, which texts do without
+
+        comparison = self._comparison
+        file = comparison.b.files[0]
+        groups = {id(group.finding): group for group in comparison.groups if group.finding is not None}
+        try:
+            model = ModelEdits(self._read(file), self._read)
+        except NotAppliedError as error:
+            return Mended({}, {}, (), tuple(Refusal(finding, str(error)) for finding in wanted))
+        before, applied, refused = model.text, [], []
+        for finding in wanted:
+            try:
+                model.apply(finding, groups.get(id(finding)), comparison)
+                applied.append(finding)
+            except NotAppliedError as error:
+                refused.append(Refusal(finding, str(error)))
+        if not applied:
+            return Mended({}, {}, (), tuple(refused))
+        return Mended({file: before}, {file: model.text}, tuple(applied), tuple(refused), model)
+
+    def _read(self, file: str) -> StoredModel:
+        from netweave.comparison.fixes.onnx_model import StoredModel
+
+        if file not in self._models:
+            self._models[file] = StoredModel(file)
+        return self._models[file]
+
+
+def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> Mended:
+    """Apply fixes once (``Mender.mend``)."""
+    return Mender(comparison).mend(findings)
+
+
+def _mend_texts(comparison: Comparison, wanted: Sequence[Finding]) -> Mended:
     texts = _Texts()
     refused: dict[int, str] = {}
     planned: dict[int, list[Change]] = {}
@@ -317,29 +379,6 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
         tuple(finding for finding in wanted if id(finding) in planned),
         tuple(Refusal(finding, refused[id(finding)]) for finding in wanted if id(finding) in refused),
     )
-
-
-def _mend_model(comparison: Comparison, wanted: Sequence[Finding]) -> Mended:
-    """Apply fixes to an ONNX model."""
-    from netweave.comparison.fixes.onnx_model import ModelEdits  # and onnx, which texts do without
-
-    file = comparison.b.files[0]
-    groups = {id(group.finding): group for group in comparison.groups if group.finding is not None}
-    try:
-        model = ModelEdits(file)
-    except NotAppliedError as error:
-        return Mended({}, {}, (), tuple(Refusal(finding, str(error)) for finding in wanted))
-    before, applied, refused = model.text, [], []
-    for finding in wanted:
-        try:
-            model.apply(finding, groups.get(id(finding)), comparison)
-            applied.append(finding)
-        except NotAppliedError as error:
-            refused.append(Refusal(finding, str(error)))
-    if not applied:
-        return Mended({}, {}, (), tuple(refused))
-    models, data_files = {file: model.content}, tuple(model.data_files)
-    return Mended({file: before}, {file: model.text}, tuple(applied), tuple(refused), models, data_files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from onnx import helper, numpy_helper
 
 from netweave.comparison import INPUT_ORDER
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from netweave.comparison import Comparison, Edit, Finding, Group
     from netweave.comparison.result.report import NetRecord
 
+Proto = TypeVar("Proto", bound=Message)
+
 OP_TYPE = "op_type"
 """The setting of an edit that has a node compute another operator."""
 
@@ -32,13 +34,22 @@ MAX_SHOWN = 8
 """Elements of an attribute that the readable form of a model has."""
 
 
-class ModelEdits:
-    """An ONNX model that fixes are applied to; the file itself stays as it is.
+VALUES = tuple(f"{kind}_data" for kind in ("raw", "float", "double", "int32", "int64", "uint64", "string"))
+"""Fields of an array that hold its values, of which one is set."""
 
-    External data are left where they are, and only an array that a fix replaces moves into the model.
+
+class StoredModel:
+    """An ONNX file, which is read once however many fixes are tried on it.
+
+    External data are left where they are.
 
     Args:
-        file: The file of the model.
+        file: The file.
+
+    Attributes:
+        file: The file.
+        arrays: The stored arrays by name.
+        outline: The model with arrays that have no values: it is small, and is copied for each fix.
 
     Raises:
         NotAppliedError: It cannot be read again.
@@ -47,24 +58,72 @@ class ModelEdits:
     def __init__(self, file: str) -> None:
         self.file = file
         try:
-            self.model = onnx.load(file, load_external_data=False)
+            self.outline = onnx.load(file, load_external_data=False)
         except (OSError, DecodeError) as error:
             raise NotAppliedError(f"{Path(file).name} cannot be read again: {error}") from error
+        self.arrays: dict[str, onnx.TensorProto] = {}
+        self._lines: dict[str | bytes, str] = {}
+        for array in self.outline.graph.initializer:
+            self.arrays[array.name] = _copied(array)
+            for name in VALUES:
+                array.ClearField(name)
+
+    def text(self, model: onnx.ModelProto) -> str:
+        """Return an edited outline in a readable form.
+
+        There is a line for each node with its attributes, and one for each array.
+        """
+        lines = [self._line(node.SerializeToString(), _node_text, node) for node in model.graph.node]
+        for array in model.graph.initializer:
+            if self.holds(array):
+                lines.append(self._line(array.name, _array_text, self.arrays[array.name]))
+            else:
+                lines.append(_array_text(array))
+        return "\n".join(lines) + "\n"
+
+    def _line(self, key: str | bytes, make: Callable[[Any], str], described: Any) -> str:
+        if key not in self._lines:
+            self._lines[key] = make(described)
+        return self._lines[key]
+
+    def holds(self, array: onnx.TensorProto) -> bool:
+        """Return whether an array of an edited outline is one of the file, with its values there."""
+        return array.name in self.arrays and not any(known.name in VALUES for known, _ in array.ListFields())
+
+    def content(self, model: onnx.ModelProto) -> bytes:
+        """Return an edited outline with all values, as a file holds it."""
+        full = _copied(model)
+        for array in full.graph.initializer:
+            if self.holds(array):
+                array.CopyFrom(self.arrays[array.name])
+        return full.SerializeToString()
+
+
+class ModelEdits:
+    """Fixes applied to an ONNX model, in a copy.
+
+    Only an array that a fix replaces moves from external data into the model.
+
+    Args:
+        stored: The model.
+        read: Reads the model that nodes are copied from.
+    """
+
+    def __init__(self, stored: StoredModel, read: Callable[[str], StoredModel]) -> None:
+        self._stored = stored
+        self._read = read
+        self.model = _copied(stored.outline)
         self._edited: set[tuple[str, str]] = set()
-        self._lines: dict[str, str] = {}
 
     @property
     def text(self) -> str:
-        """The model in a readable form: a line for each node with its attributes, and one for each array."""
-        arrays = self.model.graph.initializer
-        self._lines |= {one.name: _array_text(one) for one in arrays if one.name not in self._lines}
-        nodes = [_node_text(node) for node in self.model.graph.node]
-        return "\n".join([*nodes, *(self._lines[one.name] for one in arrays)]) + "\n"
+        """The model in a readable form."""
+        return self._stored.text(self.model)
 
     @property
     def content(self) -> bytes:
         """The model as a file holds it."""
-        return self.model.SerializeToString()
+        return self._stored.content(self.model)
 
     @property
     def data_files(self) -> list[str]:
@@ -85,8 +144,7 @@ class ModelEdits:
         Raises:
             NotAppliedError: The model has no such node, or the fix takes more than such edits.
         """
-        before = onnx.ModelProto()
-        before.CopyFrom(self.model)
+        before = _copied(self.model)
         edited = set(self._edited)
         try:
             self._apply(finding, group, comparison)
@@ -122,7 +180,9 @@ class ModelEdits:
             if len(found) == 1 and (edit is None or self._has(found[0], edit.name)):
                 return found[0]
         of = f" with the setting {edit.name}" if edit is not None else ""
-        raise NotAppliedError(f"{Path(self.file).name} has no node {names[0]!r}{of} of its own in its graph")
+        raise NotAppliedError(
+            f"{Path(self._stored.file).name} has no node {names[0]!r}{of} of its own in its graph"
+        )
 
     def _is_function(self, finding: Finding, group: Group) -> bool:
         """Return whether a fix changes what several nodes compute together, and no setting of one of them."""
@@ -178,7 +238,6 @@ class ModelEdits:
         for array, values in changed:
             if (num_users := self._num_users(array.name)) > 1:
                 raise NotAppliedError(f"{num_users} nodes share the array {array.name!r}")
-            self._lines.pop(array.name, None)
             kind = helper.tensor_dtype_to_np_dtype(array.data_type)
             array.CopyFrom(numpy_helper.from_array(np.asarray(values, kind, order="C"), array.name))
 
@@ -218,7 +277,7 @@ class ModelEdits:
         """Insert a node of A with one input and no arrays behind the node that it follows in A."""
         if not a.files or not a.files[0].endswith(".onnx"):
             raise NotAppliedError("a node is copied only from another ONNX model")
-        source = ModelEdits(a.files[0])
+        source = ModelEdits(self._read(a.files[0]), self._read)
         node = source._node(name)
         before = next((one for one in source.model.graph.node if node.input[0] in one.output), None)
         if len(node.input) != 1 or len(node.output) != 1 or before is None:
@@ -229,8 +288,7 @@ class ModelEdits:
         moved = [one for one in graph.node if output in one.input]
         if not readers or sorted(one.name for one in moved) != sorted(readers):
             raise NotAppliedError(f"other nodes read {output!r} than read {name} in the first net")
-        copied = onnx.NodeProto()
-        copied.CopyFrom(node)
+        copied = _copied(node)
         names = {value for one in graph.node for value in (*one.input, *one.output)}
         copied.input[0] = output
         copied.output[0] = node.output[0] if node.output[0] not in names else f"{name}/output"
@@ -247,8 +305,8 @@ class ModelEdits:
         """Put A's nodes of a function in the place of B's, such as those of the other form of GELU."""
         if not a.files or not a.files[0].endswith(".onnx"):
             raise NotAppliedError("nodes are copied only from another ONNX model")
-        source = ModelEdits(a.files[0])
-        theirs, own = _Cut.of(source.model, group.layers_a), _Cut.of(self.model, group.layers_b)
+        source = self._read(a.files[0])
+        theirs, own = _Cut.of(source.outline, group.layers_a), _Cut.of(self.model, group.layers_b)
         graph = self.model.graph
         taken = {value for node in graph.node for value in (node.name, *node.input, *node.output)}
         prefix = f"{own.output}/"
@@ -258,15 +316,13 @@ class ModelEdits:
         place = list(graph.node).index(own.nodes[-1])
         copies = []
         for node in (*theirs.constants, *theirs.nodes):
-            copy = onnx.NodeProto()
-            copy.CopyFrom(node)
+            copy = _copied(node)
             copy.name = f"{prefix}{node.name or node.output[0]}"
             for values in (copy.input, copy.output):
                 values[:] = [names.get(value, f"{prefix}{value}") if value else "" for value in values]
             copies.append(copy)
         for array in theirs.arrays:
-            moved = onnx.TensorProto()
-            moved.CopyFrom(array)
+            moved = _copied(source.arrays[array.name])
             moved.name = f"{prefix}{array.name}"
             graph.initializer.append(moved)
         for number, copy in enumerate(copies, start=1):
@@ -317,6 +373,12 @@ class _Cut:
                 "the fix takes other nodes, and these do not compute one value of one other"
             )
         return cls(tuple(nodes), inputs[0], outputs[0], tuple(constants), tuple(arrays))
+
+
+def _copied(message: Proto) -> Proto:
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
 
 
 def _array_of(value: ir.Value) -> np.ndarray | None:

@@ -40,6 +40,9 @@ MAX_FIXES = 100
 MAX_CHANGED_BYTES = 8 << 20
 """A mended model that differs in more bytes from the one that was uploaded is not kept."""
 
+COMPARED_BYTES = 1 << 20
+"""Bytes of two files that are compared at once."""
+
 TIMED_PASSES = 3
 """Forward passes that the time of layers is the mean of, after one to warm up."""
 
@@ -196,8 +199,9 @@ def _carry_out(request: Request, told: Connection) -> None:
     }
     _write(request, VERDICT, outcome)
     _write(request, RESULT, comparison.to_json())
-    _write(request, DOCUMENT, viewer.comparison_document(comparison, times=times))
-    _write(request, FIXES, _fixes(comparison))
+    mender = api.Mender(comparison)
+    _write(request, DOCUMENT, viewer.comparison_document(comparison, times=times, mender=mender))
+    _write(request, FIXES, _fixes(comparison, mender))
 
 
 ARRAYS = (b"PK", b"\x93NUMPY")
@@ -246,23 +250,23 @@ def _sorting(parts: SortedParts) -> dict[str, Any]:
     }
 
 
-def _fixes(found: Comparison) -> dict[str, dict[str, Any]]:
+def _fixes(found: Comparison, mender: api.Mender) -> dict[str, dict[str, Any]]:
     """Return the mended files by name: with all fixes, and with that of each finding by its number.
 
     Of a model, only what differs from the file that was uploaded is kept (``changed_bytes``).
     """
     findings = [group.finding for group in found.groups if group.finding]
     wanted: dict[str, list[Finding] | None] = {str(n): [f] for n, f in enumerate(findings[:MAX_FIXES])}
-    mended = {key: api.mend(found, some) for key, some in ({"all": None} | wanted).items()}
-    files = {
-        key: {
-            Path(file).name: changed_bytes(Path(file).read_bytes(), one.models[file])
-            if file in one.models
-            else text
-            for file, text in one.after.items()
-        }
-        for key, one in mended.items()
-    }
+    files: dict[str, dict[str, Any]] = {}
+    old = b""
+    for key, some in ({"all": None} | wanted).items():
+        mended = mender.mend(some)
+        if mended.model is None:
+            files[key] = {Path(file).name: text for file, text in mended.after.items()}
+            continue
+        for file, new in mended.contents.items():
+            old = old or Path(file).read_bytes()
+            files[key] = {Path(file).name: changed_bytes(old, new)}
     return {key: known for key, texts in files.items() if texts and None not in (known := texts).values()}
 
 
@@ -272,20 +276,24 @@ def changed_bytes(old: bytes, new: bytes) -> dict[str, Any] | None:
     >>> changed_bytes(b"model: stride 1, weights", b"model: stride 2, weights")
     {'start': 14, 'new': 'Mg==', 'end': 9}
     """
-    a, b = (np.frombuffer(content, np.uint8) for content in (old, new))
-    start = _num_equal(a, b)
-    end = _num_equal(a[start:][::-1], b[start:][::-1])
+    start = _num_equal(old, new, most=min(len(old), len(new)))
+    end = _num_equal(old, new, most=min(len(old), len(new)) - start, from_end=True)
     middle = new[start : len(new) - end]
     if len(middle) > MAX_CHANGED_BYTES:
         return None
     return {"start": start, "new": base64.b64encode(middle).decode(), "end": end}
 
 
-def _num_equal(a: np.ndarray, b: np.ndarray) -> int:
-    """Return with how many elements two arrays begin alike."""
-    most = min(len(a), len(b))
-    differ = np.flatnonzero(a[:most] != b[:most])
-    return int(differ[0]) if differ.size else most
+def _num_equal(old: bytes, new: bytes, *, most: int, from_end: bool = False) -> int:
+    """Return with how many bytes two contents begin or end alike."""
+    for done in range(0, most, COMPARED_BYTES):
+        size = min(COMPARED_BYTES, most - done)
+        starts = [len(content) - done - size if from_end else done for content in (old, new)]
+        a, b = (content[start : start + size] for content, start in zip((old, new), starts, strict=True))
+        if a != b:
+            differ = np.flatnonzero(np.frombuffer(a, np.uint8) != np.frombuffer(b, np.uint8))
+            return done + int(size - 1 - differ[-1] if from_end else differ[0])
+    return most
 
 
 def _parts(request: Request, number: int) -> dict[str, Any]:
