@@ -118,3 +118,34 @@ def test_numbers_that_json_lacks_are_written_as_words(tmp_path):
     request = request_in(tmp_path)
     child._write(request, "x.json", {"a": [1.5, float("nan")], "b": float("-inf")})
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1.5, "nan"], "b": "-inf"}
+
+
+def test_nets_in_one_drop_are_read_once_and_are_nets_of_their_own(visitor, monkeypatch):
+    from netweave.web.models import Net, State
+    from netweave.web.work import leases, storage, supervise
+    from netweave.web.work.tasks import read_net
+
+    runs = []
+
+    def run(request, **_):
+        runs.append(request.nets)
+        child.answer(request, pipe := Pipe())
+        assert pipe.said[-1] == ("done", "")
+
+    monkeypatch.setattr(supervise, "run", run)
+    key = visitor().make_net(**{"a.prototxt": NET, "b.prototxt": NET.replace(b"dim: 2", b"dim: 5")})
+    read_net.call(key)
+    first, second = Net.objects.order_by("created")
+    assert runs == [("net",)]
+    assert [net.state for net in (first, second)] == [State.DONE, State.DONE]
+    assert first.facts["split"] == [str(second.pk)]
+    assert (first.name, second.name) == ("a.prototxt", "b.prototxt")
+    assert [[file.name for file in net.files.all()] for net in (first, second)] == [["a.prototxt"], ["b.prototxt"]]
+    assert second.facts["sorting"] == {"nets": [["b.prototxt"]], "sizes": {}, "unused": []}
+    documents = [storage.kept_json(net.document) for net in (first, second)]
+    assert [document["title"] for document in documents] == [net.facts["name"] for net in (first, second)]
+    assert documents[0] != documents[1]
+    leases.queue(second, read_net)  # as a change of its sizes does
+    read_net.call(str(second.pk))
+    second.refresh_from_db()
+    assert storage.kept_json(second.document) == documents[1]

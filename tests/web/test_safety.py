@@ -63,7 +63,7 @@ def read(folder: Path, code: bool = False, entry: str = "", asks_for_code: bool 
     pipe = Pipe()
     child.answer(request, pipe)
     facts = folder / child.FACTS
-    return pipe.said[-1], json.loads(facts.read_text()) if facts.exists() else None
+    return pipe.said[-1], json.loads(facts.read_text())[0] if facts.exists() else None
 
 
 # names

@@ -51,7 +51,10 @@ ALLOW_CODE = "which you have not allowed yet: press Read files with code, or exp
 
 MAX_OPEN_FILE_BYTES = 8 << 30
 
-NET, RESULT, DOCUMENT, FACTS = "net.json", "result.json", "document.json", "facts.json"
+NET = "net-{}.json"
+"""Name of the file of a net, by its number among those found."""
+
+RESULT, DOCUMENT, FACTS = "result.json", "document.json", "facts.json"
 VERDICT = "verdict.json"
 FIXES = "fixes.json"
 ARRAY = "array.npy"
@@ -159,9 +162,10 @@ def _carry_out(request: Request, told: Connection) -> None:
         if request.array is not None:
             _write_array(request, graph, request.array)
             return
-        _write(request, FACTS, facts(graph) | {"sorting": _sorting(parts)})
+        _write(request, FACTS, _facts_of_all(parts))
         told.send(("stage", "drawing"))
-        _write(request, NET, viewer.net_document(graph))
+        for number, (net, _) in enumerate(parts.nets):
+            _write(request, NET.format(number), viewer.net_document(net))
         return
     graphs = []
     chosen = request.settings
@@ -238,16 +242,17 @@ def _times(graphs: Sequence[Graph], told: Connection) -> list[dict[str, float]]:
     return times
 
 
-def _sorting(parts: SortedParts) -> dict[str, Any]:
-    """Return what became of the files: those of each net, and what is in no net."""
-    return {
-        "nets": [
-            *([file.name for file in files] for _, files in parts.nets),
-            *([file.name] for file in parts.unread),
-        ],
+def _facts_of_all(parts: SortedParts) -> list[dict[str, Any]]:
+    """Return what the pages say of each net, and with the first one what became of the files."""
+    names = [[file.name for file in files] for _, files in parts.nets]
+    sorting = {
+        "nets": [*names, *([file.name] for file in parts.unread)],
         "sizes": {file.name: sizes for file, sizes in parts.unread.items() if sizes},
         "unused": [{"name": file.name, "why": why} for file, why in parts.unused.items()],
     }
+    alone = [{"nets": [own], "sizes": {}, "unused": []} for own in names[1:]]
+    graphs = [graph for graph, _ in parts.nets]
+    return [facts(graph) | {"sorting": own} for graph, own in zip(graphs, [sorting, *alone], strict=True)]
 
 
 def _fixes(found: Comparison, mender: api.Mender) -> dict[str, dict[str, Any]]:

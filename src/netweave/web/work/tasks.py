@@ -77,42 +77,63 @@ def _carry_out(job: Any, lease: str, carry_out: Callable[[Any, str, Path], dict[
         return
     kept = ("document", "result", "fixes")
     old = [getattr(job, name, "") for name in kept]
+    others = outcome.pop("others", {})
     with transaction.atomic():
         ended = leases.end(job, lease, State.DONE, **outcome)
-        if ended and model is Net:
-            split(job, outcome["facts"])
-    storage.drop(old if ended else [outcome.get(name, "") for name in kept])
+        used = split(job, outcome["facts"], others) if ended and model is Net else set()
+    unused = {known["document"] for known in others.values()} - used
+    storage.drop([*unused, *(old if ended else [outcome.get(name, "") for name in kept])])
 
 
-def split(net: Net, facts: dict[str, Any]) -> None:
+def split(net: Net, facts: dict[str, Any], others: dict[str, dict[str, Any]]) -> set[str]:
     """Make a net of its own of each further net that was found among the files of one.
 
     Files out of an archive stay where they are: the archive is one file.
+
+    Args:
+        net: The net whose files they were.
+        facts: What was read of the first net.
+        others: Facts and document of those that have been read already, by their first file.
+
+    Returns:
+        The documents that the new nets have.
     """
-    first, *others = facts["sorting"]["nets"]
+    first, *rest = facts["sorting"]["nets"]
     kept = {file.name: file for file in net.files.all()}
-    made = []
-    for names in others:
+    made, used = [], set()
+    for names in rest:
         if not all(name in kept for name in names):
             continue
         sizes = facts["sorting"].get("sizes", {}).get(names[0], {})
-        other = Net.objects.create(workspace_id=net.workspace_id, name=names[0], input_shapes=sizes)
+        known = others.get(names[0])
+        state = {"state": State.DONE, **known} if known else {}
+        other = Net.objects.create(workspace_id=net.workspace_id, name=names[0], input_shapes=sizes, **state)
         File.objects.filter(pk__in=[kept[name].pk for name in names]).update(net=other)
-        leases.queue(other, read_net)
+        if known:
+            used.add(known["document"])
+        else:
+            leases.queue(other, read_net)
         made.append(str(other.pk))
     fields: dict[str, Any] = {"facts": facts | {"split": made}}
     if net.name in kept:
         fields["name"] = first[0]  # it was called after the file that came first
     Net.objects.filter(pk=net.pk).update(**fields)
+    return used
 
 
 def _read(net: Net, lease: str, folder: Path) -> dict[str, Any]:
     storage.lay_out(net, folder / "net")
     _run(net, lease, folder, nets=[net])
-    return {
-        "facts": json.loads((folder / child.FACTS).read_bytes()),
-        "document": storage.keep(f"documents/{net.pk}/{lease}.json.gz", (folder / child.NET).read_bytes()),
-    }
+    first, *others = [
+        {"facts": facts, "document": _kept_net(net, lease, folder, number)}
+        for number, facts in enumerate(json.loads((folder / child.FACTS).read_bytes()))
+    ]
+    return first | {"others": {known["facts"]["sorting"]["nets"][0][0]: known for known in others}}
+
+
+def _kept_net(net: Net, lease: str, folder: Path, number: int) -> str:
+    content = (folder / child.NET.format(number)).read_bytes()
+    return storage.keep(f"documents/{net.pk}/{lease}-{number}.json.gz", content)
 
 
 def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]:
