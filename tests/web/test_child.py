@@ -140,7 +140,10 @@ def test_nets_in_one_drop_are_read_once_and_are_nets_of_their_own(visitor, monke
     assert [net.state for net in (first, second)] == [State.DONE, State.DONE]
     assert first.facts["split"] == [str(second.pk)]
     assert (first.name, second.name) == ("a.prototxt", "b.prototxt")
-    assert [[file.name for file in net.files.all()] for net in (first, second)] == [["a.prototxt"], ["b.prototxt"]]
+    assert [[file.name for file in net.files.all()] for net in (first, second)] == [
+        ["a.prototxt"],
+        ["b.prototxt"],
+    ]
     assert second.facts["sorting"] == {"nets": [["b.prototxt"]], "sizes": {}, "unused": []}
     documents = [storage.kept_json(net.document) for net in (first, second)]
     assert [document["title"] for document in documents] == [net.facts["name"] for net in (first, second)]
