@@ -3,7 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { boxHeight, numRows } from "../src/viewer/draw/scene.ts";
+import { functionOf } from "../src/viewer/model/causes.ts";
 import type { Group } from "../src/viewer/model/document.ts";
+import type { UnionItem } from "../src/viewer/model/model.ts";
 import { evidenceText } from "../src/viewer/model/looks.ts";
 import { costText, differingNames, shortSettings } from "../src/viewer/model/wording.ts";
 
@@ -34,4 +37,21 @@ test("a box shows the settings that differ first, also those that it leaves out 
   assert.deepEqual(shortSettings(a, names), ["s1", "alpha 0.1", "k3", "p1"]);
   assert.deepEqual(shortSettings(b, names), ["s2", "alpha 0.2", "k3", "p1"]);
   assert.deepEqual(shortSettings(a), ["k3", "p1"]);
+});
+
+test("several layers with a name for what they compute are one row, a single one is called what it is", () => {
+  const group = { functions: ["GELU", "SiLU"] } as unknown as Group;
+  const item = { groups: [group], members: [[4, 5, 6], [2]] } as unknown as UnionItem;
+  assert.deepEqual(
+    [0, 1].map((side) => functionOf(item, side)),
+    ["GELU", ""],
+  );
+  assert.deepEqual(
+    [0, 1].map((side) => numRows(item, side)),
+    [1, 1],
+  );
+  const unnamed = { ...item, groups: [{ ...group, functions: null }] };
+  assert.equal(numRows(unnamed, 0), 3);
+  assert.ok(boxHeight(numRows(unnamed, 0)) > boxHeight(numRows(item, 0)));
+  assert.equal(functionOf({ ...item, groups: [group, group] }, 0), "");
 });

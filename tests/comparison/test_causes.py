@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ import netweave
 from netweave import api, cli
 from netweave.comparison import Finding, Verdict
 from netweave.comparison.result.causes import MAX_WORDS, causes_of
-from netweave.viewer.comparison import comparison_document
+from netweave.viewer import comparison_document, document_rows
 from netweave.viewer.markdown import document_markdown
 
 
@@ -176,6 +177,7 @@ def test_a_function_of_several_nodes_is_named_and_takes_the_place_of_another(tmp
     assert [(cause.text, cause.fix) for cause in found.causes] == [
         ("A computes SiLU, B computes GELU", "compute SiLU")
     ]
+    assert {group.functions for group in found.groups if group.finding} == {("SiLU", "GELU")}
     fixed = api.fix_port(*files, found, tmp_path / "fixed.onnx")
     assert fixed.comparison.verdict is Verdict.IDENTICAL
 
@@ -188,6 +190,8 @@ def test_pages_and_issues_show_each_cause_once(pair):
     document = comparison_document(pair)
     assert [cause["findings"] for cause in document["causes"]] == [[0, 2], [1, 3]]
     assert document["headline"] == pair.headline
+    rows = document_rows(json.loads(json.dumps(document)))["groups"]
+    assert [tuple(row["functions"]) for row in rows if row["functions"]] == [("GELU", "GELU")] * 2
     markdown = document_markdown(document)
     assert markdown.count("#### ") == 2
     assert markdown.count("**Also at:**") == 2

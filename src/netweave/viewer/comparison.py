@@ -172,6 +172,7 @@ def _group_table(groups: Sequence[Group], places: list[_Places], numbers: Mappin
         mapping=repeated([group.mapping.text if group.mapping else "" for group in groups]),
         finding=rare([numbers[id(group.finding)] if group.finding else None for group in groups]),
         values=rare([values_json(group.values) for group in groups]),
+        functions=rare([list(group.functions) if any(group.functions) else None for group in groups]),
     )
 
 

@@ -4,6 +4,7 @@ import type { FoldKind, FoldTree } from "../layout/folds.ts";
 import { BOX_WIDTH, LABEL_HEIGHT, type LaidEdge, type Layout, parentsOf } from "../layout/layout.ts";
 import type { Item } from "../model/document.ts";
 import { type Category, categoryOf } from "../model/categories.ts";
+import { functionOf } from "../model/causes.ts";
 import { leafName, modulesOf } from "../model/scopes.ts";
 import { LOOKS, type ItemStatus } from "../model/looks.ts";
 import { BOTH, type Model, type UnionItem } from "../model/model.ts";
@@ -73,6 +74,11 @@ export interface SceneEdge extends LaidEdge {
 /** Height of a box with so many layers or nodes on its larger side. */
 export function boxHeight(members: number): number {
   return 2 * PADDING + ROW * Math.max(1, Math.min(members, MAX_ROWS)) + (members > MAX_ROWS ? 16 : 0);
+}
+
+/** How many rows an item has on a side: several layers with a name for what they compute are one. */
+export function numRows(item: UnionItem, side: number): number {
+  return functionOf(item, side) ? 1 : item.members[side]!.length;
 }
 
 /** Whether a pane shows a box: the overlay shows those of both nets. */
@@ -278,9 +284,16 @@ export class Scene {
         ? [`${this.foldTitle(children[0]!, side)} to ${this.foldTitle(children.at(-1)!, side)}`]
         : types.split(" · ").filter((type) => type !== "…"),
       weights: "",
-      shape: "",
+      shape: this.foldShape(members, side),
       words: `${title}\n${layers}: ${types}`,
     };
+  }
+
+  /** The sizes of what a fold gives: what its last layer computes that none of its own reads. */
+  private foldShape(members: Item[], side: number): string {
+    const read = new Set(members.flatMap((item) => item.inputs));
+    const last = members.findLast((item) => item.outputs.some((value) => !read.has(value)));
+    return last ? this.shapeOf(last, side) : "";
   }
 
   /** What an item is called: on A's side, or on B's if A has nothing there. */
@@ -292,12 +305,21 @@ export class Scene {
   }
 
   private itemRows(id: number, side: number): Row[] {
+    const rows = this.memberRows(id, side);
+    const name = functionOf(this.model.union[id]!, side);
+    if (!name) return rows;
+    const words = [name, ...rows.map((row) => row.words)].join("\n");
+    const types = typesText(rows.map((row) => row.title));
+    const category = categoryOf(name);
+    return [{ ...rows.at(-1)!, title: name, category, name: types, settings: [], weights: "", words }];
+  }
+
+  private memberRows(id: number, side: number): Row[] {
     const net = this.model.nets[side]!;
     return this.model.union[id]!.members[side]!.map((index) => {
       const item = this.model.items[side]![index]!;
-      const output = item.outputs[0] ?? item.inputs[0];
       const settings = shortSettings(item.settings, this.differing(id, item));
-      const shape = output === undefined ? "" : sizesText(net.values[output]?.[1]).replace(/^N×(?=.)/, "");
+      const shape = this.shapeOf(item, side);
       const weights = largest(item.parameters.map((number) => net.parameters[number]?.shape ?? []));
       return {
         title: item.type || item.name,
@@ -317,6 +339,13 @@ export class Scene {
           .join("\n"),
       };
     });
+  }
+
+  /** The sizes of what an item gives, without an open batch. */
+  private shapeOf(item: Item, side: number): string {
+    const output = item.outputs[0] ?? item.inputs[0];
+    const sizes = output === undefined ? undefined : this.model.nets[side]!.values[output]?.[1];
+    return sizesText(sizes).replace(/^N×(?=.)/, "");
   }
 
   /** The settings that make a layer another one than its counterpart, if it has one. */

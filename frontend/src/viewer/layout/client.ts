@@ -2,7 +2,7 @@
 
 import { LOOKS } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
-import { boxHeight } from "../draw/scene.ts";
+import { boxHeight, numRows } from "../draw/scene.ts";
 import { bypassed } from "../model/idle.ts";
 import { scopesOfUnion } from "../model/scopes.ts";
 import type { Layout, LayoutGraph } from "./layout.ts";
@@ -103,9 +103,7 @@ function graphOf(model: Model, leftOut: ReadonlySet<number>): LayoutGraph {
         ? 1
         : 0,
     ),
-    heights: Float32Array.from(union, ({ members }) =>
-      boxHeight(Math.max(members[0].length, members[1].length)),
-    ),
+    heights: Float32Array.from(union, (item) => boxHeight(Math.max(numRows(item, 0), numRows(item, 1)))),
     matters: Uint8Array.from(union, (item) =>
       LOOKS[item.status].isDifference || item.findings.length ? 1 : 0,
     ),

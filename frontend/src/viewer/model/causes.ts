@@ -1,7 +1,7 @@
 /** Differences by cause: what was changed in every block of a net is one difference in many places. */
 
 import type { Cause, Document } from "./document.ts";
-import type { Model } from "./model.ts";
+import type { Model, UnionItem } from "./model.ts";
 
 export function causesOf(document: Document): Cause[] {
   if (document.kind === "net") return [];
@@ -22,6 +22,11 @@ export function causeOfFinding(document: Document): Map<number, Cause> {
 /** Findings that another one with the same cause speaks for. */
 export function repeatedFindings(document: Document): Set<number> {
   return new Set(causesOf(document).flatMap((cause) => cause.findings.slice(cause.num_described)));
+}
+
+/** The name of what several layers of a side compute together; empty for one layer, and where there is no name. */
+export function functionOf({ groups, members }: UnionItem, side: number): string {
+  return (groups.length === 1 && members[side]!.length > 1 && groups[0]!.functions?.[side]) || "";
 }
 
 /** How many layers have it: a module that is called twice is one place. */

@@ -97,6 +97,8 @@ export interface Group {
   isolated_error: Real;
   /** What rounding to fewer bits explains; absent in documents of before. */
   rounding_error?: Real;
+  /** What people call what several layers of A, and of B, compute together, such as GELU; empty without a name. */
+  functions?: [string, string] | null;
   mapping: string;
   finding: number | null;
   values?: TensorValues | null;

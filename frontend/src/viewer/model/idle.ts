@@ -1,4 +1,4 @@
-/** Items that do nothing at inference: copies, dropout, and what only marks a place. */
+/** Items that do nothing at inference: copies, dropout, what only marks a place, and what a comparison left out. */
 
 import { LOOKS } from "./looks.ts";
 import type { Edge, Model } from "./model.ts";
@@ -14,7 +14,8 @@ export function idleItems(model: Model): Set<number> {
     const types = item.members.flatMap((members, side) =>
       members.map((index) => model.items[side]![index]!.type),
     );
-    if (types.length && types.every((type) => TYPES.test(type))) found.add(id);
+    const isIdle = item.status === "IDLE" || types.every((type) => TYPES.test(type));
+    if (types.length && isIdle) found.add(id);
   });
   return found.size < model.union.length ? found : new Set();
 }

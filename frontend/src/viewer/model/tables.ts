@@ -43,7 +43,8 @@ type StatisticsRow = {
 
 type WeightRow = Omit<WeightDifference, "keys"> & { group: number; keys: [number, number] };
 
-type GroupRow = Required<Omit<Group, "weights">>;
+/** Documents of before have no names of functions. */
+type GroupRow = Required<Omit<Group, "weights" | "functions">> & Pick<Group, "functions">;
 
 export interface StoredNet extends Omit<Net, "layers" | "nodes" | "values" | "parameters"> {
   layers: Table<LayerRow> & { columns: { cost: CostTable; seconds?: Column<number | null> } };
@@ -211,6 +212,7 @@ function groupsOf(table: Table<GroupRow>, weights: Table<WeightRow>, nets: Net[]
     mapping: all.mapping[i]!,
     finding: all.finding[i]!,
     values: all.values[i]!,
+    functions: all.functions?.[i] ?? null,
     weights: [] as WeightDifference[],
   }));
   const rows = columnsOf<WeightRow>(weights);

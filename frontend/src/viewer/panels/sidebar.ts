@@ -1,7 +1,7 @@
 /** The left side: search, the list of differences or of everything, and the legend, which filters the list. */
 
 import { h } from "../dom.ts";
-import { causeOfFinding, numPlaces, repeatedFindings } from "../model/causes.ts";
+import { causeOfFinding, functionOf, numPlaces, repeatedFindings } from "../model/causes.ts";
 import type { Cause } from "../model/document.ts";
 import { LOOKS, STATUSES, type ItemStatus } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
@@ -186,10 +186,15 @@ export class Sidebar {
     const cause = this.causes.get(item.findings[0] ?? -1);
     const count = cause ? numPlaces(document, cause) : 0;
     const places = count > 1 ? `${count} places: ` : "";
+    const title = [...new Set(titles)].join("  ·  ");
+    const [a, b] = item.groups[0]?.functions ?? [];
+    if (cause && a && b && a !== b)
+      return { id, status: item.status, title: `${a} ≠ ${b}`, note: `${places}${title}` };
+    const function_ = functionOf(item, item.members[0].length ? 0 : 1);
     return {
       id,
       status: item.status,
-      title: [...new Set(titles)].join("  ·  "),
+      title: [function_, title].filter(Boolean).join(": "),
       note: cause ? `${places}${cause.text}` : [...new Set(types)].join("  ·  "),
     };
   }

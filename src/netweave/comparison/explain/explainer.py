@@ -21,7 +21,7 @@ from netweave.comparison.explain.missing import (
     shape_mismatch,
 )
 from netweave.comparison.explain.outputs import misplaced_outputs, settle_joined_orders
-from netweave.comparison.explain.wording import bias_setting
+from netweave.comparison.explain.wording import OPERATORS_IN_WORDS, bias_setting
 from netweave.comparison.layout.tensors import solve_layout
 from netweave.comparison.layout.wording import describe
 from netweave.comparison.metric import LOCAL_TOLERANCE, constants_of, relative_error
@@ -240,6 +240,7 @@ class Explainer:
             error=test.error,
             error_fixed=error,
             edits=edits_of(p.fix for p in proposals),
+            functions=first.functions if len(proposals) == 1 else ("", ""),
         )
 
     def _unexplained(self, draft: Draft, test: IsolatedTest, proposals: Sequence[Proposal]) -> Finding:
@@ -409,6 +410,7 @@ class Judge:
             layers_b=_layers(draft.nodes_b),
             evidence=draft.evidence,
             status=Status.UNKNOWN,
+            functions=(_function(draft.nodes_a), _function(draft.nodes_b)),
         )
         if not draft.is_pair:
             return self._alone(draft, group)
@@ -465,7 +467,8 @@ class Judge:
         if self._is_said(finding):
             return replace(group, status=Status.PROPAGATED)
         self._num_unexplained += finding.mismatch is None
-        return replace(group, status=Status.DIFFERENT, finding=finding)
+        functions = finding.functions if all(finding.functions) else group.functions
+        return replace(group, status=Status.DIFFERENT, finding=finding, functions=functions)
 
     def _is_said(self, finding: Finding) -> bool:
         """Return whether another reader of a layer has already reported the order that the layer makes."""
@@ -527,6 +530,11 @@ def _not_run(nodes: Sequence[ir.Node], outputs: Sequence[str]) -> Mapping[str, n
 
 def _names(nodes: Sequence[ir.Node]) -> tuple[str, ...]:
     return tuple(str(node.name) for node in nodes)
+
+
+def _function(nodes: Sequence[ir.Node]) -> str:
+    """Return what people call one node that files write as several; empty for others."""
+    return OPERATORS_IN_WORDS.get(nodes[0].op_type, "") if len(nodes) == 1 else ""
 
 
 def _layers(nodes: Sequence[ir.Node]) -> tuple[str, ...]:

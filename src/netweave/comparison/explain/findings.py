@@ -42,6 +42,7 @@ def finding_at(
     error_fixed: float | None = None,
     latent: bool = False,
     edits: tuple[Edit, ...] = (),
+    functions: tuple[str, str] = ("", ""),
 ) -> Finding:
     """Return a finding about a node of A and one of B.
 
@@ -55,6 +56,7 @@ def finding_at(
         error_fixed: Error with it.
         latent: Whether it has no effect here.
         edits: The settings that the fix changes.
+        functions: Names of what the nodes compute.
     """
     layer_a, place_a = ("", "") if a[1] is None else where(a[0], a[1], is_setting=bool(edits))
     layer_b, place_b = ("", "") if b[1] is None else where(b[0], b[1], is_setting=bool(edits))
@@ -70,6 +72,7 @@ def finding_at(
         error_fixed=error_fixed,
         latent=latent,
         edits=edits,
+        functions=functions,
     )
 
 

@@ -109,6 +109,8 @@ class Finding:
         error_fixed: The same with the fix tried on B; None if none was tried.
         latent: The difference is there and has no effect with these weights and inputs.
         edits: The settings of B's layer that the fix changes; empty if it takes more than settings.
+        functions: What people call what the layers of A compute, and those of B, such as GELU and SiLU; empty
+            where the finding is about something else.
     """
 
     mismatch: str | None
@@ -122,6 +124,7 @@ class Finding:
     error_fixed: float | None = None
     latent: bool = False
     edits: tuple[Edit, ...] = ()
+    functions: tuple[str, str] = field(default=("", ""), compare=False, metadata=NOT_IN_JSON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ class Group:
             otherwise.
         finding: The explanation, where there is something to explain.
         values: What the group's output holds in both nets, where that was asked for.
+        functions: What people call what several layers of A, and of B, compute together, such as LayerNorm;
+            empty without such a name.
     """
 
     nodes_a: tuple[str, ...]
@@ -157,6 +162,7 @@ class Group:
     finding: Finding | None = None
     rounding_error: float | None = None
     values: TensorValues | None = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
+    functions: tuple[str, str] = field(default=("", ""), compare=False, metadata=NOT_IN_JSON)
 
     @property
     def evidence_text(self) -> str:

@@ -64,6 +64,7 @@ class Proposal:
         change: Makes the change in a copy of B's nodes, found by their names.
         subject: What of the node is changed; of proposals with the same node, mismatch and subject one holds.
         array: Position among both nodes' inputs of the stored array that is given A's values, if it is one.
+        functions: As in ``Finding``.
     """
 
     mismatch: str
@@ -74,6 +75,7 @@ class Proposal:
     change: Callable[[Graph], None]
     subject: str = ""
     array: int | None = None
+    functions: tuple[str, str] = ("", "")
 
 
 KnownMismatch = Callable[[Case], Iterator[Proposal]]

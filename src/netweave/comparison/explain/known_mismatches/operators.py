@@ -46,6 +46,7 @@ def operator_mismatches(case: Case) -> Iterator[Proposal]:
         node_a=node_a,
         node_b=node_b,
         change=_Become(node_b.name, node_a),
+        functions=(name_a, name_b),
     )
 
 
@@ -130,14 +131,18 @@ def function_mismatches(case: Case) -> Iterator[Proposal]:
     a, b = _Function.of(case.nodes_a), _Function.of(case.nodes_b)
     if a is None or b is None or _holds(a.kinds, b.kinds) or _holds(b.kinds, a.kinds):
         return  # what one net only has more of is a layer that the other lacks
-    name_a, name_b = _names(a, b) or (_in_words(a.name), _in_words(b.name))
+    steps = a.steps, b.steps
+    wanted = ", then ".join(steps[0])
+    name_a, name_b = _names(a, b) or (_in_words(wanted), _in_words(", then ".join(steps[1])))
+    are_named = len(steps[0]) == len(steps[1]) == 1
     yield Proposal(
         mismatch="operator",
         cause=f"A computes {name_a}, B computes {name_b}",
-        fix=function_setting(case.b.graph.format, a.name, a.nodes) or f"compute {_in_words(a.name)}",
+        fix=function_setting(case.b.graph.format, wanted, a.nodes) or f"compute {_in_words(wanted)}",
         node_a=a.nodes[-1],
         node_b=b.nodes[-1],
         change=_Compute(b, a),
+        functions=(name_a, name_b) if are_named else ("", ""),
     )
 
 
@@ -231,10 +236,10 @@ class _Function:
         return tuple(node.op_type for node in self.nodes)
 
     @property
-    def name(self) -> str:
-        """Its name."""
+    def steps(self) -> tuple[str, ...]:
+        """Its name, or those of its operators one after another."""
         known = named_by_values(self.nodes) if len(self.nodes) > 1 else ""
-        return known or ", then ".join(map(operator_name, self.nodes))
+        return (known,) if known else tuple(map(operator_name, self.nodes))
 
     @property
     def gated(self) -> _Function | None:
