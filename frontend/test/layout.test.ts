@@ -131,3 +131,36 @@ test("what matters is not hidden at first", () => {
   assert([...layout.ids].includes(401));
   assert(layout.ids.length < 260);
 });
+
+test("what one net lacks stands in the column of what both have, and the other's edge leads through the gap", () => {
+  // 2 and 3 are in A alone; B's edge leads from 1 to 4, and a way around from 0 to 5 is in both
+  const edges: [number, number][] = [[0, 1], [1, 2], [2, 3], [3, 4], [1, 4], [4, 5], [0, 5]]; // prettier-ignore
+  const graph = { ...graphOf(6, edges), sides: Uint8Array.from([3, 1, 1, 1, 2, 3, 3]) };
+  const layouter = new Layouter(graph);
+  const layout = layouter.layout(new Set(layouter.tree.folds.map((_, index) => graph.count + index)));
+  check(graph, layout);
+  const place = new Map([...layout.ids].map((id, index) => [id, index]));
+  const column = layout.x[place.get(1)!]!;
+  for (const id of [2, 3, 4]) assert(Math.abs(layout.x[place.get(id)!]! - column) < 1, `${id} is beside`);
+  const past = layout.edges.find(({ source, target }) => source === 1 && target === 4)!;
+  assert.equal(past.sides, 2);
+  assert.equal(past.bends.length, 8);
+  past.bends.forEach((at, index) => index % 2 || assert(Math.abs(at - column) < 1));
+  const heights = past.bends.filter((_, index) => index % 2);
+  assert.deepEqual(
+    heights,
+    [...heights].sort((a, b) => a - b),
+  );
+});
+
+test("edges of one net alone are laid out, or lead through boxes of the other", () => {
+  for (const seed of SEEDS) {
+    const next = random(seed);
+    const graph = drawn(seed);
+    graph.sides.forEach((_, edge) => (graph.sides[edge] = 1 + Math.floor(next() * 3)));
+    const layouter = new Layouter(graph);
+    const layout = layouter.layout(someOpen(layouter, graph.count, seed));
+    check(graph, layout);
+    assert(layout.edges.every(({ bends }) => bends.every(Number.isFinite)));
+  }
+});

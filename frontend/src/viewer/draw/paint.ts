@@ -135,6 +135,8 @@ function paintGap(surface: Surface, painting: Painting, box: Box): void {
   if (scale < LEGIBLE) return;
   const middle = box.x + box.width / 2;
   const words = side ? "not in B" : "not in A";
+  // the edge of the net that lacks it leads through the gap
+  surface.box(middle - 28, box.y + box.height / 2 - 9, 56, 18, { fill: theme.colour("ground"), radius: 4 });
   surface.text(words, middle, box.y + box.height / 2 + 4, {
     fill: theme.colour("dim"),
     size: 11,

@@ -174,10 +174,12 @@ export class Layouter {
     const heightOf = (id: number): number => (id < count ? heights[id]! : FOLD_HEIGHT);
     const above = this.labelsAbove(open, shownAs);
     const labelled = (id: number): number => LABEL_HEIGHT * (above.get(id) ?? 0);
+    const gaps = gapsOf(edges);
     const dag = graph<number, LaidEdge>();
     const nodes = ids.map((id) => dag.node(id));
     for (const edge of edges) {
-      if (!edge.back) dag.link(nodes[place.get(edge.source)!]!, nodes[place.get(edge.target)!]!, edge);
+      if (!edge.back && !gaps.has(edge))
+        dag.link(nodes[place.get(edge.source)!]!, nodes[place.get(edge.target)!]!, edge);
     }
     const lay = sugiyama()
       .layering(ids.length <= MAX_EXACT_ROWS ? layeringSimplex() : layeringLongestPath())
@@ -192,6 +194,12 @@ export class Layouter {
     const { width, height } = ids.length ? lay(dag) : { width: 0, height: 0 };
     for (const link of dag.links()) {
       link.data.bends = link.points.slice(1, -1).flat();
+    }
+    for (const [edge, boxes] of gaps) {
+      edge.bends = boxes.flatMap((id) => {
+        const { x, y } = nodes[place.get(id)!]!;
+        return [x, y - heightOf(id) / 2, x, y + heightOf(id) / 2];
+      });
     }
     return {
       width,
@@ -252,6 +260,47 @@ export class Layouter {
     });
     return [...found.values()];
   }
+}
+
+/** Boxes in a row that one net lacks, up to which the edge past them is drawn through the gap that they leave. */
+const MAX_GAP = 12;
+
+/**
+ * Edges of one net past boxes that only the other has, each with these boxes.
+ *
+ * They take no part in the layout: what one net lacks then stands in the column of what both have.
+ */
+function gapsOf(edges: LaidEdge[]): Map<LaidEdge, number[]> {
+  const leaving = new Map<number, LaidEdge[]>();
+  const sidesOf = new Map<number, number>();
+  for (const edge of edges) {
+    leaving.set(edge.source, [...(leaving.get(edge.source) ?? []), edge]);
+    for (const id of [edge.source, edge.target]) sidesOf.set(id, (sidesOf.get(id) ?? 0) | edge.sides);
+  }
+  const between = (edge: LaidEdge): number[] | undefined => {
+    const other = 3 - edge.sides;
+    let ways: number[][] = [[]];
+    const seen = new Set<number>();
+    while (ways.length) {
+      const longer: number[][] = [];
+      for (const way of ways) {
+        for (const { target, back } of leaving.get(way.at(-1) ?? edge.source) ?? []) {
+          if (target === edge.target && way.length) return way;
+          if (back || seen.has(target) || sidesOf.get(target) !== other || way.length === MAX_GAP) continue;
+          seen.add(target);
+          longer.push([...way, target]);
+        }
+      }
+      ways = longer;
+    }
+    return undefined;
+  };
+  const found = new Map<LaidEdge, number[]>();
+  for (const edge of edges) {
+    const boxes = edge.back || edge.sides === 3 ? undefined : between(edge);
+    if (boxes) found.set(edge, boxes);
+  }
+  return found;
 }
 
 /** The fold that each item and fold is in, -1 at the top. */

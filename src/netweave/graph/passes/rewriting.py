@@ -284,7 +284,7 @@ def has_one_reader(value: ir.Value) -> bool:
 
 def remove_unneeded(graph: Graph, keep: Callable[[ir.Node], bool]) -> None:
     """Remove the nodes that neither an output nor a node that is kept needs."""
-    kept = [node for node in graph.nodes if keep(node)]
+    kept = {node for node in graph.nodes if keep(node)}
     needed = needed_nodes([*graph.outputs, *(value for node in kept for value in node.outputs)])
     doomed = [node for node in graph.nodes if node not in needed and node not in kept]
     graph.model.graph.remove(doomed, safe=True)
