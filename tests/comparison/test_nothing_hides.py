@@ -18,6 +18,7 @@ import netweave
 from netweave.comparison import Verdict
 from tests.comparison.planted.formats import FORMATS
 from tests.comparison.planted.kinds import KINDS, SAME, STATES, Kind, is_named, plans
+from tests.time_limits import many
 
 if TYPE_CHECKING:
     from netweave.comparison import Comparison
@@ -197,7 +198,7 @@ def test_no_difference_is_not_one_across_formats(case: Case, read: Read) -> None
 
 
 @pytest.mark.slow
-@settings(parent=NO_HURRY, max_examples=1000)
+@settings(parent=NO_HURRY, max_examples=many(1000, in_ci=250))
 @given(case=drawn([*KINDS, "same"]))
 def test_many_pairs_of_formats(case: Case, read: Read) -> None:
     found = compare(case, read)
