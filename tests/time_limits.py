@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+IN_CI = bool(os.environ.get("CI"))
+
+
 def many(number: int, *, in_ci: int) -> int:
     """Return how many examples a long drawn test runs: the lower number if the variable ``CI`` is set.
 
@@ -18,7 +21,7 @@ def many(number: int, *, in_ci: int) -> int:
     change to what such a test is about is tried with all of them (``make test-slow``), or with new ones
     (``--hypothesis-profile=explore``).
     """
-    return in_ci if os.environ.get("CI") else number
+    return in_ci if IN_CI else number
 
 
 class TooSlowError(AssertionError):
