@@ -62,10 +62,3 @@ def hear(process: subprocess.Popen[str]) -> dict[str, Any]:
 def spread(values: Sequence[float], digits: int, scale: float = 1.0) -> list[float]:
     """Return the median, the 10th and the 90th percentile."""
     return [round(float(value) * scale, digits) for value in np.percentile(values, [50, 10, 90])]
-
-
-def print_spreads(figures: dict[str, list[float]], unit: str) -> None:
-    """Print what ``spread`` returned of some candidates."""
-    width = max(map(len, figures))
-    for name, (median, low, high) in figures.items():
-        print(f"{name:{width}} {median:10,.1f} {unit}  ({low:,.1f} to {high:,.1f})")

@@ -1,13 +1,27 @@
-"""A limit on processor time, for tests that draw what they run."""
+"""Limits of tests that draw what they run: on processor time, and on the number of draws in CI."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+IN_CI = bool(os.environ.get("CI"))
+
+
+def many(number: int, *, in_ci: int) -> int:
+    """Return how many examples a long drawn test runs: the lower number if the variable ``CI`` is set.
+
+    Examples are the same in every run until the code changes, so CI would mostly repeat what it has seen. A
+    change to what such a test is about is tried with all of them (``make test-slow``), or with new ones
+    (``--hypothesis-profile=explore``).
+    """
+    return in_ci if IN_CI else number
 
 
 class TooSlowError(AssertionError):

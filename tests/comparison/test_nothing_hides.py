@@ -18,6 +18,7 @@ import netweave
 from netweave.comparison import Verdict
 from tests.comparison.planted.formats import FORMATS
 from tests.comparison.planted.kinds import KINDS, SAME, STATES, Kind, is_named, plans
+from tests.time_limits import IN_CI, many
 
 if TYPE_CHECKING:
     from netweave.comparison import Comparison
@@ -134,8 +135,10 @@ def label(case: Case) -> str:
 
 HIDING = ("saturated", "zero", "zero last")
 EVERY = cases([*KINDS], ("usual", *HIDING)) + cases([*KINDS], in_a=True)
-SOME = EVERY[::7]
-"""All cases take a minute; these are of every format, kind and state."""
+SOME = EVERY[::13]
+"""All cases take two minutes; these are of every format, kind and state."""
+
+REST = [case for case in EVERY if case not in SOME][:: 3 if IN_CI else 1]
 
 
 @pytest.mark.parametrize("case", SOME, ids=label)
@@ -146,10 +149,12 @@ def test_a_difference_is_found_and_named(case: Case, read: Read) -> None:
 def test_some_cases_are_of_every_sort() -> None:
     for part in range(1, len(Case._fields)):
         assert {case[part] for case in SOME} == {case[part] for case in EVERY}
+    kinds = {(case.kind, case.a) for case in EVERY}
+    assert {(case.kind, case.a) for case in (*SOME, *REST)} == kinds
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in EVERY if case not in SOME], ids=label)
+@pytest.mark.parametrize("case", REST, ids=label)
 def test_all_differences_are_found_and_named(case: Case, read: Read) -> None:
     check(case, compare(case, read))
 
@@ -197,7 +202,7 @@ def test_no_difference_is_not_one_across_formats(case: Case, read: Read) -> None
 
 
 @pytest.mark.slow
-@settings(parent=NO_HURRY, max_examples=1000)
+@settings(parent=NO_HURRY, max_examples=many(1000, in_ci=500))
 @given(case=drawn([*KINDS, "same"]))
 def test_many_pairs_of_formats(case: Case, read: Read) -> None:
     found = compare(case, read)

@@ -231,14 +231,6 @@ def bf16(results: Results) -> str:
     return markdown((*head, "times as fast as f32"), rows)
 
 
-def bf16_curve(results: Results) -> str:
-    """Return the accuracies of both precisions by seed."""
-    runs = {(run["precision"], run["seed"]): run["accuracy"] for run in results["runs"]}
-    seeds = sorted({seed for _, seed in runs})
-    rows = ([name, *(f"{runs[name, seed]:.1%}" for seed in seeds)] for name in ("f32", "bf16"))
-    return markdown(("right on 360 test digits", *(f"seed {seed}" for seed in seeds)), rows)
-
-
 def _faults(rows: Callable[[Results], Iterator[list[str]]], results: Results) -> str:
     head, _, *body = rows(results)
     return markdown(head, body)
@@ -250,7 +242,6 @@ def _ports(lines: Callable[[Results], list[str]], results: Results) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "bf16": ("training/bf16.json", bf16),
-    "bf16-curve": ("training/bf16_curve.json", bf16_curve),
     "comparing": ("comparing/result.json", comparing),
     "exchange": ("parallel/result.json", exchange),
     "exchange-alexnet": ("parallel/result.json", partial(exchange_case, name="alexnet-1gbit")),

@@ -34,6 +34,7 @@ from netweave.graph.stored import (
     as_loaded,
     complete_arrays,
     drawn_arrays,
+    graph_of_weights,
     stored_arrays,
     unread_arrays,
     with_arrays,
@@ -47,7 +48,6 @@ from netweave.graph.summary import (
     node_summaries,
     value_summary,
 )
-from netweave.graph.weights import graph_of_weights
 
 __all__ = [
     "BATCH",

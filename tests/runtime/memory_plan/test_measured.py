@@ -12,6 +12,7 @@ from netweave.runtime.backends.torch.stages import StagePass, cut, run_backward,
 from netweave.runtime.memory_plan import prepare, share, timeline
 from netweave.runtime.memory_plan.recompute import Recomputation, cheapest
 from tests.runtime.memory_plan.drawn import SIZE, STEPS, build
+from tests.time_limits import many
 
 SMALL = 40_000
 """Bytes that no plan is about: a kernel's scratch memory, numbers, descriptions."""
@@ -75,7 +76,7 @@ def graph_of(steps):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60, in_ci=20), deadline=None)
 @given(STEPS)
 @pytest.mark.parametrize("training", [False, True])
 def test_the_plan_is_what_the_allocator_gives_out(training, steps):
@@ -86,7 +87,7 @@ def test_the_plan_is_what_the_allocator_gives_out(training, steps):
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=many(30, in_ci=10), deadline=None)
 @given(STEPS)
 @pytest.mark.parametrize("num_stages", [2, 4])
 def test_a_step_in_stages_stays_within_its_plan(num_stages, steps):
@@ -99,7 +100,7 @@ def test_a_step_in_stages_stays_within_its_plan(num_stages, steps):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=many(60, in_ci=20), deadline=None)
 @given(STEPS)
 @pytest.mark.parametrize("training", [False, True])
 def test_in_place_and_sharing_only_ever_save(training, steps):

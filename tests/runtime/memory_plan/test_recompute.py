@@ -13,6 +13,7 @@ from netweave.runtime.memory_plan import cheapest, prepare, square_root, timelin
 from netweave.runtime.memory_plan.recompute import candidates
 from tests.runtime.memory_plan.drawn import SIZE, STEPS, build
 from tests.runtime.memory_plan.test_measured import SMALL, Head
+from tests.time_limits import many
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,11 @@ def data_of(net):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=many(80, in_ci=25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(STEPS, st.data())
 def test_a_step_that_computes_again_ends_in_the_same_bits(steps, data):
     torch.set_num_threads(1)
@@ -56,7 +61,11 @@ def test_a_step_that_computes_again_ends_in_the_same_bits(steps, data):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=many(80, in_ci=25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(STEPS, st.sampled_from(["square root", 0.8, 0.6, 0.0]))
 def test_the_plan_is_what_the_allocator_gives_out(steps, wanted):
     torch.set_num_threads(1)

@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.comparison.fixes.python_arguments import added_arguments, argument_of, callee
 from netweave.comparison.fixes.python_source import Places, assigned_names, find_call, parameters_of
+from netweave.comparison.fixes.signatures import added_arguments, argument_of, callee
 from netweave.comparison.fixes.text import NotAppliedError, Replacement, replaced
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netweave.comparison import INPUT_ORDER, OPERATOR, OUTPUT
-from netweave.comparison.fixes.python_arguments import argument_changes, callee, takes_argument
 from netweave.comparison.fixes.python_calls import is_named, operator_changes, order_changes
+from netweave.comparison.fixes.signatures import argument_changes, callee, takes_argument
 from netweave.comparison.fixes.text import NotAppliedError, Replacement, SeveralCallsError, replaced
 
 if TYPE_CHECKING:

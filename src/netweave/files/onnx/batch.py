@@ -1,4 +1,4 @@
-"""Keeping the batch size free, whatever the file declares.
+"""Open sizes: the batch size is kept free, whatever the file declares, and inference can read all names.
 
 The first size of the inputs becomes the symbol ``BATCH``. What exporters hard-code for a batch of the
 declared size is written anew where that keeps its meaning; a net that stays bound to its batch is read
@@ -8,16 +8,56 @@ as declared, with a note.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
-from netweave.files.onnx.editing import Editor
-from netweave.files.onnx.symbols import renamed
+from netweave.files.onnx.editing import Editor, all_graphs, all_values
 from netweave.graph import BATCH, known_shape
 from netweave.graph.checks import BROADCASTING
 from netweave.graph.costs import num_elements
+from netweave.graph.naming import free_name
 from netweave.graph.shapes import symbol_for
+
+_TERM = r"(?:[A-Za-z_]\w{0,60}|\d{1,9})"
+_FORMULA = re.compile(rf"{_TERM}(?:\s*[-+*]\s*{_TERM}){{0,4}}")
+
+_NO_NAMES = frozenset({"", "?", "None", "-1", "unknown"})
+"""What exporters write for a size that they know nothing about."""
+
+
+def plain_symbols(graph: ir.Graph) -> None:
+    """Give every open size in a graph and its bodies a name that inference can read; equal stays equal."""
+    names: dict[str, str | None] = {}
+    for inner in all_graphs(graph):
+        for value in all_values(inner):
+            if value.shape is not None and not all(isinstance(dim, int) for dim in value.shape):
+                value.shape = ir.Shape([_plain(dim, names) for dim in value.shape])
+
+
+def _plain(dim: int | ir.SymbolicDim, names: dict[str, str | None]) -> int | str | None:
+    if isinstance(dim, int) or dim.value is None:
+        return dim if isinstance(dim, int) else None
+    if dim.value not in names:
+        names[dim.value] = _free_name(dim.value, names)
+    return names[dim.value]
+
+
+def _free_name(text: str, names: Mapping[str, str | None]) -> str | None:
+    if text.strip() in _NO_NAMES:
+        return None
+    if _FORMULA.fullmatch(text) and not text.isdigit():
+        return text
+    stem = re.sub(r"\W+", "_", text)[:60].strip("_") or "size"
+    return free_name(f"d{stem}" if stem[0].isdigit() else stem, {*names, *names.values()}, first=1)
+
+
+def renamed(dim: int | ir.SymbolicDim, old: str, new: str) -> int | ir.SymbolicDim:
+    """Return a size with one symbol called otherwise, also inside a formula."""
+    if isinstance(dim, int) or dim.value is None:
+        return dim
+    return ir.SymbolicDim(re.sub(rf"\b{re.escape(old)}\b", new, dim.value))
+
 
 _ANONYMOUS = re.compile(r"unk__\d+")
 """Symbols that an exporter made up for sizes that its source left open (tf2onnx)."""

@@ -22,9 +22,8 @@ from onnx_ir.passes.common import (
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.onnx import metadata
-from netweave.files.onnx.batch import Batch, BatchBoundError, keep_batch, open_batch
+from netweave.files.onnx.batch import Batch, BatchBoundError, keep_batch, open_batch, plain_symbols
 from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values, bodies
-from netweave.files.onnx.symbols import plain_symbols
 from netweave.files.onnx.tensors import (
     OWN_FILE,
     check_tensors,

@@ -13,11 +13,10 @@ from netweave.files import Source
 from netweave.files.protobuf import Message
 from netweave.formats.singa.checkpoint import Parameters, Weights, read_checkpoints
 from netweave.formats.singa.context import Output, SingaLayer
-from netweave.formats.singa.files import parse_job
+from netweave.formats.singa.files import parse_job, root_of
 from netweave.formats.singa.inputs import INPUTS, SizesOfRecords
 from netweave.formats.singa.layers.windows import downwards
 from netweave.formats.singa.net import Net, NetMaker, builder_of, included, maker_of, refuse_unknown
-from netweave.formats.singa.paths import root_of
 from netweave.formats.singa.unroll import Unit, unroll
 from netweave.graph import Graph, GraphBuilder, scale_gradients
 from netweave.graph.summary import names_text

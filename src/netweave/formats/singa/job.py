@@ -15,7 +15,7 @@ from netweave.files import Source
 from netweave.files.protobuf import Message
 from netweave.formats.singa.cluster import cluster_notes, cluster_of, layer_cuts
 from netweave.formats.singa.energy import build_contrastive, build_downwards
-from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
+from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, below, find_kind, parse_job, root_of
 from netweave.formats.singa.inputs import InputLayer, SizesOfRecords, data_sources, source_of
 from netweave.formats.singa.net import (
     PHASES,
@@ -26,7 +26,6 @@ from netweave.formats.singa.net import (
     schedule_of,
     solver_of,
 )
-from netweave.formats.singa.paths import below, root_of
 from netweave.formats.singa.unroll import kind_of
 from netweave.graph.summary import names_text
 from netweave.job import Cluster, Job, JobOptions, Phase, with_path

@@ -1,1 +1,0 @@
-"""Full disks and kills, for each command that writes: what is there afterwards."""
