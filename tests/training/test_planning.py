@@ -14,9 +14,8 @@ from click.testing import CliRunner
 from netweave import api
 from netweave.cli import netweave
 from netweave.errors import UsageError
-from netweave.training.device_profile import LATENCY_S, Network, device_named
 from netweave.training.planned_worker import Durations, Scheme, Worker
-from netweave.training.planning import plan_run
+from netweave.training.planning import LATENCY_S, Network, device_named, plan_run
 from tests.training.parallel import nets
 
 LINK = 1e6

@@ -28,7 +28,6 @@ from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.runtime.engine import ClockEngine, Price, ThreadedEngine
 from netweave.runtime.memory_plan import Timeline, TrainingMemory, prepare, timeline
-from netweave.training.device_profile import SHARE_OF_BYTES
 from netweave.training.loading import trained
 from netweave.training.net_passes import NetPasses, Part, Where
 from netweave.training.optim import Updater
@@ -48,8 +47,12 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch.stages import Stage
     from netweave.runtime.engine import Completion, Trace
     from netweave.runtime.engine.dependency_engine import Task
-    from netweave.training.device_profile import Device, Network
     from netweave.training.partitioned import Partition
+    from netweave.training.planning import Device, Network
+
+
+SHARE_OF_PEAK, SHARE_OF_BYTES = 0.5, 0.7
+"""Shares of a data sheet's figures that convolutions, and passes over memory, are taken to reach."""
 
 
 @dataclass(frozen=True, slots=True)

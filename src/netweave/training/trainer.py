@@ -26,7 +26,7 @@ from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.checkpoint_file import Checkpoint, nested, read_run, run_in_common, values_in_common
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated, Watch
-from netweave.training.goodput import Ledger
+from netweave.training.goodput import Ledger, RankWork, RecordSpeed
 from netweave.training.history import History
 from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets, trained
 from netweave.training.loop import Loop
@@ -48,12 +48,12 @@ from netweave.training.optim.rule import SLICE_ELEMENTS
 from netweave.training.parallel.environment import INTERRUPTED
 from netweave.training.partition_ranks import PartitionedState, PartitionRanks, partition_of, whole_net
 from netweave.training.partitioned import Partition
+from netweave.training.pipeline import PipelineProgram, PipelineRanks
 from netweave.training.process import let_others_interrupt, limit_memory
 from netweave.training.rank_exchange import RankExchange
 from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
 from netweave.training.step_program import StepProgram, StepResult
 from netweave.training.testing import Evaluator, turns_of
-from netweave.training.throughput import RankWork, RecordSpeed
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
@@ -272,9 +272,11 @@ class Trainer(Loop):
                 ranks.join_batch(one, self.job)
         layout, where, engine = self.updater.layout, self._where, self._engine
         timed = None if ranks is None else ranks.timed
-        held = ranks.num_held if isinstance(ranks, ShardRanks) else 1
-        stages = cut(net, num_stages)
+        held = ranks.num_held if isinstance(ranks, ShardRanks | PipelineRanks) else 1
+        stages = cut(net, 1 if isinstance(ranks, PipelineRanks) else num_stages)
         passes = NetPasses(net, stages, layout, engine=engine, where=where, timed=timed, num_held=held)
+        if isinstance(ranks, PipelineRanks):
+            return PipelineProgram(self.job, passes, self.updater, engine=engine, ranks=ranks)
         program = StepProgram(self.job, passes, self.updater, engine=engine, ranks=ranks, looks=self._looks)
         if ranks is not None:
             graph = self.job.phases["train"].graph
@@ -456,7 +458,7 @@ class Trainer(Loop):
         self._ledger.begin_update()
         if self._ranks is not None:
             self._ranks.saves = self._is_writer and self._is_time_to_save
-        shards = self._ranks.shards if isinstance(self._ranks, ShardRanks) else None
+        shards = None if self._ranks is None else self._ranks.shards
         for number in range(self.job.solver.accumulate if shards is None else shards.count):
             began_s = perf_counter()
             batch, variables = loader.take(program.idle_since)
@@ -557,8 +559,10 @@ class Trainer(Loop):
         """Return how this rank loads the batches of a phase."""
         if self._ranks is None:
             return config
-        if name == "train" and isinstance(self._ranks, ShardRanks):
+        if name == "train" and self._ranks.shards is not None:
             return replace(config, turns=self._ranks.shards)
+        if isinstance(self._ranks, PipelineRanks):  # each stage takes what it reads of every batch
+            return config
         if name == "train" or self._ranks.shares_tests:
             groups = (0, 1) if self._part is None else self._part.groups
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size), groups=groups)
@@ -573,7 +577,8 @@ def _exchange_with(
     if world is None:
         return None
     if partition is not None:
-        return PartitionRanks(partition, world, options, engine=engine)
+        of_partition = PartitionRanks if partition.micro_batches is None else PipelineRanks
+        return of_partition(partition, world, options, engine=engine)
     kind = RankExchange if options.same_bits is None else ShardRanks
     return kind(world, options, engine=engine)
 

@@ -1,5 +1,6 @@
 """Nets cut across workers: the plan, and the graph of each worker (docs/decisions/0253)."""
 
+from netweave.graph.passes.partition.pipeline import locations, pipeline_plan, sent_values, stage_graph
 from netweave.graph.passes.partition.plan import (
     SHARED,
     Edge,
@@ -27,9 +28,13 @@ __all__ = [
     "channels_text",
     "last_axis",
     "length",
+    "locations",
     "part_of",
     "partition_plan",
+    "pipeline_plan",
     "require_layers",
+    "sent_values",
     "shares",
+    "stage_graph",
     "worker_graph",
 ]

@@ -303,7 +303,7 @@ class _Planner:
             raise self._error(node, cut, how, "it is a loop or a branch; cut the layers around it")
         used = (value for value in node.outputs if value.uses() or value.is_graph_output())
         for value in [*_given(node), *used]:
-            if self.plan.shardings.get(value.name or "") != CONSTANT and not _has_rows(value):
+            if self.plan.shardings.get(value.name or "") != CONSTANT and not has_rows(value):
                 what = f"the samples are not the first axis of {value.name!r}"
                 raise self._error(node, cut, how, f"{what}; use partition_dim: 0 for layer {cut.name!r}")
 
@@ -404,7 +404,7 @@ def _given(node: ir.Node) -> Iterator[ir.Value]:
     return (value for value in node.inputs if value is not None)
 
 
-def _has_rows(value: ir.Value) -> bool:
+def has_rows(value: ir.Value) -> bool:
     """Return whether the first axis of a value counts the samples of the batch."""
     if value.shape is None or not len(value.shape):
         return False
