@@ -15,13 +15,20 @@ from hypothesis import strategies as st
 
 import netweave
 from netweave.errors import UnsupportedError, UsageError
-from netweave.graph.passes.partition import LayerCut, locations, pipeline_plan, sent_values, stage_graph
+from netweave.graph.passes.partition import (
+    LayerCut,
+    locations,
+    partition_plan,
+    pipeline_plan,
+    sent_values,
+    stage_graph,
+)
 from netweave.graph.passes.partition.shardings import on_worker
 from netweave.job import Cluster
 from netweave.runtime.backends.torch import TorchNet
 from netweave.training.parallel.plan import BACKWARD, FORWARD, num_held, passes_of
 from netweave.training.partition_ranks import partition_of
-from netweave.training.partitioned import Partition
+from netweave.training.partitioned import Partition, placement_lines
 from netweave.training.pipeline import MicroBatch, counted_losses
 from netweave.training.watchers import TrainOptions
 from tests.training.parallel import nets
@@ -125,6 +132,24 @@ def test_a_net_without_locations_is_cut_where_its_dearest_stage_is_the_cheapest(
     (edge,) = plan.edges.values()
     assert (edge.op_type, edge.before, edge.after) == ("Bridge", on_worker(0), on_worker(1))
     assert edge.elements == 6 * 8 * 5 * 5
+
+
+def test_the_place_of_each_layer_is_told_with_what_comes_and_goes(tmp_path):
+    """1,200 numbers go from r1 to c2. By feature, each worker needs the other's three samples of 200 numbers.
+
+    15 of the 30 outputs belong to samples of the other worker.
+    """
+    graph = net_of(tmp_path, CHAIN)
+    lines = placement_lines(pipeline_plan(graph, [], num_workers=2, num_rows=6), torch.float32)
+    assert lines[1:3] == [
+        "r1 (ReLU) on rank 0: all; 0 B in, 4.80 kB out",
+        "c2 (Convolution) on rank 1: all; 4.80 kB in, 0 B out",
+    ]
+    plan = partition_plan(graph, [LayerCut("out", 1)], num_workers=2, num_rows=6)
+    assert placement_lines(plan, torch.float64)[2:4] == [
+        "c2 (Convolution) on rank 0: samples 0 to 2; rank 1: samples 3 to 5; 0 B in, 0 B out",
+        "out (InnerProduct) on rank 0: features 0 to 2; rank 1: features 3 to 4; 9.60 kB in, 120 B out",
+    ]
 
 
 ERRORS = [

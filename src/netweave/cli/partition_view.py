@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netweave.cli.console import LINE_BELOW_HEAD
-from netweave.graph.passes.partition import channels_text
+from netweave.graph.passes.partition import channels_text, placements
 from netweave.graph.summary import bytes_text
 
 if TYPE_CHECKING:
@@ -52,13 +52,8 @@ def _table(*heads: str) -> Table:
 
 def _layers(plan: PartitionPlan) -> Table:
     table = _table("layer", "cut by", "who computes what")
-    order = {id(node): done.sharding for node, done in zip(plan.graph.nodes, plan.nodes, strict=True)}
-    for key, nodes in plan.graph.nodes_of().items():
-        shardings = [order[id(node)] for node in nodes if id(node) in order]
-        own = [sharding for sharding in shardings if sharding.kind in {"feature", "worker"}] or shardings
-        if own and own[-1].kind != "constant":
-            name = plan.graph.layers[key].name if key in plan.graph.layers else key
-            table.add_row(Text(name), own[-1].kind, _who(plan, own[-1]))
+    for one in placements(plan):
+        table.add_row(Text(one.layer), one.sharding.kind, _who(plan, one.sharding))
     return table
 
 

@@ -72,6 +72,11 @@ _OPTIONS = (
         help="Order of passes of --micro-batches: 1f1b holds the activations of fewer of them than gpipe.",
     ),
     click.option(
+        "--log-placement",
+        is_flag=True,
+        help="Print a line for each layer: which device computes which part, and the bytes in and out.",
+    ),
+    click.option(
         "--same-bits",
         type=click.IntRange(1),
         metavar="N",

@@ -26,9 +26,11 @@ from netweave.graph.passes.partition import (
     locations,
     partition_plan,
     pipeline_plan,
+    placements,
     stage_graph,
     worker_graph,
 )
+from netweave.graph.summary import bytes_text
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
 from netweave.training.optim.rule import FlatLayout, Trained, flat_layout
 
@@ -59,6 +61,22 @@ class Whole:
     steps: tuple[Step, ...]
     dtype: torch.dtype
     is_trained: bool
+
+
+def placement_lines(plan: PartitionPlan, dtype: torch.dtype) -> list[str]:
+    """Return one line for each layer: its ranks, what each computes, and the bytes in and out.
+
+    Args:
+        plan: The training net, cut across ranks; bytes are those of a forward pass of the whole batch.
+        dtype: Type of its numbers.
+    """
+    lines = []
+    for one in placements(plan):
+        parts = {rank: one.part_of(rank, plan) for rank in range(plan.num_workers)}
+        where = "; ".join(f"rank {rank}: {part}" for rank, part in parts.items() if part)
+        received, sent = (bytes_text(count * dtype.itemsize) for count in (one.received, one.sent))
+        lines.append(f"{one.layer} ({one.kind}) on {where}; {received} in, {sent} out")
+    return lines
 
 
 class Partition:

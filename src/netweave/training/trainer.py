@@ -15,6 +15,7 @@ import torch
 
 from netweave.errors import RunError
 from netweave.files.library_errors import reading
+from netweave.graph.passes.partition import partition_plan
 from netweave.job import Job, Phase
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.device import find_device, parameter_not_finite, release_threads
@@ -47,7 +48,7 @@ from netweave.training.optim import Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
 from netweave.training.parallel.environment import INTERRUPTED
 from netweave.training.partition_ranks import PartitionedState, PartitionRanks, partition_of, whole_net
-from netweave.training.partitioned import Partition
+from netweave.training.partitioned import Partition, placement_lines
 from netweave.training.pipeline import PipelineProgram, PipelineRanks
 from netweave.training.process import let_others_interrupt, limit_memory
 from netweave.training.rank_exchange import RankExchange
@@ -58,6 +59,7 @@ from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
     from netweave.graph import Graph
+    from netweave.graph.passes.partition import PartitionPlan
     from netweave.training.parallel.world import World
 
 
@@ -180,7 +182,8 @@ class Trainer(Loop):
         taps = [name for look in self._looks for name in look.taps]
         self.nets = dict(nets or {}) or self._make_nets(taps, dtype, is_fresh=not resume)
         self._save_every_s, self._saved_s, self._saves = options.checkpoint_every_s, perf_counter(), False
-        self._partition = self._cut_nets(options, world, taps)
+        self._ranks: RankExchange | None = None
+        self._partition = self._cut_nets(options, world, taps, dtype)
         self._ranks = _exchange_with(world, options, engine, self._partition)
         self._kernels = self._set_kernels(options, checkpoint)
         self.updater = self._make_updater(
@@ -238,14 +241,32 @@ class Trainer(Loop):
             tell=lambda text: self._watch(Note(text)) if is_fresh else None,
         )
 
-    def _cut_nets(self, options: TrainOptions, world: World | None, taps: Sequence[str]) -> Partition | None:
+    def _cut_nets(
+        self, options: TrainOptions, world: World | None, taps: Sequence[str], dtype: torch.dtype
+    ) -> Partition | None:
         """Take this rank's part of the nets, where they are cut by layer."""
-        partition = partition_of(self.job, options, world, taps=taps)
+        self._partition = partition = partition_of(self.job, options, world, taps=taps)
         if partition is not None:
             self.nets = partition.nets(self.nets)
             for line in partition.lines():
                 self._watch(Note(line))
+        if options.log_placement:
+            for line in placement_lines(self.placement(world), dtype):
+                self._watch(Note(line))
         return partition
+
+    def placement(self, world: World | None = None) -> PartitionPlan:
+        """Return which rank computes what of the training net.
+
+        Args:
+            world: The ranks; those of the run by default.
+        """
+        if self._partition is not None:
+            return self._partition.plans["train"]
+        ranks = world if world is not None or self._ranks is None else self._ranks.world
+        train, size = self.job.phases["train"], 1 if ranks is None else ranks.size
+        rows = train.data[0].batch_size if train.data else size
+        return partition_plan(train.graph, (), num_workers=size, num_rows=rows)
 
     @property
     def _own_graph(self) -> Graph:

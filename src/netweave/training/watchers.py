@@ -293,6 +293,8 @@ class TrainOptions(Options):
             all workers compute at the same time.
         pipeline: Order of their passes: ``1f1b`` holds the activations of few micro-batches, ``gpipe`` those
             of all.
+        log_placement: Whether the log begins with a line for each layer: which rank computes which part, and
+            the bytes that come and go for it.
         cluster: Worker groups and servers, instead of those of the Job: a ``netweave.Cluster``, or a file
             with fields of SINGA's ``ClusterProto``; ``devices`` must be as many as it has processes.
 
@@ -333,6 +335,7 @@ class TrainOptions(Options):
     grace_s: float = 30.0
     micro_batches: int | None = None
     pipeline: str = PIPELINES[0]
+    log_placement: bool = False
     cluster: Cluster | str | Path | None = None
 
     def __post_init__(self) -> None:

@@ -56,7 +56,8 @@ def describe_micro_batches(job: Job, count: int, order: str, world: World) -> st
     whole = job.phases["train"].data[0].batch_size if job.phases["train"].data else 0
     return (
         f"a pipeline of {world.size} stages: the batch of {whole} passes through them in {count} "
-        f"micro-batches of {whole // count} samples ({order}); each update uses the gradients of all {whole}"
+        f"micro-batches of {whole // count} samples ({order}); each update uses the gradients of all {whole} "
+        "samples"
     )
 
 

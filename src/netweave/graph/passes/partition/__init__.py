@@ -7,9 +7,11 @@ from netweave.graph.passes.partition.plan import (
     Holding,
     LayerCut,
     PartitionPlan,
+    Placement,
     channels_text,
     last_axis,
     partition_plan,
+    placements,
     require_layers,
 )
 from netweave.graph.passes.partition.shardings import Boxes, Piece, Sharding, length, shares
@@ -24,6 +26,7 @@ __all__ = [
     "Part",
     "PartitionPlan",
     "Piece",
+    "Placement",
     "Sharding",
     "channels_text",
     "last_axis",
@@ -32,6 +35,7 @@ __all__ = [
     "part_of",
     "partition_plan",
     "pipeline_plan",
+    "placements",
     "require_layers",
     "sent_values",
     "shares",
