@@ -122,7 +122,7 @@ def memory(name: str) -> dict[str, tuple[float, float]]:
     nets.NETS[name] = nets.Net(*ZOO[name])
     job, whole = prepared(name, BATCH)
     network, rows = Network(2, 1, 1e8, 1e9), {}
-    for scheme in schemes_of(job, network)[0]:
+    for scheme in (one for one in schemes_of(job, network)[0] if one.micro_batches is None):
         worker = Worker(job, scheme, network, whole)
         fixed, step = worker.memory(0)
         with SerialEngine() as engine:

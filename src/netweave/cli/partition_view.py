@@ -116,14 +116,26 @@ def show_plan(console: Console, plan: RunPlan) -> None:
             "" if one.fits is not False else "does not fit",
         )
     console.print(table)
+    for one in plan.schemes:
+        for stage, (seconds, memory, sent) in enumerate(one.stages):
+            console.print(
+                f"{one.scheme.name}, stage {stage}: computes {seconds * 1e3:,.1f} ms, {bytes_text(memory)}, "
+                f"sends {bytes_text(sent)}",
+                soft_wrap=True,
+            )
     for note in plan.notes:
         console.print(f"note: {note}", soft_wrap=True)
     if plan.schemes:
-        console.print(_how_to_run(plan.schemes[0]), soft_wrap=True, markup=False)
+        console.print(_how_to_run(plan.schemes[0], plan.batch), soft_wrap=True, markup=False)
 
 
-def _how_to_run(best: PlannedScheme) -> str:
-    """Return the options of ``netweave train`` for a scheme."""
+def _how_to_run(best: PlannedScheme, batch: int) -> str:
+    """Return the options of ``netweave train`` for a scheme, whose updates use so many samples."""
+    if best.scheme.micro_batches is not None:
+        return (
+            f"{best.scheme.name}: netweave train SOLVER --devices ... --micro-batches "
+            f"{best.scheme.micro_batches}, with a batch_size of {batch} in the net"
+        )
     if best.scheme.layers:
         rows = "".join(f'\n  layer {{ name: "{one.name}" partition_dim: 1 }}' for one in best.scheme.layers)
         return (
