@@ -26,10 +26,9 @@ from netweave.graph.passes.partition import LayerCut
 from netweave.job import Checkpoints
 from netweave.runtime.backends.torch.memory import record_allocations
 from netweave.runtime.engine import SerialEngine
-from netweave.training.device_profile import PAYLOAD, Network, measured_network, parse_rate
 from netweave.training.loading import make_nets
 from netweave.training.planned_worker import Durations, Scheme, Worker
-from netweave.training.planning import schemes_of
+from netweave.training.planning import PAYLOAD, Network, measured_network, parse_rate, schemes_of
 from netweave.training.step_program import StepProgram
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def memory(name: str) -> dict[str, tuple[float, float]]:
     nets.NETS[name] = nets.Net(*ZOO[name])
     job, whole = prepared(name, BATCH)
     network, rows = Network(2, 1, 1e8, 1e9), {}
-    for scheme in schemes_of(job, network)[0]:
+    for scheme in (one for one in schemes_of(job, network)[0] if one.micro_batches is None):
         worker = Worker(job, scheme, network, whole)
         fixed, step = worker.memory(0)
         with SerialEngine() as engine:

@@ -341,11 +341,11 @@ class Cluster:
             UsageError: There are.
         """
         if self.num_processes != self.workers_per_group:
+            what = f"layer {self.cuts[0].name!r} is cut" if self.cuts else "the net is a pipeline"
             raise self.error(
                 "separate" if self.separate else "worker_groups",
-                f"layer {self.cuts[0].name!r} is cut across the workers of a group; that is supported for "
-                f"one group whose workers are the servers, not for {self.roles_text}. Take one worker group "
-                "and one server group, without separate servers",
+                f"{what} across the workers of a group; that is supported for one group whose workers are "
+                f"the servers, not for {self.roles_text}. Take one worker group, and no separate servers",
             )
 
     @property

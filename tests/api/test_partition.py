@@ -186,18 +186,6 @@ def test_jobs_that_a_cut_net_cannot_do(change, message, tmp_path):
         refuse(tmp_path, change, netweave.LayerCut("conv1", 1))
 
 
-def test_a_norm_of_all_gradients_and_a_layer_on_one_worker_do_not_go_together(tmp_path):
-    def clipped(job):
-        return replace(
-            job, solver=replace(job.solver, settings={**job.solver.settings, "clip_gradients": 0.5})
-        )
-
-    with pytest.raises(
-        UnsupportedError, match=r"layer 'conv1' lives on one worker, and caffe.sgd .* needs norms"
-    ):
-        refuse(tmp_path, clipped, netweave.LayerCut("conv1", None, 1))
-
-
 def test_the_state_of_another_program_is_not_resumed_by_a_cut_net():
     from netweave.training.partition_ranks import PartitionedState
 

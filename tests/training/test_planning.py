@@ -14,9 +14,8 @@ from click.testing import CliRunner
 from netweave import api
 from netweave.cli import netweave
 from netweave.errors import UsageError
-from netweave.training.device_profile import LATENCY_S, Network, device_named
 from netweave.training.planned_worker import Durations, Scheme, Worker
-from netweave.training.planning import plan_run
+from netweave.training.planning import LATENCY_S, Network, PlannedPipeline, device_named, plan_run
 from tests.training.parallel import nets
 
 LINK = 1e6
@@ -129,7 +128,9 @@ def test_the_command_shows_the_fastest_first_and_how_to_run_it(tmp_path):
     arguments = ["plan", str(solver), "--machines", "2x1", "--link", "100mbit", "--device", "v100"]
     shown = CliRunner().invoke(netweave, arguments)
     assert shown.exit_code == 0, shown.output
-    rows = re.findall(r"^ *(one device|batch|hybrid|feature) +([\d.,]+) ms", shown.output, re.MULTILINE)
+    rows = re.findall(
+        r"^ *(one device|batch|pipeline|hybrid|feature) +([\d.,]+) ms", shown.output, re.MULTILINE
+    )
     assert rows[0][0] == "one device"
     times = [float(ms.replace(",", "")) for _, ms in rows[1:]]
     assert times == sorted(times)
@@ -138,6 +139,7 @@ def test_the_command_shows_the_fastest_first_and_how_to_run_it(tmp_path):
     content = json.loads(written.output)
     assert content["batch"] == 2 * nets.BATCH  # as Caffe's -gpu, which multiplies it
     assert [one["scheme"]["name"] for one in content["schemes"]] == [name for name, _ in rows[1:]]
+    assert len(re.findall(r"pipeline, stage [01]: computes [\d.]+ ms, [\d.]+ kB, sends", shown.output)) == 2
 
 
 ERRORS = [
@@ -154,3 +156,56 @@ def test_what_cannot_be_planned_is_told(job, settings, message):
     arguments = {"machines": "2x1", "link": "1gbit", "device": "h100", **settings}
     with pytest.raises(UsageError, match=re.escape(message)):
         api.plan_run(job, **arguments)
+
+
+def pipeline_of(job, network, micro_batches):
+    from netweave.training.loading import make_nets
+
+    phases = {"train": job.phases["train"]}
+    whole = make_nets(phases, seed=0, device="cpu")
+    return PlannedPipeline(
+        replace(job, phases=phases), Scheme("pipeline", micro_batches=micro_batches), network, whole
+    )
+
+
+@pytest.mark.parametrize(("size", "micro_batches"), [(2, 1), (2, 5), (3, 5)])
+def test_equal_stages_take_as_many_turns_as_there_are_micro_batches_and_stages_but_one(
+    job, size, micro_batches
+):
+    """(M + P - 1) (f + b), and the update of the first stage, whose backward is the last."""
+    pipeline = pipeline_of(job, Network(1, size, 1e12, 1e12, inside_latency_s=0.0), micro_batches)
+    each = Durations((0.02,), (0.04,), 1e-9, 0.0)
+    turns = micro_batches + size - 1
+    assert pipeline.clocked([each] * size) == pytest.approx(turns * 0.06, rel=1e-3)
+
+
+def test_the_slowest_link_or_stage_decides_a_long_pipeline(job):
+    slow = Durations((0.02,), (0.04,), 0.0, 0.0)
+    fast = Durations((0.002,), (0.004,), 0.0, 0.0)
+    quick = pipeline_of(job, Network(1, 2, 1e12, 1e12, inside_latency_s=0.0), 5)
+    # where the first is slow, it computes one backward while the second ends the last micro-batch
+    assert quick.clocked([slow, fast]) == pytest.approx(5 * 0.06, rel=1e-3)
+    assert quick.clocked([fast, slow]) == pytest.approx(5 * 0.06 + 0.006, rel=1e-3)
+    (message,) = quick.message_bytes().values()
+    bound = pipeline_of(job, Network(2, 1, max(message), 1e12), 5)  # a message takes a second
+    assert bound.clocked([fast, fast]) > 5 * 1.0
+
+
+def test_a_pipeline_is_planned_beside_other_schemes_with_each_stage(job):
+    found = schemes(job, Network(1, 2, LINK, LINK))["pipeline"]
+    assert found.scheme.micro_batches == 5
+    assert found.memory == max(memory for _, memory, _ in found.stages)
+    first, last = found.stages
+    pipeline = pipeline_of(job, Network(1, 2, LINK, LINK), 5)
+    values = sum(edge.elements for edge in pipeline.plan.edges.values())
+    assert first[2] == last[2] == 4 * values  # all values come back as gradients
+    assert sum(pipeline.elements) * 4 == trained_bytes(job)
+
+
+def test_a_trial_of_a_stage_takes_time_and_leaves_no_gradient_out(job):
+    pipeline = pipeline_of(job, Network(1, 2, LINK, LINK), 5)
+    for stage, net in enumerate(pipeline.nets):
+        durations = pipeline.measured(stage)
+        assert durations.forward[0] > 0
+        assert durations.backward[0] > 0
+        assert len(net.grads) == len([one for one in net.graph.parameters.values() if one.trainable])

@@ -165,11 +165,11 @@ def test_devices_and_sums_overlap_in_the_trace(tmp_path, job, monkeypatch):
             computing.set()
         return forward(passes, *arguments)
 
-    def held_backward(passes, part, stage, done):
+    def held_backward(passes, part, stage, *arguments):
         if passes.where.number == 0 and stage.index == 0:
             assert computing.wait(TIMEOUT_S), "the second device waits for the first"
             assert summed.wait(TIMEOUT_S), "the sum of the last layer waits for the first layer's backward"
-        backward(passes, part, stage, done)
+        backward(passes, part, stage, *arguments)
 
     def noted_gradient(net, device, number):
         if device == 0 and net._keys[number] == "out/0":

@@ -333,10 +333,24 @@ def shared(job: Job, options: TrainOptions, world: World, watch: Watch) -> tuple
     Raises:
         UsageError: There is no such meaning of the batch.
     """
-    from netweave.training.parallel.batch import batch_meaning, describe_batch, describe_shards, with_batch
+    from netweave.training.parallel.batch import (
+        batch_meaning,
+        describe_batch,
+        describe_micro_batches,
+        describe_shards,
+        with_batch,
+    )
     from netweave.training.parallel.link import slice_elements_for
 
-    shards = options.same_bits
+    shards, parts = options.same_bits, options.micro_batches
+    if parts is not None:
+        if options.batch == "multiply":
+            raise UsageError(
+                "batch='multiply' is for workers that each take a batch of their own; the stages of a "
+                "pipeline share one batch: leave it out, or give a larger batch size"
+            )
+        watch(Note(describe_micro_batches(job, parts, options.pipeline, world)))
+        return job, options
     meaning = batch_meaning(job, options.batch if shards is None else options.batch or "split")
     job = with_batch(job, meaning, world.size if shards is None else shards)
     if shards is not None:

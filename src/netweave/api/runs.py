@@ -18,6 +18,7 @@ from netweave.errors import UsageError
 from netweave.formats import find_job_format
 from netweave.formats.caffe.phases import Reading, data_root, read_phase
 from netweave.graph.checks import collector_at_rest
+from netweave.graph.passes.partition import placements
 from netweave.installation import install_command
 from netweave.job import JobOptions, checked_phases, checked_probe
 from netweave.runtime.backends.runner import TORCH
@@ -158,7 +159,7 @@ def train_here(job: Job, options: TrainOptions, watch: Watch) -> TorchNet:
     if cluster is None or cluster.is_alone or environment is None or environment.size == 1:
         with joined(options) as world:
             return _train(job, options, watch, world)
-    if cluster.cuts:  # each worker has a part of the net, and updates it itself
+    if cluster.cuts or options.micro_batches is not None:  # each worker updates its part of the net itself
         cluster.require_processes(environment.size)
         cluster.require_one_group()
         with joined(options) as world:
@@ -238,7 +239,12 @@ def _show_to(
     if options.trace:
         from netweave.training.parallel.timeline import trace_path
 
-        engine.trace_to(Trace(trace_path(Path(options.trace), rank)))
+        trace = Trace(trace_path(Path(options.trace), rank))
+        plan = trainer.placement()
+        parts = {one.layer: part for one in placements(plan) if (part := one.part_of(rank, plan))}
+        trace.describe("process_labels", {"labels": ", ".join(parts)})
+        trace.describe("placement", parts)
+        engine.trace_to(trace)
     is_first = rank == 0
     audience.add(
         trainer.history,

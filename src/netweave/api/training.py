@@ -232,7 +232,8 @@ def plan_run(
         UnsupportedError: The Job cannot be trained on several devices.
     """
     need_torch()
-    from netweave.training.device_profile import (
+    from netweave.training.parallel.batch import batch_meaning, with_batch
+    from netweave.training.planning import (
         PAYLOAD,
         Network,
         device_named,
@@ -240,7 +241,6 @@ def plan_run(
         parse_machines,
         parse_rate,
     )
-    from netweave.training.parallel.batch import batch_meaning, with_batch
     from netweave.training.planning import plan_run as plan_job
 
     (number, each), rate = parse_machines(machines), parse_rate(link)

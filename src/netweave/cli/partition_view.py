@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netweave.cli.console import LINE_BELOW_HEAD
-from netweave.graph.passes.partition import channels_text
+from netweave.graph.passes.partition import channels_text, placements
 from netweave.graph.summary import bytes_text
 
 if TYPE_CHECKING:
@@ -52,13 +52,8 @@ def _table(*heads: str) -> Table:
 
 def _layers(plan: PartitionPlan) -> Table:
     table = _table("layer", "cut by", "who computes what")
-    order = {id(node): done.sharding for node, done in zip(plan.graph.nodes, plan.nodes, strict=True)}
-    for key, nodes in plan.graph.nodes_of().items():
-        shardings = [order[id(node)] for node in nodes if id(node) in order]
-        own = [sharding for sharding in shardings if sharding.kind in {"feature", "worker"}] or shardings
-        if own and own[-1].kind != "constant":
-            name = plan.graph.layers[key].name if key in plan.graph.layers else key
-            table.add_row(Text(name), own[-1].kind, _who(plan, own[-1]))
+    for one in placements(plan):
+        table.add_row(Text(one.layer), one.sharding.kind, _who(plan, one.sharding))
     return table
 
 
@@ -121,14 +116,26 @@ def show_plan(console: Console, plan: RunPlan) -> None:
             "" if one.fits is not False else "does not fit",
         )
     console.print(table)
+    for one in plan.schemes:
+        for stage, (seconds, memory, sent) in enumerate(one.stages):
+            console.print(
+                f"{one.scheme.name}, stage {stage}: computes {seconds * 1e3:,.1f} ms, {bytes_text(memory)}, "
+                f"sends {bytes_text(sent)}",
+                soft_wrap=True,
+            )
     for note in plan.notes:
         console.print(f"note: {note}", soft_wrap=True)
     if plan.schemes:
-        console.print(_how_to_run(plan.schemes[0]), soft_wrap=True, markup=False)
+        console.print(_how_to_run(plan.schemes[0], plan.batch), soft_wrap=True, markup=False)
 
 
-def _how_to_run(best: PlannedScheme) -> str:
-    """Return the options of ``netweave train`` for a scheme."""
+def _how_to_run(best: PlannedScheme, batch: int) -> str:
+    """Return the options of ``netweave train`` for a scheme, whose updates use so many samples."""
+    if best.scheme.micro_batches is not None:
+        return (
+            f"{best.scheme.name}: netweave train SOLVER --devices ... --micro-batches "
+            f"{best.scheme.micro_batches}, with a batch_size of {batch} in the net"
+        )
     if best.scheme.layers:
         rows = "".join(f'\n  layer {{ name: "{one.name}" partition_dim: 1 }}' for one in best.scheme.layers)
         return (

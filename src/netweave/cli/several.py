@@ -10,7 +10,7 @@ import click
 
 from netweave.cli.options import Command, json_option
 from netweave.training.parallel.environment import rank_environment
-from netweave.training.parallel.plan import COMPRESSIONS, EXCHANGES
+from netweave.training.parallel.plan import COMPRESSIONS, EXCHANGES, PIPELINES
 
 _OPTIONS = (
     click.option(
@@ -55,6 +55,26 @@ _OPTIONS = (
         default=True,
         show_default=True,
         help="Whether batch normalisation takes the statistics of the whole batch, or of each device's part.",
+    ),
+    click.option(
+        "--micro-batches",
+        type=click.IntRange(1),
+        metavar="M",
+        help="Make each device a stage of a pipeline, through which a batch passes in M parts; a layer's "
+        "location in "
+        "--cluster says where it lives, else the net is cut into stages of like cost.",
+    ),
+    click.option(
+        "--pipeline",
+        type=click.Choice(PIPELINES),
+        default=PIPELINES[0],
+        show_default=True,
+        help="Order of passes of --micro-batches: 1f1b holds the activations of fewer of them than gpipe.",
+    ),
+    click.option(
+        "--log-placement",
+        is_flag=True,
+        help="Print a line for each layer: which device computes which part, and the bytes in and out.",
     ),
     click.option(
         "--same-bits",

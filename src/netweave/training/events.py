@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.runtime.engine import LaneStatistics
-    from netweave.training.goodput import Goodput
-    from netweave.training.throughput import RankWork
+    from netweave.training.goodput import Goodput, RankWork
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,9 @@ class NetPasses:
         parts: Mapping[str, Part],
         *,
         done: Callable[[Part, Stage], None] = lambda part, stage: None,
+        above: Callable[[Part], Sequence[torch.Tensor | None]] | None = None,
+        reads: Sequence[Variable] = (),
+        writes: Sequence[Variable] = (),
     ) -> Completion[Any]:
         """Push backward of the batches whose forwards were pushed last, stage by stage; return its end.
 
@@ -205,6 +208,10 @@ class NetPasses:
             parts: The batches, by the suffix of their tasks' names.
             done: Called after the backward of a batch through a stage, in its task: it may take the gradients
                 of the parameters that the stage completes.
+            above: Returns the gradients of the net's outputs, which ``finish`` has then released; None where
+                it has made them one objective.
+            reads: What ``above`` looks at.
+            writes: What ``done`` changes.
         """
         completion: Completion[Any] | None = None
         for stage in reversed(self.stages):
@@ -214,9 +221,14 @@ class NetPasses:
                 behind = activations[stage.index + 1 : stage.index + 2]
                 batch = part.variables if stage.takes_batch and self.num_held == 1 else ()
                 completion = self.engine.push(
-                    self._measured(partial(self._backward, part, stage, done)),
-                    [*behind, *batch, *(self.parameters[number] for number in self._read[stage.index])],
-                    [activations[stage.index], *completed],
+                    self._measured(partial(self._backward, part, stage, done, above)),
+                    [
+                        *behind,
+                        *batch,
+                        *reads,
+                        *(self.parameters[number] for number in self._read[stage.index]),
+                    ],
+                    [activations[stage.index], *completed, *writes],
                     lane=self.where.lane,
                     name=self._name("backward", step, stage) + suffix,
                 )
@@ -260,11 +272,19 @@ class NetPasses:
         self.ended_s = perf_counter()
         return result
 
-    def _backward(self, part: Part, stage: Stage, end: Callable[[Part, Stage], None]) -> None:
+    def _backward(
+        self,
+        part: Part,
+        stage: Stage,
+        end: Callable[[Part, Stage], None],
+        above: Callable[[Part], Sequence[torch.Tensor | None]] | None,
+    ) -> None:
         held = part.number % self.num_held
         done = self._passes[held][stage.index]
         assert done is not None
-        if stage is self.stages[-1]:
+        if stage is self.stages[-1] and above is not None:
+            self._above[held] = run_backward(done, above(part))
+        elif stage is self.stages[-1]:
             self._above[held] = run_backward(done, [], objective=done.outputs[0])
         else:
             self._above[held] = run_backward(done, self._above[held])

@@ -27,6 +27,7 @@ from netweave.training.rank_exchange import RankExchange
 
 if TYPE_CHECKING:
     from netweave.graph import Graph
+    from netweave.graph.passes.partition import LayerCut
     from netweave.job import Job, RunState, Solver
     from netweave.runtime.engine import Engine, Variable
     from netweave.training.checkpoint_file import Checkpoint
@@ -97,7 +98,7 @@ class PartitionRanks(RankExchange):
         return number >= self._num_shared or super().owns(number)
 
     def measure_gradients(self, updater: Updater) -> Tensor:
-        """Return the rule's sums over all parts of all parameters."""
+        """Return the rule's sums over all parts of each parameter of this rank, and last of all others."""
         has_owners = self._settings.has_owners
         own = [
             number
@@ -105,9 +106,14 @@ class PartitionRanks(RankExchange):
             if (self.owns(number) if has_owners or number >= self._num_shared else self.world.is_first)
         ]
         sums = updater.measure(own)
+        rows = {key: row for row, key in enumerate(self.partition.wholes)}
+        have = [rows[key] for key in updater.parameters]
+        total = sums.new_zeros(len(rows), *sums.shape[1:])
+        total[have] = sums
         with self.world.watched("the sums of gradients"):
-            distributed.all_reduce(sums, group=self.world.group("measures"))
-        return sums
+            distributed.all_reduce(total, group=self.world.group("measures"))
+        others = [row for row in range(len(rows)) if row not in have]
+        return torch.cat([total[have], total[others].sum(0, keepdim=True)])
 
     def collect_state(self, updater: Updater) -> None:
         """Gather whole arrays from the parts of all ranks, and what the solver keeps for them."""
@@ -282,20 +288,55 @@ def partition_of(
         UsageError: An option does not go with such a net, or a layer or worker is not there.
         UnsupportedError: A layer cannot be cut so, or the run does what such a net cannot.
     """
-    cuts = () if job.cluster is None else job.cluster.cuts
-    if world is None or world.size == 1 or not cuts:
+    cuts, count = () if job.cluster is None else job.cluster.cuts, options.micro_batches
+    if count is not None and (world is None or world.size == 1):
+        raise UsageError(
+            f"{job.name}: {count} micro-batches pass through a net whose layers live on several devices, and "
+            "there is one; give --devices cpu:2 (devices='cpu:2'), or leave micro_batches out"
+        )
+    if world is None or world.size == 1 or (not cuts and count is None):
         return None
-    _require_plain(job, options, looks=bool(taps))
+    _require_plain(job, options, cuts, looks=bool(taps))
+    if count is not None:
+        _require_micro_batches(job, options, count)
     require_layers(cuts, [phase.graph for phase in job.phases.values()])
-    return Partition(job.running, cuts, num_workers=world.size, worker=world.rank)
+    return Partition(job.running, cuts, num_workers=world.size, worker=world.rank, micro_batches=count)
 
 
-def _require_plain(job: Job, options: TrainOptions, *, looks: bool) -> None:
+def _require_micro_batches(job: Job, options: TrainOptions, count: int) -> None:
+    """Refuse a batch that has no such parts, and what a pipeline has no use for."""
+    for source in job.phases["train"].data:
+        size = source.batch_size
+        if size % count:
+            near = min((n for n in range(1, size + 1) if not size % n), key=lambda n: (abs(n - count), n))
+            raise UsageError(
+                f"{source.place or job.name}: a batch of {size} records cannot be divided into {count} "
+                f"micro-batches of like size; take {near} micro-batches, or a batch size that is divisible "
+                f"by {count}"
+            )
+    settings = options.exchange_settings
+    if (settings.kind, settings.compression) != ("overlapped", "none"):
+        raise UsageError(
+            f"exchange {settings.kind!r} with compression {settings.compression!r} is for gradients that "
+            "several workers share, and the stages of a pipeline share none; leave them out, or leave "
+            "micro_batches out"
+        )
+    if job.solver.accumulate > 1:
+        raise UnsupportedError(
+            f"{job.name}: an update accumulates {job.solver.accumulate} batches, which is not supported "
+            "together with micro-batches; take one larger batch, and more micro-batches"
+        )
+
+
+def _require_plain(job: Job, options: TrainOptions, cuts: Sequence[LayerCut], *, looks: bool) -> None:
     """Refuse what a net that is cut by layer cannot do."""
-    assert job.cluster is not None
-    first = job.cluster.cuts[0]
-    what = f"{first.place}: " if first.place else ""
-    cut = f"{what}layer {first.name!r} is cut across workers"
+    first = cuts[0] if cuts else None
+    what = f"{first.place}: " if first and first.place else f"{job.name}: "
+    cut = (
+        f"{what}layer {first.name!r} is cut across workers"
+        if first
+        else f"{what}layers live on several workers"
+    )
     if options.same_bits is not None:
         raise UsageError(
             f"{cut}, so that sums depend on their number; leave same_bits out, or use partition_dim: 0"
@@ -316,12 +357,6 @@ def _require_plain(job: Job, options: TrainOptions, *, looks: bool) -> None:
     if rule.whole_parameters or rule.draws_noise:
         raise UnsupportedError(
             f"{cut}, and {job.solver.kind} needs each parameter whole; use another update rule"
-        )
-    located = next((one for one in job.cluster.cuts if one.location is not None), None)
-    if rule.measures and located is not None:
-        raise UnsupportedError(
-            f"{located.place or job.name}: layer {located.name!r} lives on one worker, and {job.solver.kind} "
-            "with these settings needs norms over all gradients; use partition_dim instead of location"
         )
 
 

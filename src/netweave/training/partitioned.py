@@ -8,7 +8,7 @@ what all of them hold is averaged by an exchange.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +23,14 @@ from netweave.graph.passes.partition import (
     PartitionPlan,
     last_axis,
     length,
+    locations,
     partition_plan,
+    pipeline_plan,
+    placements,
+    stage_graph,
     worker_graph,
 )
+from netweave.graph.summary import bytes_text
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
 from netweave.training.optim.rule import FlatLayout, Trained, flat_layout
 
@@ -58,6 +63,22 @@ class Whole:
     is_trained: bool
 
 
+def placement_lines(plan: PartitionPlan, dtype: torch.dtype) -> list[str]:
+    """Return one line for each layer: its ranks, what each computes, and the bytes in and out.
+
+    Args:
+        plan: The training net, cut across ranks; bytes are those of a forward pass of the whole batch.
+        dtype: Type of its numbers.
+    """
+    lines = []
+    for one in placements(plan):
+        parts = {rank: one.part_of(rank, plan) for rank in range(plan.num_workers)}
+        where = "; ".join(f"rank {rank}: {part}" for rank, part in parts.items() if part)
+        received, sent = (bytes_text(count * dtype.itemsize) for count in (one.received, one.sent))
+        lines.append(f"{one.layer} ({one.kind}) on {where}; {received} in, {sent} out")
+    return lines
+
+
 class Partition:
     """The nets of a run, cut across workers.
 
@@ -67,13 +88,17 @@ class Partition:
         num_workers: The number of workers.
         worker: This one.
         taps: Names of values that the training net gives besides outputs and losses.
+        micro_batches: Parts of a batch that pass through the layers one after another, each worker being a
+            stage of the pipeline; None where all workers compute the whole batch at the same time.
 
     Attributes:
+        micro_batches: Parts of a batch that pass through a pipeline; None where there is none.
         plans: The plan of each phase.
         graphs: The graph of this worker, by phase.
         holdings: The part of each array that workers hold, by key.
         store: This worker's parts.
         wholes: The arrays of which they are parts, of all workers, by key.
+        dtype: Type of the numbers that nets compute with.
 
     Raises:
         UsageError: There is no such worker or cut.
@@ -88,20 +113,31 @@ class Partition:
         num_workers: int,
         worker: int,
         taps: Sequence[str] = (),
+        micro_batches: int | None = None,
     ) -> None:
-        self.num_workers, self.worker = num_workers, worker
+        self.num_workers, self.worker, self.micro_batches = num_workers, worker, micro_batches
         self.plans: dict[str, PartitionPlan] = {}
         self.graphs: dict[str, Graph] = {}
         self._names: dict[str, list[str]] = {}
         self.holdings: dict[str, Holding] = {}
         self.store = ParameterStore()
         self.wholes: dict[str, Whole] = {}
-        for name, phase in phases.items():
+        self.dtype = torch.float32
+        make, graph_of = (
+            (partition_plan, worker_graph) if micro_batches is None else (pipeline_plan, stage_graph)
+        )
+        for name in sorted(phases, key=lambda one: one != "train"):
+            phase = phases[name]
             wanted = [*phase.losses, *(taps if name == "train" else ())]
             rows = phase.data[0].batch_size if phase.data else 1
-            plan = partition_plan(phase.graph, cuts, num_workers=num_workers, num_rows=rows, wanted=wanted)
-            self.plans[name], self._names[name] = plan, wanted
-            self.graphs[name] = worker_graph(plan, worker, wanted=wanted)
+            plan = make(phase.graph, cuts, num_workers=num_workers, num_rows=rows, wanted=wanted)
+            self.plans[name] = plan
+            if micro_batches is not None and name == "train":  # the stages of the other nets
+                places = {cut.name: cut.place for cut in cuts}
+                cuts = [replace(cut, place=places.get(cut.name, "")) for cut in locations(plan)]
+            self.graphs[name] = graph_of(plan, worker, wanted=wanted)
+            given = {value.name for value in self.graphs[name].outputs}
+            self._names[name] = [one for one in wanted if micro_batches is None or one in given]
             for key, holding in plan.holdings.items():
                 if self.holdings.setdefault(key, holding) != holding:
                     raise UnsupportedError(f"the phases cut the parameter {key!r} differently")
@@ -121,6 +157,7 @@ class Partition:
             like = next(source.module.parameters(), None)
             if like is not None:
                 net.to(like.device).to(like.dtype)
+                self.dtype = like.dtype
             for key in net.params:
                 net.params[key] = self.part(key, source.params[key].detach(), self.wholes[key].axis)
             nets[name] = net
@@ -145,11 +182,33 @@ class Partition:
         plan = self.plans["train"]
         each = ", ".join(f"{plan.elements_of(worker):,}" for worker in range(self.num_workers))
         moved = sum(edge.elements for edge in plan.edges.values())
+        if self.micro_batches is not None:
+            return [*self._lines_of_stages(), *plan.notes]
         return [
             *dict.fromkeys(note for each_plan in self.plans.values() for note in each_plan.notes),
             f"{self.num_workers} workers hold {each} of {plan.graph.num_parameters:,} parameters; "
             f"{len(plan.edges)} connections between layers move {moved:,} numbers forward for each batch",
         ]
+
+    def _lines_of_stages(self) -> list[str]:
+        plan, count = self.plans["train"], self.micro_batches or 1
+        layers: dict[int, list[str]] = {worker: [] for worker in range(self.num_workers)}
+        for cut in locations(plan):
+            layers[cut.location or 0].append(cut.name)
+        moved = [0] * self.num_workers
+        for edge in plan.edges.values():
+            moved[edge.before.worker] += edge.elements
+        lines = [
+            f"stage {worker}: {names[0]} to {names[-1]} ({len(names)} layers), {plan.elements_of(worker):,} "
+            f"parameters, sends {moved[worker]:,} numbers forward for each batch"
+            for worker, names in layers.items()
+        ]
+        if count > 1 and any(node.op_type == "BatchNormalization" for node in plan.graph.nodes):
+            lines.append(
+                f"batch normalisation takes the statistics of each micro-batch of {plan.num_rows // count} "
+                f"samples, as one process does that accumulates {count} batches of this size"
+            )
+        return lines
 
     def holding(self, key: str) -> Holding:
         """Return the part of an array that each worker has."""
@@ -215,7 +274,9 @@ class Partition:
         """Return what this worker changes: first what all workers have, in the same order on all."""
         own = [one for one in parameters if not self.holding(one.key).is_shared]
         for one in own:
-            if one.tensor.requires_grad:  # divided as it comes, since rules also look at norms of gradients
+            if (
+                one.tensor.requires_grad and self.micro_batches is None
+            ):  # divided as it comes, since rules also look at norms of gradients
                 one.tensor.register_hook(lambda gradient: gradient / self.num_workers)
         return [*(one for one in parameters if self.holding(one.key).is_shared), *own]
 

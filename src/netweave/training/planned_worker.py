@@ -28,7 +28,6 @@ from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
 from netweave.runtime.engine import ClockEngine, Price, ThreadedEngine
 from netweave.runtime.memory_plan import Timeline, TrainingMemory, prepare, timeline
-from netweave.training.device_profile import SHARE_OF_BYTES
 from netweave.training.loading import trained
 from netweave.training.net_passes import NetPasses, Part, Where
 from netweave.training.optim import Updater
@@ -48,8 +47,12 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch.stages import Stage
     from netweave.runtime.engine import Completion, Trace
     from netweave.runtime.engine.dependency_engine import Task
-    from netweave.training.device_profile import Device, Network
     from netweave.training.partitioned import Partition
+    from netweave.training.planning import Device, Network
+
+
+SHARE_OF_PEAK, SHARE_OF_BYTES = 0.5, 0.7
+"""Shares of a data sheet's figures that convolutions, and passes over memory, are taken to reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +63,25 @@ class Scheme:
         name: Its name.
         layers: The layers that are not cut by batch.
         exchange: How gradients are exchanged, one of ``EXCHANGES``.
+        micro_batches: Parts of a batch that pass through a pipeline of devices; None where there is none.
     """
 
     name: str
     layers: tuple[LayerCut, ...] = ()
     exchange: str = "overlapped"
+    micro_batches: int | None = None
 
 
 class PlannedWorld(World):
-    """The ranks of a run that is planned, seen from the first of them: there are no others.
+    """The ranks of a run that is planned, seen from one of them: there are no others.
 
     Args:
         network: Their machines.
+        rank: The one.
     """
 
-    def __init__(self, network: Network) -> None:
-        self.rank, self.size = 0, network.size
+    def __init__(self, network: Network, rank: int = 0) -> None:
+        self.rank, self.size = rank, network.size
         self.device = torch.device("cpu")
         self.part = None
         self.occupancy = Occupancy()
@@ -136,7 +142,7 @@ class _Durations:
 
 _STEP = re.compile(r"^(\w+) \d+")
 _SEED = 0
-_WARM, _COUNTED = 3, 5
+WARM, COUNTED = 3, 5
 """Steps of a trial: those before kernels are chosen and memory is there, and those that count."""
 
 
@@ -234,8 +240,8 @@ class Worker:
         with ThreadedEngine() as engine:
             engine.push(partial(torch.set_num_threads, torch.get_num_threads())).result()
             program, updater, _ = self.program(engine, alone=True)
-            for step in range(_WARM + _COUNTED):
-                if step == _WARM:
+            for step in range(WARM + COUNTED):
+                if step == WARM:
                     program.wait()
                     engine.trace_to(kept)  # type: ignore[arg-type]  # it is told what a Trace is
                 self.push(program, step).result()
@@ -249,23 +255,14 @@ class Worker:
     def from_table(self, device: Device) -> Durations:
         """Return the durations of this worker's part on a device of the table."""
         rows = self._rows_of_values()
-        forward, backward = [], []
+        forward = []
         for stage in self.stages:
-            ahead, back = 0.0, 0.0
-            for node in stage.nodes:
-                batch = next((rows.get(value.name or "", self.rows) for value in node.outputs), self.rows)
-                moved = sum(num_bytes(value, batch) for value in (*node.inputs, *node.outputs) if value)
-                node_s = device.node_s(node, moved, batch)
-                ahead += node_s
-                back += 2 * node_s
-            forward.append(ahead)
-            backward.append(back)
-        rule = make_rule(self.job.solver.kind, self.job.solver.settings)
-        element_s = 4 / device.bytes_per_s / SHARE_OF_BYTES
-        touched = 3 + 2 * len(
-            rule.names
-        )  # parameter, gradient and state are read, all but the gradient written
-        return Durations(tuple(forward), tuple(backward), touched * element_s, 2 * element_s, processor=0.0)
+            taken = [
+                (node, next((rows.get(v.name or "", self.rows) for v in node.outputs), self.rows))
+                for node in stage.nodes
+            ]
+            forward.append(node_seconds(device, taken))
+        return durations_of_table(self.job, device, forward)
 
     def _of_stages(self, took: Mapping[str, float], what: str) -> tuple[float, ...]:
         """Return the seconds of a pass through each stage, the mean over the batches that are accumulated."""
@@ -346,13 +343,13 @@ class Worker:
         program, updater, _ = self.program(engine, alone=False)
         prices.elements = [sum(span.stop - span.start for span in spans) for spans in updater.layout.slices]
         no_batch = Part(0, {}, (), 0, self.rows)
-        results = [self.push(program, step, no_batch) for step in range(_CLOCKED)]
+        results = [self.push(program, step, no_batch) for step in range(CLOCKED)]
         known_s = []
         for result in results:
             result.wait()
             known_s.append(engine.now_s)
         engine.close()
-        return (known_s[-1] - known_s[1]) / (_CLOCKED - 2), prices.sent // _CLOCKED
+        return (known_s[-1] - known_s[1]) / (CLOCKED - 2), prices.sent // CLOCKED
 
     def memory(self, exchange: int) -> tuple[int, int]:
         """Return the bytes that this worker always holds, and those of a step at most.
@@ -415,6 +412,25 @@ class Worker:
         return max(peaks)
 
 
+def node_seconds(device: Device, nodes: Sequence[tuple[ir.Node, int]]) -> float:
+    """Return the seconds of nodes forward on a device of the table, each with its rows."""
+    return sum(
+        device.node_s(
+            node, sum(num_bytes(value, rows) for value in (*node.inputs, *node.outputs) if value), rows
+        )
+        for node, rows in nodes
+    )
+
+
+def durations_of_table(job: Job, device: Device, forward: Sequence[float]) -> Durations:
+    """Return the durations of a device of the table: backward takes twice as long as forward."""
+    rule = make_rule(job.solver.kind, job.solver.settings)
+    element_s = 4 / device.bytes_per_s / SHARE_OF_BYTES
+    touched = 3 + 2 * len(rule.names)  # parameter, gradient and state are read, all but the gradient written
+    backward = tuple(2 * seconds for seconds in forward)
+    return Durations(tuple(forward), backward, touched * element_s, 2 * element_s, processor=0.0)
+
+
 def _sent(before: Boxes, after: Boxes) -> int:
     """Return the rows times channels that the first worker sends to others."""
     return sum(
@@ -424,7 +440,7 @@ def _sent(before: Boxes, after: Boxes) -> int:
     )
 
 
-_CLOCKED = 6
+CLOCKED = 6
 """Updates that are simulated; those in the middle count."""
 
 _COPIED_ELEMENTS = 1 << 20

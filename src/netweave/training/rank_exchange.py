@@ -24,6 +24,8 @@ from netweave.runtime.backends.torch.node_memory import memories
 from netweave.runtime.backends.torch.operator_table import find_lowering
 from netweave.runtime.engine import Completion, Engine, Variable
 from netweave.training.checkpoint_file import exchange_in_common
+from netweave.training.data import Shards
+from netweave.training.goodput import RankWork, multiply_adds_per_sample
 from netweave.training.loading import layer_numbers, moving_states
 from netweave.training.optim import Updater
 from netweave.training.parallel.environment import INTERRUPTED, PREEMPTED
@@ -32,7 +34,6 @@ from netweave.training.parallel.link import Channel
 from netweave.training.parallel.occupancy import COMPUTE
 from netweave.training.parallel.plan import SliceInfo
 from netweave.training.parallel.whole_batch import RankedBatch
-from netweave.training.throughput import RankWork, multiply_adds_per_sample
 
 if TYPE_CHECKING:
     from netweave.training.parallel.shards import ShardBatch
@@ -119,9 +120,14 @@ class RankExchange:
         stop: The exit status that this rank was asked to stop with; 0 if it was not.
         saves: Whether this rank, the first, asks all for a checkpoint after the update.
         shares_tests: Whether ranks share each batch of a test, and do not take turns at whole ones.
+        display_passes: Passes of a batch that is shown at the end without an update.
+        shards: The shards of each batch that this rank takes in passes of their own; None where it takes one
+            part.
     """
 
     shares_tests: ClassVar[bool] = False
+    display_passes = 1
+    shards: Shards | None = None
 
     def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
         self.world = world
@@ -299,6 +305,10 @@ class RankExchange:
         return sums
 
     # Outside of updates.
+
+    def compute(self, phase: str, net: TorchNet, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what a net that is tested gives on this rank's inputs, by name."""
+        return net.compute(inputs)
 
     def total_means(self, sums: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
         """Return the means over the batches of all ranks, of what each has summed over its own.

@@ -113,7 +113,7 @@ class ShardRanks(RankExchange):
     def __init__(self, world: World, options: TrainOptions, *, engine: Engine) -> None:
         size = options.same_bits
         assert size is not None
-        self.shards = shards_of(world, size)
+        self.shards: Shards = shards_of(world, size)
         super().__init__(world, options, engine=engine)
         self._is_synchronised = options.sync_batch_norm
         self.require_same_start({SHARDS: size, **kernels()})

@@ -164,8 +164,8 @@ class StepProgram:
             result = self._ranks.push_means(step, self._begun, self._result)
         self._held[suffix] = part
         if is_last or len(self._held) == self.passes.num_held:
-            options = {} if self._shards is None else {"done": self._shards.take_gradients}
-            self._last = self.passes.push_backward(step, self._held, **options)
+            done = _nothing if self._shards is None else self._shards.take_gradients
+            self._last = self.passes.push_backward(step, self._held, done=done)
             self._held = {}
         return result
 
@@ -289,3 +289,7 @@ class StepProgram:
         assert self._update is not None
         self._updater.apply(self._update, *numbers)
         self._ended_s = perf_counter()
+
+
+def _nothing(part: Part, stage: Stage) -> None:
+    """Take no gradients after a backward."""

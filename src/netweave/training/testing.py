@@ -257,7 +257,12 @@ class Evaluator:
         loss, outputs = self._compute("train", 0, iteration)
         if self._ranks is not None:
             numbers = {key: tensor for key, tensor in outputs.items() if not tensor.ndim}
-            means = self._ranks.total_means({**numbers, "": torch.tensor(loss)}, 1)
+            count = self._ranks.display_passes
+            for _ in range(count - 1):
+                own, others = self._compute("train", 0, iteration)
+                loss += own
+                numbers = {key: tensor + others[key] for key, tensor in numbers.items()}
+            means = self._ranks.total_means({**numbers, "": torch.tensor(loss)}, count)
             loss = float(means.pop(""))
             outputs |= means
         return loss, outputs
@@ -274,6 +279,7 @@ class Evaluator:
             metric: What looks at the whole pass.
         """
         phase, net, program, where = self._job.phases[name], self._nets[name], self._program, self._where
+        ranks = self._ranks
         batch, variables = self._loaders[name].take()
         shown = {**batch, **self._loaders[name].beside}
         samples, offset = self._loaders[name].samples, self._loaders[name].offset
@@ -284,9 +290,11 @@ class Evaluator:
                 first = number * self._loaders[name].batch_size + offset
                 net.draws.at(seed=where.seed, step=TEST_STREAM + iteration, first=first, samples=samples)
             with torch.no_grad(), torch.autocast(where.device.type, torch.bfloat16, enabled=where.mixed):
-                outputs = net.compute({key: tensor.to(where.device) for key, tensor in batch.items()})
-            names = [value.name or "" for value in phase.graph.outputs]
-            loss = float(objective_of(outputs, phase.losses))
+                inputs = {key: tensor.to(where.device) for key, tensor in batch.items()}
+                outputs = net.compute(inputs) if ranks is None else ranks.compute(name, net, inputs)
+            names = [value.name or "" for value in phase.graph.outputs if value.name in outputs]
+            losses = {key: weight for key, weight in phase.losses.items() if key in outputs}
+            loss = float(objective_of(outputs, losses))
             return loss, measured({key: outputs[key].detach() for key in names}, shown, metric)
 
         release_threads()

@@ -15,6 +15,7 @@ import torch
 
 from netweave.errors import RunError
 from netweave.files.library_errors import reading
+from netweave.graph.passes.partition import partition_plan
 from netweave.job import Job, Phase
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.device import find_device, parameter_not_finite, release_threads
@@ -26,7 +27,7 @@ from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.checkpoint_file import Checkpoint, nested, read_run, run_in_common, values_in_common
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated, Watch
-from netweave.training.goodput import Ledger
+from netweave.training.goodput import Ledger, RankWork, RecordSpeed
 from netweave.training.history import History
 from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets, trained
 from netweave.training.loop import Loop
@@ -47,17 +48,18 @@ from netweave.training.optim import Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
 from netweave.training.parallel.environment import INTERRUPTED
 from netweave.training.partition_ranks import PartitionedState, PartitionRanks, partition_of, whole_net
-from netweave.training.partitioned import Partition
+from netweave.training.partitioned import Partition, placement_lines
+from netweave.training.pipeline import PipelineProgram, PipelineRanks
 from netweave.training.process import let_others_interrupt, limit_memory
 from netweave.training.rank_exchange import RankExchange
 from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
 from netweave.training.step_program import StepProgram, StepResult
 from netweave.training.testing import Evaluator, turns_of
-from netweave.training.throughput import RankWork, RecordSpeed
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
     from netweave.graph import Graph
+    from netweave.graph.passes.partition import PartitionPlan
     from netweave.training.parallel.world import World
 
 
@@ -180,7 +182,8 @@ class Trainer(Loop):
         taps = [name for look in self._looks for name in look.taps]
         self.nets = dict(nets or {}) or self._make_nets(taps, dtype, is_fresh=not resume)
         self._save_every_s, self._saved_s, self._saves = options.checkpoint_every_s, perf_counter(), False
-        self._partition = self._cut_nets(options, world, taps)
+        self._ranks: RankExchange | None = None
+        self._partition = self._cut_nets(options, world, taps, dtype)
         self._ranks = _exchange_with(world, options, engine, self._partition)
         self._kernels = self._set_kernels(options, checkpoint)
         self.updater = self._make_updater(
@@ -238,14 +241,32 @@ class Trainer(Loop):
             tell=lambda text: self._watch(Note(text)) if is_fresh else None,
         )
 
-    def _cut_nets(self, options: TrainOptions, world: World | None, taps: Sequence[str]) -> Partition | None:
+    def _cut_nets(
+        self, options: TrainOptions, world: World | None, taps: Sequence[str], dtype: torch.dtype
+    ) -> Partition | None:
         """Take this rank's part of the nets, where they are cut by layer."""
-        partition = partition_of(self.job, options, world, taps=taps)
+        self._partition = partition = partition_of(self.job, options, world, taps=taps)
         if partition is not None:
             self.nets = partition.nets(self.nets)
             for line in partition.lines():
                 self._watch(Note(line))
+        if options.log_placement:
+            for line in placement_lines(self.placement(world), dtype):
+                self._watch(Note(line))
         return partition
+
+    def placement(self, world: World | None = None) -> PartitionPlan:
+        """Return which rank computes what of the training net.
+
+        Args:
+            world: The ranks; those of the run by default.
+        """
+        if self._partition is not None:
+            return self._partition.plans["train"]
+        ranks = world if world is not None or self._ranks is None else self._ranks.world
+        train, size = self.job.phases["train"], 1 if ranks is None else ranks.size
+        rows = train.data[0].batch_size if train.data else size
+        return partition_plan(train.graph, (), num_workers=size, num_rows=rows)
 
     @property
     def _own_graph(self) -> Graph:
@@ -272,9 +293,11 @@ class Trainer(Loop):
                 ranks.join_batch(one, self.job)
         layout, where, engine = self.updater.layout, self._where, self._engine
         timed = None if ranks is None else ranks.timed
-        held = ranks.num_held if isinstance(ranks, ShardRanks) else 1
-        stages = cut(net, num_stages)
+        held = ranks.num_held if isinstance(ranks, ShardRanks | PipelineRanks) else 1
+        stages = cut(net, 1 if isinstance(ranks, PipelineRanks) else num_stages)
         passes = NetPasses(net, stages, layout, engine=engine, where=where, timed=timed, num_held=held)
+        if isinstance(ranks, PipelineRanks):
+            return PipelineProgram(self.job, passes, self.updater, engine=engine, ranks=ranks)
         program = StepProgram(self.job, passes, self.updater, engine=engine, ranks=ranks, looks=self._looks)
         if ranks is not None:
             graph = self.job.phases["train"].graph
@@ -456,7 +479,7 @@ class Trainer(Loop):
         self._ledger.begin_update()
         if self._ranks is not None:
             self._ranks.saves = self._is_writer and self._is_time_to_save
-        shards = self._ranks.shards if isinstance(self._ranks, ShardRanks) else None
+        shards = None if self._ranks is None else self._ranks.shards
         for number in range(self.job.solver.accumulate if shards is None else shards.count):
             began_s = perf_counter()
             batch, variables = loader.take(program.idle_since)
@@ -557,8 +580,10 @@ class Trainer(Loop):
         """Return how this rank loads the batches of a phase."""
         if self._ranks is None:
             return config
-        if name == "train" and isinstance(self._ranks, ShardRanks):
+        if name == "train" and self._ranks.shards is not None:
             return replace(config, turns=self._ranks.shards)
+        if isinstance(self._ranks, PipelineRanks):  # each stage takes what it reads of every batch
+            return config
         if name == "train" or self._ranks.shares_tests:
             groups = (0, 1) if self._part is None else self._part.groups
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size), groups=groups)
@@ -573,7 +598,8 @@ def _exchange_with(
     if world is None:
         return None
     if partition is not None:
-        return PartitionRanks(partition, world, options, engine=engine)
+        of_partition = PartitionRanks if partition.micro_batches is None else PipelineRanks
+        return of_partition(partition, world, options, engine=engine)
     kind = RankExchange if options.same_bits is None else ShardRanks
     return kind(world, options, engine=engine)
 

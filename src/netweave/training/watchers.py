@@ -20,7 +20,7 @@ from netweave.training.events import Evaluated, Event, Shown, Updated, ValuesSee
 from netweave.training.history import History, by_phase
 from netweave.training.monitor import Monitor, ValueStatistics
 from netweave.training.parallel.environment import STOP_SIGNALS
-from netweave.training.parallel.plan import ExchangeSettings
+from netweave.training.parallel.plan import PIPELINES, ExchangeSettings
 
 REDRAW_S = 30.0
 """A picture takes about a second, in which nothing is trained."""
@@ -287,6 +287,14 @@ class TrainOptions(Options):
         stop_signal: Name of a signal besides SIGTERM that says that the machine is taken away: the run
             finishes its update, writes a checkpoint and ends with the exit status 143.
         grace_s: Seconds that the processes of ``devices`` have for this, > 0; then they are killed.
+        micro_batches: Parts of like size, >= 1, in which a batch passes through a net whose layers live on
+            several workers: the ``location`` of layers says which, else the net is cut into stages of like
+                cost. None where
+            all workers compute at the same time.
+        pipeline: Order of their passes: ``1f1b`` holds the activations of few micro-batches, ``gpipe`` those
+            of all.
+        log_placement: Whether the log begins with a line for each layer: which rank computes which part, and
+            the bytes that come and go for it.
         cluster: Worker groups and servers, instead of those of the Job: a ``netweave.Cluster``, or a file
             with fields of SINGA's ``ClusterProto``; ``devices`` must be as many as it has processes.
 
@@ -325,6 +333,9 @@ class TrainOptions(Options):
     restarts: int = 0
     stop_signal: str = "TERM"
     grace_s: float = 30.0
+    micro_batches: int | None = None
+    pipeline: str = PIPELINES[0]
+    log_placement: bool = False
     cluster: Cluster | str | Path | None = None
 
     def __post_init__(self) -> None:
@@ -334,6 +345,7 @@ class TrainOptions(Options):
             ("num_stages", 1),
             ("restarts", 0),
             ("same_bits", 1),
+            ("micro_batches", 1),
         ):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -342,6 +354,8 @@ class TrainOptions(Options):
             raise UsageError(
                 f"stop_signal is {self.stop_signal!r}, expected one of {', '.join(STOP_SIGNALS)}"
             )
+        if self.pipeline not in PIPELINES:
+            raise UsageError(f"pipeline is {self.pipeline!r}, expected {' or '.join(PIPELINES)}")
         if not self.grace_s > 0:
             raise UsageError(f"grace_s is {self.grace_s}, expected more than 0 seconds")
         if self.timeout_s is not None and not self.timeout_s > 0:

@@ -104,6 +104,17 @@ DIGITS = {
     "lenet": _lenet("MAX", "ReLU"),
     "smooth": _lenet("AVE", "TanH"),
     "residual": _BLOCK + _dense("out", "pool", 10) + _ACCURACY + _LOSS % "",
+    "skips": _conv("conv1", "data", 4)
+    + _simple("ReLU", "relu1", "conv1")
+    + _conv("conv2", "relu1", 4)
+    + _simple("ReLU", "relu2", "conv2")
+    + _conv("conv3", "relu2", 4)
+    + 'layer { name: "sum" type: "Eltwise" bottom: "conv3" bottom: "conv1" bottom: "relu2" top: "sum" }\n'
+    + _simple("Dropout", "drop", "sum", "dropout_param { dropout_ratio: 0.3 }")
+    + _simple("Pooling", "pool", "drop", "pooling_param { pool: AVE global_pooling: true }")
+    + _dense("out", "pool", 10)
+    + _ACCURACY
+    + _LOSS % "",
     "grouped": _conv("conv1", "data", 8)
     + _simple("ReLU", "relu1", "conv1")
     + _simple("LRN", "norm1", "relu1", "lrn_param { local_size: 3 alpha: 0.1 beta: 0.75 }")
@@ -113,7 +124,8 @@ DIGITS = {
     + _LOSS % "",
 }
 """LeNet for scikit-learn's digits, as Caffe has it, and without steps in its derivative; a net with batch
-normalisation and dropout; AlexNet's layers with groups and normalisation across channels."""
+normalisation and dropout; one whose residual connections skip layers; AlexNet's layers with groups and
+normalisation across channels."""
 
 CLIPPED = 'clip_gradients: 0.5 type: "Adam" momentum2: 0.999 '
 """Settings of a solver that needs the norm of all gradients before it changes any."""
@@ -134,6 +146,7 @@ def write(
     """Write a net and its solver; return the solver."""
     folder.mkdir(parents=True, exist_ok=True)
     batch, channels, size = (BATCH, 2, 6) if net in NETS else (DIGITS_BATCH, 1, 8)
+    batch //= batches
     (folder / "net.prototxt").write_text(
         f"""name: "{net}"
 layer {{ name: "data" type: "MemoryData" top: "data" top: "label"

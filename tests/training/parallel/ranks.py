@@ -47,6 +47,9 @@ class Case:
         threshold: What a 2-bit code stands for, if they are sent.
         same_bits: Shards of a batch, if it has shards.
         cuts: Layers that are not cut by batch: ``ip1=feature conv1=0``, where a number is a worker.
+        micro_batches: Parts of a batch in a pipeline of ranks.
+        pipeline: Order of its passes.
+        batches: Batches of an update, each a part of the net's batch; for a process alone.
     """
 
     name: str
@@ -67,6 +70,9 @@ class Case:
     threshold: float | None = None
     same_bits: int | None = None
     cuts: str = ""
+    micro_batches: int | None = None
+    pipeline: str = "1f1b"
+    batches: int = 1
 
 
 def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray]:
@@ -81,6 +87,7 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
             snapshot=case.snapshot,
             base_lr=case.base_lr,
             momentum=case.momentum,
+            batches=case.batches,
         )
     if world is not None:
         world.barrier()
@@ -105,6 +112,8 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
             threshold=case.threshold,
             sync_batch_norm=case.sync_batch_norm,
             same_bits=case.same_bits,
+            micro_batches=case.micro_batches if world is not None else None,
+            pipeline=case.pipeline,
             watch=lambda event: losses.append(event.loss) if type(event).__name__ == "Updated" else None,
         )
         try:

@@ -160,3 +160,28 @@ def test_what_cannot_be_is_refused_once_before_the_first_step(folder, arguments,
     assert status == 2
     assert output.count(message) == 1, output
     assert "Iteration" not in output
+
+
+def test_a_pipeline_tells_where_each_layer_is_in_its_log_and_trace(tmp_path):
+    """Three layers in two stages, with a test of the whole net, resumed by one process."""
+    write(tmp_path, steps=4, snapshot=2)
+    with (tmp_path / "solver.prototxt").open("a") as file:
+        file.write("test_interval: 2 test_iter: 2\n")
+    options = ["--devices", "cpu:2", "--micro-batches", "5", "--log-placement", "--trace", "trace.json"]
+    status, log = finish(start(tmp_path, *options))
+    assert not status, log
+    assert (
+        "a pipeline of 2 stages: the batch of 10 passes through them in 5 micro-batches of 2 samples" in log
+    )
+    assert "ip1 (InnerProduct) on rank 0: all; 0 B in, 1.20 kB out" in log
+    assert "out (InnerProduct) on rank 1: all" in log
+    assert len(re.findall(r"accuracy.* = ", log)) >= 3
+    labels = {}
+    for event in json.loads((tmp_path / "trace.json").read_text()):
+        if event["name"] == "process_labels":
+            labels[event["pid"]] = event["args"]["labels"]
+    assert labels[0].startswith("ip1")
+    assert "out" in labels[1]
+    assert "ip1" not in labels[1]
+    status, log = finish(start(tmp_path, "--resume"))
+    assert not status, log

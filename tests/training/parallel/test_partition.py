@@ -1,4 +1,4 @@
-"""Nets that are cut by layer across ranks end where one process ends: every cut, and mixtures of them."""
+"""Nets that are cut by layer across ranks, or are pipelines of them, end where one process ends."""
 
 from __future__ import annotations
 
@@ -38,9 +38,38 @@ CASES = [
         resume="kept_iter_7.checkpoint",
         folder="resumed",
     ),
+    Case("clipped-located", "lenet", cuts="conv1=1 out=0", solver=nets.CLIPPED),
     Case("foreign", "resnet", resume="kept_iter_7.solverstate", folder="resumed"),
     Case("batch", "resnet", resume="kept_iter_7.checkpoint", folder="resumed"),
 ]
+
+SKIPS = {2: "conv1=0 conv2=1", 3: "conv1=0 conv2=1 sum=2", 4: "conv1=0 conv2=1 conv3=2 sum=3"}
+"""Stages of a net whose connections skip one, or two."""
+
+LAYERS = {2: "ip1=0 out=1", 3: "ip1=0 relu=1 out=2", 4: "ip1=0 relu=1 out=2 loss=3"}
+"""Stages of a net of three layers, one of which has no parameters."""
+
+NORMALISED = {2: "conv1=0 bn2=1", 3: "conv1=0 bn2=1 out=2", 4: "conv1=0 bn1=1 bn2=2 out=3"}
+
+
+def pipelines(size):
+    """Return trainings of pipelines of so many ranks."""
+    skips = SKIPS[size]
+    resumed = {"folder": "pipeline", "micro_batches": 4}
+    return [
+        Case("p-mlp", micro_batches=1, cuts=LAYERS[size]),
+        Case("p-lenet", "lenet", micro_batches=8),
+        Case("p-clipped", "lenet", micro_batches=4, pipeline="gpipe", solver=nets.CLIPPED),
+        Case("p-ignored", "ignored", micro_batches=5, cuts=LAYERS[size]),
+        Case("p-skips", "skips", micro_batches=8, cuts=skips),
+        Case("p-skips-gpipe", "skips", micro_batches=2, cuts=skips, pipeline="gpipe"),
+        Case("p-normalised", "resnet", micro_batches=5, cuts=NORMALISED[size]),
+        Case("p-first", "skips", steps=7, snapshot=7, cuts=skips, **resumed),
+        Case("p-second", "skips", resume="kept_iter_7.checkpoint", **resumed),
+        Case(
+            "p-cut", "skips", cuts="conv2=feature out=0", resume="kept_iter_7.checkpoint", folder="pipeline"
+        ),
+    ]
 
 
 SIZES = [pytest.param(2, marks=pytest.mark.exhaustive), 3, pytest.param(4, marks=pytest.mark.exhaustive)]
@@ -49,7 +78,8 @@ SIZES = [pytest.param(2, marks=pytest.mark.exhaustive), 3, pytest.param(4, marks
 @pytest.fixture(scope="module", params=SIZES)
 def results(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"ranks{request.param}")
-    return run(folder, CASES, request.param), folder, request.param
+    cases = [*CASES, *pipelines(request.param)]
+    return run(folder, cases, request.param), folder, request.param
 
 
 def difference(found, expected):
@@ -81,3 +111,21 @@ def test_the_files_of_caffe_that_a_cut_run_writes_are_whole(results):
     expected = alone(folder / "alone", Case("resnet", "resnet"))
     expected["losses"] = expected["losses"][7:]
     assert difference(found["foreign"], expected) < 1e-5
+
+
+@pytest.mark.parametrize("case", pipelines(3)[:7], ids=lambda case: case.name)
+def test_a_pipeline_ends_as_one_process(results, case):
+    """Micro-batches are normalised one by one, as in a process that accumulates batches of their size."""
+    found, folder, _ = results
+    batches = case.micro_batches if case.name == "p-normalised" else 1
+    expected = alone(folder / "alone", Case(case.name, case.net, solver=case.solver, batches=batches))
+    assert difference(found[case.name], expected) < 1e-12
+    assert np.ptp(expected["losses"]) > 0.1
+
+
+@pytest.mark.parametrize("name", ["p-second", "p-cut"])
+def test_any_stages_or_cut_resume_the_checkpoint_of_others(results, name):
+    found, folder, _ = results
+    expected = alone(folder / "alone", Case("skips", "skips"))
+    expected["losses"] = expected["losses"][7:]
+    assert difference(found[name], expected) < 1e-12

@@ -349,6 +349,11 @@ class Trace:
             if len(self._events) >= FLUSH_EVENTS:
                 self._flush()
 
+    def describe(self, name: str, arguments: dict[str, Any]) -> None:
+        """Note something about the process, such as its ``process_labels``: JSON values."""
+        with self._lock:
+            self._emit({"ph": "M", "name": name, "args": arguments})
+
     def close(self) -> None:
         """Write what is left and close the file; a second call does nothing."""
         with self._lock:

@@ -195,13 +195,15 @@ class Updater:
         """Begin the update that ``advance`` went on to.
 
         Args:
-            measured: The sum of what ``measure`` gave, where the rule measures.
+            measured: The sum of what ``measure`` gave, where the rule measures; a further row is of
+                parameters that are updated elsewhere.
         """
-        sums = [()] * len(self._trained) if measured is None else map(tuple, measured.tolist())
+        sums = [()] * len(self._trained) if measured is None else list(map(tuple, measured.tolist()))
         parameters = tuple(
             Multiplied(key, self.rate * one.lr_mult, self.rule.decay * one.decay_mult, own)
-            for (key, one), own in zip(self._trained.items(), sums, strict=True)
+            for (key, one), own in zip(self._trained.items(), sums, strict=False)
         )
+        parameters += tuple(Multiplied("", 0.0, 0.0, own) for own in sums[len(parameters) :])
         step = self.rule.updates_before + self.iteration
         beginning = Beginning(step, self.rate, self.accumulate, parameters, self._memory)
         scale = self.rule.scale(beginning)

@@ -51,6 +51,16 @@ def describe_shards(job: Job, num_shards: int, world: World) -> str:
     )
 
 
+def describe_micro_batches(job: Job, count: int, order: str, world: World) -> str:
+    """Return one line that says what the micro-batches of a pipeline are, in numbers."""
+    whole = job.phases["train"].data[0].batch_size if job.phases["train"].data else 0
+    return (
+        f"a pipeline of {world.size} stages: the batch of {whole} passes through them in {count} "
+        f"micro-batches of {whole // count} samples ({order}); each update uses the gradients of all {whole} "
+        "samples"
+    )
+
+
 def describe_batch(job: Job, meaning: str, world: World) -> str:
     """Return one line that says what the batch is, in numbers.
 

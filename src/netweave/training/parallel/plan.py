@@ -1,4 +1,4 @@
-"""Owners of slices, and the order in which slices are exchanged: pure functions.
+"""Owners of slices, the order in which slices are exchanged, and that of a pipeline's passes: pure functions.
 
 Orders of exchange
     ``blocking``: all slices when backward is done.
@@ -199,3 +199,35 @@ def prioritised_order(
             continue
         now_s = min([*ends, *(ready_s[number] for number in arrivals[:1])]) if ends or arrivals else now_s
     return tuple(order)
+
+
+PIPELINES = ("1f1b", "gpipe")
+"""Orders of passes: forwards and backwards in turns, or all forwards first."""
+
+FORWARD, BACKWARD = "forward", "backward"
+
+
+def passes_of(order: str, stage: int, num_stages: int, num_micro_batches: int) -> list[tuple[str, int]]:
+    """Return the passes of a stage in an update, each with its micro-batch, in their order.
+
+    With ``1f1b`` a stage computes one forward for each stage behind it, and then a forward and a backward in
+    turns (PipeDream-Flush), so that it holds the activations of as many micro-batches as there are stages
+    from it on. With ``gpipe`` it holds those of all.
+
+    >>> [f"{kind[0]}{number}" for kind, number in passes_of("1f1b", 0, 2, 3)]
+    ['f0', 'f1', 'b0', 'f2', 'b1', 'b2']
+    >>> [f"{kind[0]}{number}" for kind, number in passes_of("gpipe", 0, 2, 3)]
+    ['f0', 'f1', 'f2', 'b0', 'b1', 'b2']
+    """
+    ahead = num_held(order, stage, num_stages, num_micro_batches) - 1
+    passes = [(FORWARD, number) for number in range(ahead)]
+    for number in range(num_micro_batches):
+        if ahead + number < num_micro_batches:
+            passes.append((FORWARD, ahead + number))
+        passes.append((BACKWARD, number))
+    return passes
+
+
+def num_held(order: str, stage: int, num_stages: int, num_micro_batches: int) -> int:
+    """Return of how many micro-batches a stage holds the activations at most."""
+    return num_micro_batches if order == "gpipe" else min(num_micro_batches, num_stages - stage)

@@ -32,6 +32,7 @@ from netweave.graph.passes.partition.shardings import (
     Sharding,
     length,
     on_worker,
+    shares,
 )
 
 OF_ALL_SAMPLES = frozenset(
@@ -303,7 +304,7 @@ class _Planner:
             raise self._error(node, cut, how, "it is a loop or a branch; cut the layers around it")
         used = (value for value in node.outputs if value.uses() or value.is_graph_output())
         for value in [*_given(node), *used]:
-            if self.plan.shardings.get(value.name or "") != CONSTANT and not _has_rows(value):
+            if self.plan.shardings.get(value.name or "") != CONSTANT and not has_rows(value):
                 what = f"the samples are not the first axis of {value.name!r}"
                 raise self._error(node, cut, how, f"{what}; use partition_dim: 0 for layer {cut.name!r}")
 
@@ -384,6 +385,61 @@ class _Planner:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The place of a layer: who computes which part of it, and what comes and goes for it.
+
+    Attributes:
+        layer: Its name.
+        kind: Its type in the source, or its operators.
+        sharding: How it is cut.
+        received: Elements that come from other workers for a forward pass of the whole batch.
+        sent: Elements of it that go to other workers.
+    """
+
+    layer: str
+    kind: str
+    sharding: Sharding
+    received: int
+    sent: int
+
+    def part_of(self, worker: int, plan: PartitionPlan) -> str:
+        """Return what a worker computes, such as ``samples 0 to 3``; nothing if that is none of it."""
+        if self.sharding.kind == "worker":
+            return "all" if self.sharding.worker == worker else ""
+        if self.sharding.kind == "feature":
+            text = channels_text(self.sharding.channels[worker])
+            return text and f"features {text}"
+        text = channels_text((shares(plan.num_rows, plan.num_workers)[worker],))
+        return text and f"samples {text}"
+
+
+def placements(plan: PartitionPlan) -> list[Placement]:
+    """Return the places of the layers that depend on the batch, in the order of the graph.
+
+    A value that several layers need in one sharding is moved once, for the first of them.
+    """
+    order = {id(node): done for node, done in zip(plan.graph.nodes, plan.nodes, strict=True)}
+    left, found = dict(plan.edges), []
+    for key, nodes in plan.graph.nodes_of().items():
+        own = [(node, order[id(node)]) for node in nodes if id(node) in order]
+        cut = [done.sharding for _, done in own if done.sharding.kind in {"feature", "worker"}]
+        shardings = cut or [done.sharding for _, done in own]
+        if not shardings or shardings[-1].kind == "constant":
+            continue
+        received = 0
+        for node, done in own:
+            for index, value in enumerate(node.inputs):
+                needed = ("" if value is None else value.name or "", done.inputs.get(index, done.sharding))
+                received += left.pop(needed).elements if needed in left else 0
+        made = {value.name for node, _ in own for value in node.outputs}
+        sent = sum(edge.elements for edge in left.values() if edge.value in made)
+        layer = plan.graph.layers.get(key)
+        kind = layer.type if layer is not None else ", ".join(node.op_type for node, _ in own)
+        found.append(Placement(layer.name if layer else key, kind, shardings[-1], received, sent))
+    return found
+
+
 def require_layers(cuts: Iterable[LayerCut], graphs: Iterable[Graph]) -> None:
     """Refuse the cut of a layer that none of some nets has.
 
@@ -404,7 +460,7 @@ def _given(node: ir.Node) -> Iterator[ir.Value]:
     return (value for value in node.inputs if value is not None)
 
 
-def _has_rows(value: ir.Value) -> bool:
+def has_rows(value: ir.Value) -> bool:
     """Return whether the first axis of a value counts the samples of the batch."""
     if value.shape is None or not len(value.shape):
         return False
@@ -457,4 +513,4 @@ def channels_text(ranges: Ranges) -> str:
     >>> channels_text(((0, 4), (10, 11)))
     '0 to 3, 10'
     """
-    return ", ".join(str(a) if b == a + 1 else f"{a} to {b - 1}" for a, b in ranges)
+    return ", ".join(str(a) if b == a + 1 else f"{a} to {b - 1}" for a, b in ranges if a < b)
