@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.files.model_imports import imports_of
 from netweave.files.onnx.model import read_saved
 from netweave.files.python_code import run_reader
-from netweave.formats.chainer.own import OWN_MODULES
+from netweave.formats.chainer.dialect import OWN_MODULES
 
 if TYPE_CHECKING:
     from netweave.files import Source

@@ -480,6 +480,8 @@ def _beside(ctx: CaffeLayer, name: str) -> Path | None:
 def accuracy(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The share of labels among the ``top_k`` best; by class as second top."""
     parameter = ctx.spec["accuracy_param"]
+    if parameter["min_is_better"]:
+        raise ctx.unsupported("'min_is_better' is not supported", parameter.line_of("min_is_better"))
     attributes = {
         "axis": ctx.axis(parameter["axis"]),
         "top_k": parameter["top_k"],

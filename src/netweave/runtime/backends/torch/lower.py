@@ -256,7 +256,7 @@ class _Lowerer:
         return keywords
 
     def _rules(self, node: ir.Node, row: Lowering) -> dict[str, Any]:
-        """Return the keywords of rules of training: whose a gradient is, how statistics follow the batches."""
+        """Return the keywords of rules of training: whose a gradient is, how statistics follow a batch."""
         if ties := ties_of(node):
             return {"ties": ties}
         if "count" not in row.injected:
