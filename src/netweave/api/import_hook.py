@@ -114,7 +114,7 @@ def run_script(arguments: Sequence[str]) -> None:
         return
     main = ModuleType("__main__")
     sys.modules["__main__"] = main
-    for number, cell in enumerate(_cells(path), 1):
+    for number, cell in enumerate(cells_of(path), 1):
         exec(compile(cell, f"{path}, cell {number}", "exec"), main.__dict__)
 
 
@@ -126,7 +126,7 @@ def run_command_line(package: str, run: Callable[[Sequence[str]], None]) -> None
     run(arguments)
 
 
-def _cells(path: Path) -> list[str]:
+def cells_of(path: Path) -> list[str]:
     """Return the cells of code of a notebook; lines of IPython's own (%..., !...) are left out.
 
     Raises:

@@ -26,7 +26,9 @@ from netweave.graph.parameters import (
     parameter_layout,
     scale_gradients,
     set_statistics,
+    set_ties,
     statistics_of,
+    ties_of,
 )
 from netweave.graph.shapes import infer_shapes
 from netweave.graph.stored import (
@@ -97,8 +99,10 @@ __all__ = [
     "scale_gradients",
     "set_layer_keys",
     "set_statistics",
+    "set_ties",
     "statistics_of",
     "stored_arrays",
+    "ties_of",
     "total_cost",
     "unread_arrays",
     "value_summary",

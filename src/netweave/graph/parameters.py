@@ -244,6 +244,27 @@ def statistics_of(node: ir.Node) -> Statistics:
     return Statistics(**json.loads(node.metadata_props.get(STATISTICS_PROP, "{}")))
 
 
+# Of elements that tie for the largest, torch gives a window's gradient to the first, and shares that of a
+# maximum between all. mshadow (MXNet, SINGA) gives each of a window, or of a reduction, the whole of it; of
+# two tensors MXNet gives it to the first and Caffe to the second. Ties are common: a patch without a pattern.
+
+TIES_PROP = "netweave.ties"
+"""Metadata key of the elements that get the gradient: ``all``, ``first`` or ``second``."""
+
+
+def set_ties(largest: ir.Value, ties: str) -> ir.Value:
+    """Note on the node that makes a value which of several extremes get its gradient; return the value."""
+    node = largest.producer()
+    assert node is not None, f"no node makes {largest.name!r}"
+    node.metadata_props[TIES_PROP] = ties
+    return largest
+
+
+def ties_of(node: ir.Node) -> str:
+    """Return which of several extremes get a node's gradient; empty for torch's rule."""
+    return node.metadata_props.get(TIES_PROP, "")
+
+
 # 0 is no gradient at all: MXNet's BlockGrad, Caffe's ``propagate_down: false``.
 
 GRADIENTS_PROP = "netweave.gradients"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from netweave.api.import_hook import ImportHook, run_script
+from netweave.api.import_hook import ImportHook, cells_of, run_script
 from netweave.keras.operation import set_random_seed
-from netweave.keras.originals import REAL, spec_of
+from netweave.keras.originals import REAL, hand_over, reason_for_keras, spec_of
 
 OLD_MODULES = {
     "layers": (
@@ -125,8 +127,30 @@ def install() -> None:
 def run(arguments: Sequence[str]) -> None:
     """Run a script, a notebook, or with ``-m`` a module, as ``python`` would, and answer Keras' name.
 
+    What needs layers or training steps that are code is run by an installed Keras, which is said.
+
     Raises:
         ReadError: The notebook cannot be read, or is none.
     """
-    install()
+    reason = _reason_for_keras(arguments[0])
+    if reason is None:
+        install()
+    else:
+        engine = hand_over()
+        sys.stderr.write(f"netweave.keras: {reason}: Keras itself runs this script, on {engine}\n")
     run_script(arguments)
+
+
+def _reason_for_keras(script: str) -> str | None:
+    """Return why Keras itself has to run a script or notebook, or a module beside it that it imports."""
+    path = Path(script)
+    if spec_of("keras") is None or not path.is_file():
+        return None
+    text = "\n".join(cells_of(path)) if path.suffix == ".ipynb" else path.read_text(errors="replace")
+    reason = reason_for_keras(text)
+    for beside in sorted(path.absolute().parent.glob("*.py")):
+        named = rf"^\s*(from|import)\s+{re.escape(beside.stem)}\b"
+        if reason is None and re.search(named, text, re.MULTILINE):
+            found = reason_for_keras(beside.read_text(errors="replace"))
+            reason = found and f"{beside.name}: {found}"
+    return reason

@@ -177,7 +177,6 @@ REMEDIES = {
     "keras.models.clone_model": "use keras.models.model_from_config(model.to_json())",
     "keras.models.model_from_json": "use keras.models.model_from_config",
     "keras.models.save_model": "use model.save(path)",
-    "keras.utils.plot_model": "use model.summary()",
 }
 """The way out for what is not here, by Keras' name."""
 

@@ -237,6 +237,36 @@ message ImageDataParameter
   7034 use_label bool =true; 7035 use_temporal_jitter bool =false; 7036 mean_value float =0
 """
 
+FACES = """
+message LayerParameter
+  7040 center_loss_param CenterLossParameter; 7041 margin_inner_product_param MarginInnerProductParameter;
+  7042 normalize_param ChannelNormParameter; 7043 label_specific_add_param LabelSpecificAddParameter;
+  7044 label_specific_margin_param LabelSpecificMarginParameter
+message InnerProductParameter
+  7040 normalize bool =false
+message AccuracyParameter
+  7040 min_is_better bool =false
+message CenterLossParameter
+  1 num_output uint32; 2 center_filler FillerParameter; 3 axis int32 =1; 29 distance_type string ="L2"
+message MarginInnerProductParameter
+  1 num_output uint32; 2 type MarginInnerProductParameter.MarginType =SINGLE;
+  3 weight_filler FillerParameter; 4 axis int32 =1; 5 base float =1; 6 gamma float =0; 7 power float =1;
+  8 iteration int32 =0; 9 lambda_min float =0
+enum MarginInnerProductParameter.MarginType
+  SINGLE=0 DOUBLE=1 TRIPLE=2 QUADRUPLE=3
+message ChannelNormParameter
+  1 normalize_type string ="L2"; 2 fix_gradient bool =false; 3 bp_norm bool =false
+message LabelSpecificAddParameter
+  1 bias float =0; 2 transform_test bool =false; 3 bias_base float =0; 4 bias_gamma float =0;
+  5 bias_power float =1; 6 bias_min float =0; 7 bias_max float =0; 8 iteration uint32 =0
+message LabelSpecificMarginParameter
+  1 margin_base float =0; 2 margin_max float =10; 3 power float =1; 4 gamma float =1; 5 iteration int32 =0;
+  6 reset_margin bool =false; 7 margin_on_test bool =false; 8 auto_tune bool =false;
+  9 type LabelSpecificMarginParameter.MarginType =HARD
+enum LabelSpecificMarginParameter.MarginType
+  HARD=0 SOFT=1
+"""
+
 OTHERS = """
 message LayerParameter
   7020 dense_image_data_param DenseImageDataParameter
@@ -279,4 +309,4 @@ message AnnotatedDataParameter
   7026 seg_resize_height int32 =0; 7027 difficult_label_warmup bool =false
 """
 
-FORKS = SSD + INTEL + SEGMENTATION + REARRANGING + C3D + OTHERS
+FORKS = SSD + INTEL + SEGMENTATION + REARRANGING + C3D + FACES + OTHERS

@@ -24,7 +24,6 @@ from netweave.graph import Graph, GraphBuilder, Layer, Origin
 
 _RCNN = "a layer of the Faster R-CNN branch"
 _OHEM = "which the R-FCN branch trains with; give the net that it tests with"
-_FACES = "which face recognition trains with; give the net that is deployed"
 _INTEL = "a layer of the Intel branch"
 
 UNSUPPORTED = {
@@ -32,8 +31,6 @@ UNSUPPORTED = {
     "BoxAnnotatorOHEM": _OHEM,
     "SmoothL1LossOHEM": _OHEM,
     "SoftmaxWithLossOHEM": _OHEM,
-    "CenterLoss": _FACES,
-    "MarginInnerProduct": _FACES,
     "RegionLoss": _INTEL,
     "SpatialDropout": _INTEL,
 }
@@ -53,9 +50,7 @@ MEASURES = frozenset(
 """Their types; each gives numbers for people, from a prediction and the truth."""
 
 
-LOSSES = frozenset(
-    {"BoxAnnotatorOHEM", "CenterLoss", "RegionLoss", "SmoothL1LossOHEM", "SoftmaxWithLossOHEM"}
-)
+LOSSES = frozenset({"BoxAnnotatorOHEM", "RegionLoss", "SmoothL1LossOHEM", "SoftmaxWithLossOHEM"})
 """Types of losses, and of what only losses read, that are known by name and not read."""
 
 

@@ -13,7 +13,7 @@ from netweave.files.missing_modules import importing
 from netweave.files.model_imports import Wanted, construct, imported, imports_of, in_folder, own_factories
 from netweave.files.onnx.model import save
 from netweave.files.seccomp import answer
-from netweave.formats.chainer.own import OWN_MODULES
+from netweave.formats.chainer.dialect import OWN_MODULES
 from netweave.formats.chainer.shim import installed
 from netweave.formats.chainer.shim.link import Link, modes_given
 from netweave.formats.chainer.shim.recorder import Recorder

@@ -1,4 +1,4 @@
-"""Chainer's words for the settings of links and functions: the arguments of their calls."""
+"""Chainer's words: the arguments of calls of its links and functions, and its packages."""
 
 from netweave.formats.dialect import Dialect, Editor, Padding, PoolCalls
 
@@ -34,3 +34,6 @@ DIALECT = Dialect(
     has_modes=False,
     editor=Editor(name="python", endings=(".py",)),
 )  # fmt: skip
+
+OWN_MODULES = ("chainer", "chainerx", "chainermn")
+"""Packages of Chainer's distribution: a stand-in takes their place, and none is looked for beside a model."""

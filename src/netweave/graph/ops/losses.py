@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from netweave.errors import RunError
-from netweave.graph.operators import Attributes, Dim, operator
+from netweave.graph.operators import Attributes, Dim, Effect, operator
 
 # Inputs are predictions and labels; class numbers come as floats. ``normalization`` is ``FULL`` (all
 # labels), ``VALID`` (those that are not ``ignore_label``), ``BATCH_SIZE`` (the axes before the classes) or
@@ -481,3 +481,163 @@ def make_loss_gradient(
 def make_loss(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
     """MXNet make_loss-inl.h: the input itself."""
     return [inputs[0].copy()]
+
+
+# Margins of nets that recognise faces: margin_inner_product_layer.cpp (SphereFace), center_loss_layer.cpp
+# (CenterFace), label_specific_margin.cu and inner_product_layer.cu (AMSoftmax's caffe-windows). Several of
+# their gradients are not those of their forwards; here are the sources'.
+
+
+def _count_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
+    return [(1,)]
+
+
+@operator("CallCount", shapes=_count_shapes, effects=[Effect.STATEFUL])
+def call_count(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe's own counters (``iteration``): ``first``, plus one for each batch that has been trained."""
+    return [np.full(1, attributes.get("first", 0), np.float32)]
+
+
+def _passed_back(inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes) -> Gradients:
+    return [gradients[0]]
+
+
+@operator("UnitRows", shapes=_same_shape, gradient=_passed_back)
+def unit_rows(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """inner_product_layer.cu (``normalize``): rows of length 1, which take the place of the stored ones.
+
+    The gradient is that of the new rows; training then changes these.
+    """
+    squares = (inputs[0] ** 2).sum(axis=1, keepdims=True)
+    return [inputs[0] / np.sqrt(squares + attributes.get("epsilon", 0.0))]
+
+
+def margin_of_angle(cosine: np.ndarray, margin: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return SphereFace's psi, which continues cos(margin * angle) downwards, and its slope by the cosine.
+
+    Args:
+        cosine: Of the angles.
+        margin: By how much the angle is multiplied, 1 to 4.
+    """
+    sign = np.sign(cosine)
+    if margin == 1:
+        return cosine, np.ones_like(cosine)
+    if margin == 2:
+        return 2 * sign * cosine**2 - 1, 4 * sign * cosine
+    if margin == 3:
+        steep = np.sign(abs(cosine) - 0.5)
+        return steep * (4 * cosine**3 - 3 * cosine) + sign * (1 + steep) - 2, steep * (12 * cosine**2 - 3)
+    steep = sign * np.sign(2 * cosine**2 - 1)
+    psi = steep * (8 * cosine**4 - 8 * cosine**2 + 1) + 2 * sign + steep - 3
+    return psi, steep * (32 * cosine**3 - 16 * cosine)
+
+
+def _rows_and_labels(inputs: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features as rows, class numbers, and 1 at the class of each row."""
+    rows = _rows_losses(inputs[0])
+    flat, labels, _ = _positions([np.zeros((len(rows), len(inputs[1]), 1)), inputs[2]], {})
+    return rows, labels[:, 0], _hits(flat, labels)[:, :, 0]
+
+
+def _margin_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
+    return [(shapes[0][0], shapes[1][0])]
+
+
+def _margin_gradient(inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes) -> Gradients:
+    rows, _, hits = _rows_and_labels(inputs)
+    weight, share, above = inputs[1], inputs[3].reshape(-1)[0], gradients[0]
+    by_weight = above.T @ rows  # as if there were no margin
+    if attributes["margin"] == 1:
+        return [(above @ weight).reshape(inputs[0].shape), by_weight, None, None]
+    length = np.sqrt((rows**2).sum(axis=1))
+    cosine = ((rows @ weight.T) * hits).sum(axis=1) / length
+    psi, along_weight = margin_of_angle(cosine, attributes["margin"])
+    along_row = (psi - cosine * along_weight) / length
+    size = np.sqrt(along_weight**2 + along_row**2)
+    own = (above * hits).sum(axis=1) / size
+    by_row = (above * (1 - hits) + (own * along_weight)[:, None] * hits) @ weight
+    by_row += (own * along_row)[:, None] * rows + share * (above @ weight)
+    return [(by_row / (1 + share)).reshape(inputs[0].shape), by_weight, None, None]
+
+
+@operator("MarginInnerProduct", shapes=_margin_shapes, gradient=_margin_gradient)
+def margin_inner_product(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """margin_inner_product_layer.cpp: products with rows of length 1, that of the label by a larger angle.
+
+    Inputs: features, rows, labels, and how much the products without a margin count (lambda), one number.
+    The gradient of the rows knows no margin, and that of the label's feature is scaled to coefficients whose
+    squares add up to 1.
+    """
+    rows, _, hits = _rows_and_labels(inputs)
+    plain, share = rows @ inputs[1].T, inputs[3].reshape(-1)[0]
+    if attributes["margin"] == 1:
+        return [plain]
+    length = np.sqrt((rows**2).sum(axis=1))
+    psi, _ = margin_of_angle((plain * hits).sum(axis=1) / length, attributes["margin"])
+    bent = np.where(hits > 0, (length * psi)[:, None], plain)
+    return [(bent + share * plain) / (1 + share)]
+
+
+def _specific_margin(inputs: Arrays, attributes: Attributes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the cosines with the margin, their slopes, and where a label is."""
+    cosine, margin = inputs[0], inputs[2].reshape(-1)[0]
+    flat, labels, _ = _positions([cosine[:, :, None], inputs[1]], {})
+    hits = _hits(flat, labels)[:, :, 0] > 0
+    inner = np.clip(cosine, -1 + 1e-4, 1 - 1e-4)
+    sine = np.sqrt(1 - inner**2)
+    if margin == 0:
+        return cosine, np.ones_like(cosine), hits
+    if attributes.get("kind", "HARD") == "HARD":
+        angle = margin / 180 * np.pi
+        bent, slope = (
+            inner * np.cos(angle) - sine * np.sin(angle),
+            np.cos(angle) + inner / sine * np.sin(angle),
+        )
+    else:
+        angle = np.arccos(cosine)
+        angle = np.where(margin * angle > np.pi - 1e-4, np.pi - 1e-4, angle)
+        bent, slope = np.cos(margin * angle), margin * np.sin(margin * angle) / sine
+    return np.where(hits, bent, cosine), np.where(hits, np.clip(slope, 0, 2), 1), hits
+
+
+def _specific_gradient(
+    inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
+) -> Gradients:
+    return [gradients[0] * _specific_margin(inputs, attributes)[1], None, None]
+
+
+@operator("LabelSpecificMargin", shapes=_same_shape, gradient=_specific_gradient)
+def label_specific_margin(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """label_specific_margin.cu: the label's cosine by an angle that is larger, by degrees or by a factor.
+
+    Inputs: cosines, labels, and the margin, one number: degrees that are added (``kind`` HARD), or a factor
+    (SOFT). The slope is bounded to 0 to 2.
+    """
+    return [_specific_margin(inputs, attributes)[0].astype(inputs[0].dtype)]
+
+
+def _center_gradient(inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes) -> Gradients:
+    difference, hits = _to_centers(inputs)
+    if attributes.get("distance_type", "L2") == "L1":
+        difference = np.sign(difference)
+    counts = hits.sum(axis=0)[:, None]
+    by_row = difference * (gradients[0] / len(difference))
+    return [by_row.reshape(inputs[0].shape), None, -(hits.T @ difference) / (counts + 1)]
+
+
+def _to_centers(inputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    rows, labels, hits = _rows_and_labels([inputs[0], inputs[2], inputs[1]])
+    return rows - inputs[2][labels], hits
+
+
+@operator("CenterLoss", shapes=_row_shapes, gradient=_center_gradient)
+def center_loss(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """center_loss_layer.cpp: squared distances to the centers of the labels, over twice the batch size.
+
+    Inputs: features, labels, centers. A center moves by the sum of its differences over one more than their
+    number, whatever the weight of the loss is. ``distance_type`` L1 takes absolute values, not halved.
+    """
+    difference, _ = _to_centers(inputs)
+    if attributes.get("distance_type", "L2") == "L1":
+        return [_number(abs(difference).sum() / len(difference), inputs[0])]
+    return [_number((difference**2).sum() / (2 * len(difference)), inputs[0])]

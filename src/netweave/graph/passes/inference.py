@@ -31,6 +31,7 @@ class Loss:
 
 LOSSES = {
     "CTCLoss": Loss(),
+    "CenterLoss": Loss(),
     "ContrastiveLoss": Loss(inputs=(0, 1)),
     "EuclideanLoss": Loss(),
     "HingeLoss": Loss(),

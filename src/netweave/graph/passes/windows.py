@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ShapeError
-from netweave.graph import DOMAIN, attributes_of, gradient_factors, infer_shapes, known_shape, make_attributes
+from netweave.graph import (
+    DOMAIN,
+    attributes_of,
+    gradient_factors,
+    infer_shapes,
+    known_shape,
+    make_attributes,
+    ties_of,
+)
 from netweave.graph.ops.pooling import PoolWindows, standard_ceil_mode
 from netweave.graph.passes.rewriting import Pass, Rewriter
 from netweave.graph.passes.views import OpenSizes
@@ -170,7 +178,9 @@ def rectified_pools(graph: Graph, wanted: Collection[ir.Value]) -> dict[ir.Node,
     pairs = {}
     for pool in graph.nodes:
         relu = _rectifier(pool, wanted)
-        if relu is not None and not gradient_factors(pool) and not gradient_factors(relu):
+        if relu is None or ties_of(pool):  # its backward reads what a Relu would write over
+            continue
+        if not gradient_factors(pool) and not gradient_factors(relu):
             pairs[pool] = relu
     return pairs
 

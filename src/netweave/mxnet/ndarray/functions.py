@@ -15,6 +15,7 @@ from netweave.mxnet.imperative import invoke
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.operators import take_apart
 from netweave.mxnet.recording import scope
+from netweave.runtime.backends.torch.losses import bounded
 from netweave.runtime.images.decode import decode
 
 
@@ -136,8 +137,7 @@ def softmax_cross_entropy(data: NDArray, label: NDArray) -> NDArray:
     """
     with scope():
         logs = data.tensor.log_softmax(1).gather(1, label.tensor.long().reshape(-1, 1))
-        bounded = logs.detach().clamp(min=math.log(1e-8))
-        return NDArray(-(logs + (bounded - logs.detach())).sum().reshape(1))
+        return NDArray(-bounded(logs, math.log(1e-8)).sum().reshape(1))
 
 
 def shuffle(data: NDArray) -> NDArray:

@@ -14,7 +14,7 @@ from math import prod
 
 import onnx_ir as ir
 
-from netweave.graph import DOMAIN, attributes_of, known_shape, parameter_key
+from netweave.graph import DOMAIN, attributes_of, known_shape, parameter_key, ties_of
 from netweave.graph.costs import num_bytes, sizes_of
 
 Bytes = Callable[["ir.Node", int], int]
@@ -69,6 +69,8 @@ def behaviour_of(node: ir.Node) -> Behaviour:
     domain = "" if node.domain == "ai.onnx" else node.domain
     if domain == "" and node.op_type in {"Flatten", "Reshape"} and _is_rearranged(node):
         return _NOTHING
+    if ties_of(node):
+        return _UNKNOWN
     return _BEHAVIOUR.get((domain, node.op_type), _UNKNOWN)
 
 

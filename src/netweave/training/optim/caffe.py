@@ -77,6 +77,14 @@ def positive_unitball(shape: Shape, generator: np.random.Generator, **ignored: A
     return rows.reshape(shape)
 
 
+@filler("caffe.gaussian_unitball")
+def gaussian_unitball(shape: Shape, generator: np.random.Generator, **ignored: Any) -> np.ndarray:
+    """Return rows (along axis 0) of normal numbers, of length 1; of the forks for faces."""
+    rows: np.ndarray = generator.normal(size=(shape[0], math.prod(shape[1:])))
+    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True) + 1e-12)
+    return rows.reshape(shape)
+
+
 @filler("caffe.xavier")
 def xavier(
     shape: Shape, generator: np.random.Generator, variance_norm: str | int = "FAN_IN", **ignored: Any

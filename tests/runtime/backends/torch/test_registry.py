@@ -125,6 +125,7 @@ def caffe_losses():
         alike = RNG.integers(0, 2, (6, 1)).astype(np.float64)
         attributes = {"margin": 3.0, "legacy_version": legacy}
         yield Case("ContrastiveLoss", (real(6, 3), real(6, 3), alike), attributes)
+    yield from margins()
     yield Case("MultinomialLogisticLoss", (probabilities(5, 4), classes(5)))
     yield Case("MultinomialLogisticLoss", (np.eye(4), np.array([0.0, 1, 1, 3])))
     for top_k in (1, 2):
@@ -133,6 +134,21 @@ def caffe_losses():
         for ties in ("lowest", "highest"):
             yield Case("Accuracy", (x.round(), classes(20)), {"top_k": top_k, "ties": ties})
         yield Case("Accuracy", (x, classes(20, ignored=-1)), {"top_k": top_k, "ignore_label": -1})
+
+
+def margins():
+    labels, centers = classes(7), real(4, 6)
+    unit = centers / np.linalg.norm(centers, axis=1, keepdims=True)
+    for margin in (1, 2, 3, 4):
+        inputs = (real(7, 3, 2), unit, labels, np.array([0.3]))
+        yield Case("MarginInnerProduct", inputs, {"margin": margin})
+    cosines = RNG.uniform(-0.99, 0.99, (7, 4))
+    for kind, margin in (("HARD", 28.6), ("SOFT", 1.35), ("HARD", 0.0)):
+        yield Case("LabelSpecificMargin", (cosines, labels, np.array([margin])), {"kind": kind})
+    for distance in ("L1", "L2"):
+        yield Case("CenterLoss", (real(7, 3, 2), labels, centers), {"distance_type": distance})
+    yield Case("UnitRows", (centers,), {"epsilon": 1e-6})
+    yield Case("CallCount", (labels,), {"first": 3})
 
 
 def mxnet_outputs():
@@ -276,7 +292,7 @@ CASES += [
         {"num_heads": 2, "scale": 0.5},
     ),
 ]
-METRICS = {"Accuracy"}
+METRICS = {"Accuracy", "CallCount"}
 """They send no gradient back."""
 
 

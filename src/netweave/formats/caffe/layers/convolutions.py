@@ -12,6 +12,7 @@ import onnx_ir as ir
 from netweave.files.protobuf import Message
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.elementwise import fuses, joined, refuse_fused
+from netweave.formats.caffe.layers.faces import unit_rows
 from netweave.formats.lowering import MANY
 from netweave.formats.lowering.windows import Window, repeat_elements
 from netweave.graph.ops.pooling import pooling
@@ -378,6 +379,13 @@ def _product(ctx: CaffeLayer, *, top: int | None) -> ir.Value:
     flat = axis <= 1
     layout = () if flat or transpose else (("transpose", (1, 0)),)
     weight = ctx.blob(0, shape, "weight", parameter["weight_filler"], layout=layout)
+    if parameter["normalize"]:
+        if transpose or not flat:
+            raise ctx.unsupported(
+                "'normalize' with 'transpose', or with an axis behind the first two, is not supported",
+                parameter.line_of("normalize"),
+            )
+        weight = unit_rows(ctx, weight)
     bias = ctx.blob(1, (num_output,), "bias", parameter["bias_filler"]) if parameter["bias_term"] else None
     if flat:
         return _product_of_rows(ctx, axis, weight, bias, transpose=transpose, top=top)

@@ -19,7 +19,7 @@ from netweave.formats.caffe.python_code import parse_settings
 from netweave.formats.caffe.weights import read_blob
 from netweave.formats.lowering import MANY
 from netweave.formats.lowering.elementwise import rectify, swish
-from netweave.graph import DOMAIN
+from netweave.graph import DOMAIN, set_ties
 from netweave.graph.ops.losses import SMALLEST
 from netweave.graph.summary import dims_text
 
@@ -204,7 +204,8 @@ def eltwise(ctx: CaffeLayer) -> Sequence[ir.Value]:
             if coefficient != 1:
                 values[index] = ctx.add("Mul", [values[index], ctx.constant(coefficient)])
     if operation != "PROD":
-        return [ctx.add(_ELTWISE[operation], values, top=0)]
+        made = ctx.add(_ELTWISE[operation], values, top=0)
+        return [set_ties(made, "second") if operation == "MAX" else made]
     product = values[0]
     for index, value in enumerate(values[1:], start=2):
         product = ctx.add("Mul", [product, value], top=0 if index == len(values) else None)
@@ -479,6 +480,8 @@ def _beside(ctx: CaffeLayer, name: str) -> Path | None:
 def accuracy(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The share of labels among the ``top_k`` best; by class as second top."""
     parameter = ctx.spec["accuracy_param"]
+    if parameter["min_is_better"]:
+        raise ctx.unsupported("'min_is_better' is not supported", parameter.line_of("min_is_better"))
     attributes = {
         "axis": ctx.axis(parameter["axis"]),
         "top_k": parameter["top_k"],

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from netweave.files.protobuf import Message
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.elementwise import fuses, joined
+from netweave.formats.caffe.layers.faces import normalize_channels
 from netweave.formats.lowering.elementwise import batch_normalization
 from netweave.graph import DOMAIN, Statistics
 from netweave.graph.parameters import drawn
@@ -102,12 +103,20 @@ def mean_variance(ctx: CaffeLayer) -> Sequence[ir.Value]:
     return [ctx.add("Div", [centred, deviation], top=0)]
 
 
-@layer("Normalize")
+@layer("Normalize", tops=(1, 2))
 def normalize(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Divided by the Euclidean norm over the channels of each place, or of all places, then scaled.
 
-    A layer of the SSD branch, ``normalize_layer.cpp``: ``eps`` is inside the root.
+    A layer of the SSD branch, ``normalize_layer.cpp``: ``eps`` is inside the root. Without its ``norm_param``
+    it is NormFace's of the same name, which has no scale.
     """
+    if "norm_param" not in ctx.spec:
+        return normalize_channels(ctx)
+    if "normalize_param" in ctx.spec or len(ctx.tops) > 1:
+        raise ctx.read_error(
+            "has 'norm_param' of the SSD branch, and 'normalize_param' or a second top, which only "
+            "NormFace's layer of this name has"
+        )
     parameter = ctx.spec["norm_param"]
     shape = ctx.shape()
     if len(shape) < 2:

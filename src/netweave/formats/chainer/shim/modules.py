@@ -15,7 +15,7 @@ import numpy as np
 
 from netweave.files.missing_modules import Absent as AbsentName
 from netweave.files.missing_modules import Finder
-from netweave.formats.chainer.own import OWN_MODULES
+from netweave.formats.chainer.dialect import OWN_MODULES
 from netweave.formats.chainer.shim.chainercv import CV_LINKS
 from netweave.formats.chainer.shim.functions import FUNCTIONS
 from netweave.formats.chainer.shim.functions.array import FORMER

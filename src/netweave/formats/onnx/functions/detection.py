@@ -294,6 +294,7 @@ without(
     "Accuracy",
     "CTCLoss",
     "CTCOutput",
+    "CenterLoss",
     "ContrastiveLoss",
     "EuclideanLoss",
     "HingeLoss",
@@ -303,6 +304,12 @@ without(
     "SmoothL1Loss",
     "SoftmaxWithLoss",
     reason="it judges a net by labels; a net that predicts has none",
+)
+
+
+without(
+    *("CallCount", "LabelSpecificMargin", "MarginInnerProduct", "UnitRows"),
+    reason="it gives a label a margin in training; a net that predicts has none",
 )
 
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from netweave.formats.lowering.elementwise import batch_normalization
 from netweave.formats.lowering.windows import Window
 from netweave.formats.singa.context import Output, SingaLayer, layer
-from netweave.graph.parameters import drawn, tag_sources
+from netweave.graph.parameters import drawn, set_ties, tag_sources
 
 if TYPE_CHECKING:
     from netweave.files.protobuf import Message
@@ -77,7 +77,8 @@ def pooling(ctx: SingaLayer) -> Output:
         )
     window.check(ctx, settings.line, is_pooling=True)
     if settings["pool"] == "MAX":
-        return Output([ctx.add_output("MaxPool", [x], window.attributes())])
+        largest = ctx.add_output("MaxPool", [x], window.attributes())
+        return Output([set_ties(largest, "all") if kind == "kPooling" else largest])
     attributes = window.attributes() | {"count_include_pad": int(kind != "kCudnnPool")}
     return Output([ctx.add_output("AveragePool", [x], attributes)])
 

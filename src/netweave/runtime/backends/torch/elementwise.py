@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from netweave.runtime.backends.torch.device import torch_dtype
 from netweave.runtime.backends.torch.kernels import PLAIN, Kernels
-from netweave.runtime.backends.torch.operator_table import Ints, Number, lower_to, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, Number, lower_to, lowering, needs_gradient
 
 _ONE_INPUT = (
     ("Abs", 6, torch.abs),
@@ -111,15 +111,28 @@ def clip(x: Tensor, low: Number | None = None, high: Number | None = None) -> Te
 
 
 @lowering("Max", since=8)
-def maximum(*data: Tensor) -> Tensor:
-    """Return the largest of any number of tensors."""
-    return reduce(torch.maximum, data)
+def maximum(*data: Tensor, ties: str = "") -> Tensor:
+    """Return the largest of any number of tensors; ``ties`` (``graph.set_ties``) has the gradient."""
+    if not ties or not any(map(needs_gradient, data)):
+        return reduce(torch.maximum, data)
+    return _chosen(data, torch.ge, ties)
 
 
 @lowering("Min", since=8)
-def minimum(*data: Tensor) -> Tensor:
-    """Return the smallest of any number of tensors."""
-    return reduce(torch.minimum, data)
+def minimum(*data: Tensor, ties: str = "") -> Tensor:
+    """Return the smallest of any number of tensors; ``ties`` has the gradient."""
+    if not ties or not any(map(needs_gradient, data)):
+        return reduce(torch.minimum, data)
+    return _chosen(data, torch.le, ties)
+
+
+def _chosen(data: Sequence[Tensor], wins: Callable[[Tensor, Tensor], Tensor], ties: str) -> Tensor:
+    """Choose between tensors one after another; a tie is the earlier one's, or first of all the second's."""
+    best, *rest = data
+    for index, other in enumerate(rest):
+        is_best = ~wins(other, best) if ties == "second" and index == 0 else wins(best, other)
+        best = torch.where(is_best | best.isnan(), best, other)
+    return best
 
 
 def sum_(x: Tensor, *others: Tensor) -> Tensor:

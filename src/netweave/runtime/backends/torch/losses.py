@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from netweave.runtime.backends.torch.operator_table import lowering, needs_gradient, with_gradient
 
 if TYPE_CHECKING:
+    from netweave.runtime.backends.torch.node_memory import Memory
     from netweave.runtime.backends.torch.whole_batch import WholeBatch
 
 
@@ -428,3 +430,122 @@ def make_loss(
     else:
         gradient = _shared(gradient, batch)
     return with_gradient(x, x, gradient, times_above=False)
+
+
+@lowering("CallCount", since=1, domain="netweave")
+def call_count(x: Tensor, *, first: int = 0, memory: Memory, training: bool) -> Tensor:
+    """Return how many batches were trained before, plus ``first``."""
+    (count,) = memory.recall(torch.zeros(1, dtype=torch.float64, device=x.device), 1)
+    if training:
+        memory.state = (count + 1,)
+    return (count + first).to(torch.float32)
+
+
+@lowering("UnitRows", since=1, domain="netweave")
+def unit_rows(weight: Tensor, *, epsilon: float = 0.0, training: bool) -> Tensor:
+    """Return rows of length 1; in training they take the place of the weights, as in the source."""
+    with torch.no_grad():
+        unit = weight / (weight.square().sum(1, keepdim=True) + epsilon).sqrt()
+        if training:
+            weight.copy_(unit)
+    return with_gradient(weight, unit, torch.ones_like(unit), times_above=True)
+
+
+def _margin_of_angle(cosine: Tensor, margin: int) -> tuple[Tensor, Tensor]:
+    """Return what ``graph.ops.losses.margin_of_angle`` does, for 2 to 4."""
+    sign = cosine.sign()
+    if margin == 2:
+        return 2 * sign * cosine**2 - 1, 4 * sign * cosine
+    if margin == 3:
+        steep = (cosine.abs() - 0.5).sign()
+        return steep * (4 * cosine**3 - 3 * cosine) + sign * (1 + steep) - 2, steep * (12 * cosine**2 - 3)
+    steep = sign * (2 * cosine**2 - 1).sign()
+    psi = steep * (8 * cosine**4 - 8 * cosine**2 + 1) + 2 * sign + steep - 3
+    return psi, steep * (32 * cosine**3 - 16 * cosine)
+
+
+class _MarginInnerProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, index: Tensor, share: Tensor, margin: int) -> Tensor:
+        plain = rows @ weight.T
+        length = rows.square().sum(1, keepdim=True).sqrt()
+        cosine = plain.gather(1, index) / length
+        psi, slope = _margin_of_angle(cosine, margin)
+        ctx.save_for_backward(rows, weight, index, share, length, slope, (psi - cosine * slope) / length)
+        return (plain.scatter(1, index, length * psi) + share * plain) / (1 + share)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch says no types
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        rows, weight, index, share, _, along_weight, along_row = ctx.saved_tensors
+        own = above.gather(1, index) / (along_weight.square() + along_row.square()).sqrt()
+        bent = above.scatter(1, index, own * along_weight) + share * above
+        by_row = (bent @ weight + own * along_row * rows) / (1 + share)
+        return by_row, above.T @ rows, None, None, None
+
+
+@lowering("MarginInnerProduct", since=1, domain="netweave")
+def margin_inner_product(x: Tensor, weight: Tensor, labels: Tensor, share: Tensor, *, margin: int) -> Tensor:
+    """Return products with rows of length 1, that of the label with a margin; the source's gradients."""
+    rows = wide(x).flatten(1)
+    if margin == 1:
+        return rows @ weight.T
+    index = labels.reshape(-1, 1).to(torch.int64)
+    made: Tensor = _MarginInnerProduct.apply(rows, weight, index, share.to(rows.dtype), margin)
+    return made
+
+
+@lowering("LabelSpecificMargin", since=1, domain="netweave")
+def label_specific_margin(x: Tensor, labels: Tensor, margin: Tensor, *, kind: str = "HARD") -> Tensor:
+    """Return cosines, that of the label by a larger angle; its slope is bounded to 0 to 2."""
+    index = labels.reshape(-1, 1).to(torch.int64)
+    own = x.gather(1, index)
+    with torch.no_grad():
+        margin = margin.to(x.dtype)
+        inner = own.clamp(-1 + 1e-4, 1 - 1e-4)
+        sine = (1 - inner.square()).sqrt()
+        if kind == "HARD":
+            angle = margin / 180 * math.pi
+            bent, slope = inner * angle.cos() - sine * angle.sin(), angle.cos() + inner / sine * angle.sin()
+        else:
+            angle = own.acos()
+            angle = torch.where(margin * angle > math.pi - 1e-4, math.pi - 1e-4, angle)
+            bent, slope = (margin * angle).cos(), margin * (margin * angle).sin() / sine
+        bent = torch.where(margin == 0, own, bent)
+        slope = torch.where(margin == 0, 1.0, slope.clamp(0, 2))
+    return x.scatter(1, index, with_gradient(own, bent, slope, times_above=True))
+
+
+class _CenterLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, labels: Tensor, centers: Tensor, absolute: bool, batch: WholeBatch
+    ) -> Tensor:
+        difference = rows - centers[labels]
+        ctx.size = batch.divisor(len(rows))
+        counts = batch.total(torch.bincount(labels, minlength=len(centers)))
+        ctx.absolute = absolute
+        ctx.save_for_backward(difference, labels, counts.to(rows.dtype)[:, None])
+        return difference.abs().sum() / ctx.size if absolute else difference.square().sum() / (2 * ctx.size)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch says no types
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        difference, labels, counts = ctx.saved_tensors
+        if ctx.absolute:
+            difference = difference.sign()
+        moved = torch.zeros(
+            len(counts), difference.shape[1], dtype=difference.dtype, device=difference.device
+        )
+        moved.index_add_(0, labels, difference)
+        return difference * (above / ctx.size), None, -moved / (counts + 1), None, None
+
+
+@lowering("CenterLoss", since=1, domain="netweave")
+def center_loss(
+    x: Tensor, labels: Tensor, centers: Tensor, *, distance_type: str = "L2", batch: WholeBatch
+) -> Tensor:
+    """Return distances to the centers of the labels; what moves a center knows no weight of the loss."""
+    index = labels.reshape(-1).to(torch.int64)
+    made: Tensor = _CenterLoss.apply(wide(x).flatten(1), index, centers, distance_type == "L1", batch)
+    return made

@@ -26,6 +26,7 @@ from netweave.graph import (
     parameter_key,
     parameter_layout,
     statistics_of,
+    ties_of,
 )
 from netweave.graph.passes.folding import ScaledNormalisation, scaled_normalisations
 from netweave.graph.passes.partition import part_of
@@ -240,8 +241,7 @@ class _Lowerer:
             own = find_operator(node.op_type).state if is_registered(node.op_type) else None
             memory = Memory() if own is None else OperatorState(own)
             keywords["memory"] = self._own(f"{node.name}_memory", memory)
-        if "count" in row.injected:
-            keywords |= self._statistics(node)
+        keywords |= self._rules(node, row)
         part = part_of(node)
         if "draws" in row.injected:
             draws = self._shared("draws", Draws)
@@ -255,8 +255,12 @@ class _Lowerer:
             keywords["kernels"] = self._shared("kernels", Kernels)
         return keywords
 
-    def _statistics(self, node: ir.Node) -> dict[str, Any]:
-        """Return the keywords for the rule by which stored statistics follow the batches."""
+    def _rules(self, node: ir.Node, row: Lowering) -> dict[str, Any]:
+        """Return the keywords of rules of training: whose a gradient is, how statistics follow a batch."""
+        if ties := ties_of(node):
+            return {"ties": ties}
+        if "count" not in row.injected:
+            return {}
         rule = statistics_of(node)
         settings: dict[str, Any] = {"unbiased": rule.unbiased, "fixed": rule.fixed}
         if rule.count is not None:

@@ -44,7 +44,10 @@ Number = int | float
 """An input of one element that arrives as a Python number."""
 
 INJECTED = frozenset(
-    {"num_outputs", "training", "memory", "unbiased", "fixed", "count", "draws", "stream", "batch", "kernels"}
+    {
+        *("num_outputs", "training", "memory", "unbiased", "fixed", "count", "draws", "stream", "batch"),
+        *("kernels", "ties"),
+    }
 )
 """Keywords of a lowering that are no attributes of the operator."""
 

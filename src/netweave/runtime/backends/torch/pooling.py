@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from netweave.graph.ops.pooling import PoolWindows
@@ -58,6 +60,30 @@ class _MaxPool2d(torch.autograd.Function):
         else:  # of its input the kernel reads the shape only
             back.grad_input(above, gradient, *ctx.windows, places, grad_input=gradient)
         return gradient, *[None] * len(ctx.windows)
+
+
+class _ToAll(torch.autograd.Function):
+    """Maxima without padding, each of which sends its gradient to all elements that are equal to it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, rule: PoolWindows) -> Tensor:
+        ctx.save_for_backward(x, y)
+        ctx.rule = rule
+        return y.view_as(y)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch says no types
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        x, y = ctx.saved_tensors
+        gradient = torch.zeros_like(x)
+        for start in product(*map(range, ctx.rule.kernel)):
+            steps = zip(start, ctx.rule.strides, strict=True)
+            taken = (..., *(slice(first, None, step) for first, step in steps))
+            counts = zip(x[taken].shape[2:], y.shape[2:], strict=True)
+            windows = (..., *(slice(min(count)) for count in counts))  # the last ones may overhang
+            equal = x[taken][windows] == y[windows]
+            gradient[taken][windows] += above[windows] * equal
+        return gradient, None, None
 
 
 _MAX_POOLS = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}
@@ -194,8 +220,12 @@ def max_pool(
     storage_order: int = 0,
     strides: Ints = (),
     num_outputs: int = 1,
+    ties: str = "",
 ) -> tuple[Tensor, ...]:
-    """Return the largest of each window and, if asked for, its place in the whole input."""
+    """Return the largest of each window and, if asked for, its place in the whole input.
+
+    With ``ties`` (``graph.set_ties``) there is neither padding nor dilation.
+    """
     whole = x if x.is_floating_point() else x.to(torch.float32)
     windows = _windows(
         x,
@@ -207,6 +237,9 @@ def max_pool(
         rounding="ceil" if ceil_mode else "floor",
     )
     lowest = float("-inf")
+    if ties and needs_gradient(whole):
+        made: Tensor = _ToAll.apply(whole, _pool_max(whole.detach(), windows, lowest), windows.rule)
+        return (made,)
     if num_outputs == 1:
         return (_pool_max(whole, windows, lowest).to(x.dtype),)
     y, places = _max_pool(whole, windows, lowest)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from netweave.runtime.backends.torch.operator_table import Ints, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, lowering, needs_gradient, with_gradient
 
 Reduce = Callable[[Tensor, tuple[int, ...], bool], Tensor]
 """(data, axes, keep the axes) -> reduced."""
@@ -52,6 +52,11 @@ def _min(x: Tensor, axes: Ints, keep: bool) -> Tensor:
     return _extreme(x, axes, keep, largest=False)
 
 
+def _to_all(x: Tensor, y: Tensor) -> Tensor:
+    """Return an extreme whose whole gradient goes to each element that is equal to it."""
+    return with_gradient(x, y, (x == y).to(x.dtype), times_above=True)
+
+
 def _l1(x: Tensor, axes: Ints, keep: bool) -> Tensor:
     return _sum(torch.abs(x), axes, keep)
 
@@ -77,12 +82,20 @@ def _log_sum_exp(x: Tensor, axes: Ints, keep: bool) -> Tensor:
 def _lower(op_type: str, since: int, function: Reduce) -> None:
     @lowering(op_type, since=since)
     def reduction(
-        data: Tensor, axes: Ints | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+        data: Tensor,
+        axes: Ints | None = None,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+        ties: str = "",
     ) -> Tensor:
         if not axes:
             if noop_with_empty_axes:
                 return data
             axes = tuple(range(data.ndim))
+        if ties and needs_gradient(data):
+            y = _to_all(data, function(data, axes, True))
+            return y if keepdims else y.squeeze(axes)
         return function(data, axes, bool(keepdims)) if axes else function(data[None], (0,), False)
 
     reduction.__name__ = reduction.__qualname__ = op_type

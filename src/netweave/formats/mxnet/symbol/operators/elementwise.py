@@ -12,7 +12,7 @@ from netweave.formats.lowering.elementwise import FUNCTIONS, clip, gelu, hard_si
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.formats.mxnet.symbol.settings import Settings
 from netweave.formats.mxnet.symbol.variables import onnx_dtype
-from netweave.graph import DOMAIN, scale_gradients
+from netweave.graph import DOMAIN, scale_gradients, set_ties
 
 if TYPE_CHECKING:
     from netweave.formats.mxnet.symbol.context import MXNetOperator
@@ -248,7 +248,8 @@ def add_n(ctx: MXNetOperator) -> ir.Value:
 
 def _binary(ctx: MXNetOperator, kind: str, a: ir.Value, b: ir.Value) -> ir.Value:
     if kind in BINARY:
-        return ctx.add(BINARY[kind], [a, b])
+        made = ctx.add(BINARY[kind], [a, b])
+        return set_ties(made, "first") if kind in {"maximum", "minimum"} else made
     if kind in COMPARISONS:
         return _number(ctx, ctx.add(COMPARISONS[kind], [a, b]), like=a)
     if kind == "not_equal":
@@ -384,7 +385,10 @@ def _reduced(ctx: MXNetOperator, op_type: str, x: ir.Value | None = None) -> ir.
         axes = [axis for axis in range(rank) if axis not in axes]
     keepdims = int(settings.flag("keepdims", False))
     x = ctx.x if x is None else x
-    return _at_least_one_axis(ctx, ctx.add(op_type, [x, ctx.integers(axes)], {"keepdims": keepdims}))
+    made = ctx.add(op_type, [x, ctx.integers(axes)], {"keepdims": keepdims})
+    if op_type in {"ReduceMax", "ReduceMin"}:
+        set_ties(made, "all")
+    return _at_least_one_axis(ctx, made)
 
 
 @operator_reader("argmax", "argmin")

@@ -16,6 +16,7 @@ from netweave.formats.mxnet.symbol.context import LAYOUTS, MXNetOperator, channe
 from netweave.formats.mxnet.symbol.operators.elementwise import signed_cube_root
 from netweave.formats.mxnet.symbol.registry import operator_reader
 from netweave.formats.mxnet.symbol.settings import is_channels_last
+from netweave.graph import set_ties
 from netweave.graph.ops.pooling import pooling
 
 ROUNDINGS = {"valid": "floor", "full": "full"}
@@ -69,7 +70,7 @@ def pool_v1(ctx: MXNetOperator) -> ir.Value:
             "strides": window.strides,
             "ceil_mode": int(convention == "full"),
         }
-        return ctx.add("MaxPool", [padded], attributes)
+        return set_ties(ctx.add("MaxPool", [padded], attributes), "all")
     total = _summed(ctx, x, window, convention, p=1, clip=True)
     return total if kind == "sum" else ctx.add("Div", [total, ctx.scalar(prod(window.kernel), x)])
 
