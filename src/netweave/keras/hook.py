@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import re
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -148,9 +149,27 @@ def _reason_for_keras(script: str) -> str | None:
         return None
     text = "\n".join(cells_of(path)) if path.suffix == ".ipynb" else path.read_text(errors="replace")
     reason = reason_for_keras(text)
-    for beside in sorted(path.absolute().parent.glob("*.py")):
-        named = rf"^\s*(from|import)\s+{re.escape(beside.stem)}\b"
-        if reason is None and re.search(named, text, re.MULTILINE):
-            found = reason_for_keras(beside.read_text(errors="replace"))
-            reason = found and f"{beside.name}: {found}"
+    for module in _own_modules(text, path.absolute().parent):
+        if reason is None:
+            found = reason_for_keras(module.read_text(errors="replace"))
+            reason = found and f"{module.name}: {found}"
     return reason
+
+
+def _own_modules(text: str, folder: Path) -> list[Path]:
+    """Return the files of modules and packages that a script imports, without those that are installed."""
+    files = []
+    for name in dict.fromkeys(re.findall(r"^\s*(?:from|import)\s+(\w+)", text, re.MULTILINE)):
+        spec = importlib.machinery.PathFinder.find_spec(name, [str(folder), *sys.path])
+        origin = Path(spec.origin) if spec is not None and spec.origin else Path()
+        if (
+            origin.suffix == ".py"
+            and not {"site-packages", "netweave"} & set(origin.parts)
+            and _is_no_library(origin)
+        ):
+            files += sorted(origin.parent.glob("*.py")) if origin.name == "__init__.py" else [origin]
+    return files
+
+
+def _is_no_library(file: Path) -> bool:
+    return not file.is_relative_to(Path(sysconfig.get_path("stdlib")))
