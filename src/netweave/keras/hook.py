@@ -138,6 +138,7 @@ def run(arguments: Sequence[str]) -> None:
         install()
     else:
         engine = hand_over()
+        _name_old_modules()
         sys.stderr.write(f"netweave.keras: {reason}: Keras itself runs this script, on {engine}\n")
     run_script(arguments)
 
@@ -154,6 +155,15 @@ def _reason_for_keras(script: str) -> str | None:
             found = reason_for_keras(module.read_text(errors="replace"))
             reason = found and f"{module.name}: {found}"
     return reason
+
+
+def _name_old_modules() -> None:
+    """Let modules of Keras 1 and 2 be found in those of the Keras that a script was handed over to."""
+    for name, old in OLD_MODULES.items():
+        module = sys.modules.get(f"keras.{name}")
+        if module is not None:
+            sys.modules.update({f"keras.{name}.{one}": module for one in old})
+            sys.modules.update({f"keras.{one}": module for one in old})
 
 
 def _own_modules(text: str, folder: Path) -> list[Path]:

@@ -252,7 +252,7 @@ def hand_over() -> str:
     tensorflow.math = tensorflow.nn = tensorflow
     tensorflow.executing_eagerly = lambda: True  # Keras asks, once there is a module of this name
     tensorflow.__spec__ = importlib.machinery.ModuleSpec("tensorflow", None)
-    tensorflow.name_scope = nullcontext
+    tensorflow.name_scope, tensorflow.__version__ = nullcontext, "2.16.1"
     tensorflow.float32, tensorflow.int32, tensorflow.function = "float32", "int32", lambda function: function
     sys.modules.update({"keras": keras, "tensorflow": tensorflow, "tensorflow.keras": keras})
     for name, module in list(sys.modules.items()):
