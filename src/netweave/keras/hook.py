@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import re
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -137,6 +138,7 @@ def run(arguments: Sequence[str]) -> None:
         install()
     else:
         engine = hand_over()
+        _name_old_modules()
         sys.stderr.write(f"netweave.keras: {reason}: Keras itself runs this script, on {engine}\n")
     run_script(arguments)
 
@@ -148,9 +150,36 @@ def _reason_for_keras(script: str) -> str | None:
         return None
     text = "\n".join(cells_of(path)) if path.suffix == ".ipynb" else path.read_text(errors="replace")
     reason = reason_for_keras(text)
-    for beside in sorted(path.absolute().parent.glob("*.py")):
-        named = rf"^\s*(from|import)\s+{re.escape(beside.stem)}\b"
-        if reason is None and re.search(named, text, re.MULTILINE):
-            found = reason_for_keras(beside.read_text(errors="replace"))
-            reason = found and f"{beside.name}: {found}"
+    for module in _own_modules(text, path.absolute().parent):
+        if reason is None:
+            found = reason_for_keras(module.read_text(errors="replace"))
+            reason = found and f"{module.name}: {found}"
     return reason
+
+
+def _name_old_modules() -> None:
+    """Let modules of Keras 1 and 2 be found in those of the Keras that a script was handed over to."""
+    for name, old in OLD_MODULES.items():
+        module = sys.modules.get(f"keras.{name}")
+        if module is not None:
+            sys.modules.update({f"keras.{name}.{one}": module for one in old})
+            sys.modules.update({f"keras.{one}": module for one in old})
+
+
+def _own_modules(text: str, folder: Path) -> list[Path]:
+    """Return the files of modules and packages that a script imports, without those that are installed."""
+    files = []
+    for name in dict.fromkeys(re.findall(r"^\s*(?:from|import)\s+(\w+)", text, re.MULTILINE)):
+        spec = importlib.machinery.PathFinder.find_spec(name, [str(folder), *sys.path])
+        origin = Path(spec.origin) if spec is not None and spec.origin else Path()
+        if (
+            origin.suffix == ".py"
+            and not {"site-packages", "netweave"} & set(origin.parts)
+            and _is_no_library(origin)
+        ):
+            files += sorted(origin.parent.glob("*.py")) if origin.name == "__init__.py" else [origin]
+    return files
+
+
+def _is_no_library(file: Path) -> bool:
+    return not file.is_relative_to(Path(sysconfig.get_path("stdlib")))

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -177,6 +177,9 @@ def reason_for_keras(code: str) -> str | None:
     ours = importlib.import_module("netweave.keras.layers")
     layers = {name for name in vars(original("layers")) if name[:1].isupper()}
     absent = {name for name in layers if not hasattr(ours, name)} | {*AROUND_CLASSES}
+    backend = importlib.import_module("netweave.keras.backend")
+    functions = [name for name in vars(original("backend")) if not hasattr(backend, name)]
+    absent |= {f"{module}.{name}" for module in ("K", "backend") for name in functions}
     for node in ast.walk(tree):
         found = _reason(node, absent)
         if found:
@@ -198,8 +201,9 @@ def _reason(node: ast.AST, absent: set[str]) -> str | None:
         if node.bases and not is_rule and methods & {"call", "train_step", "test_step"}:
             return f"class {node.name}"
     if isinstance(node, ast.Call):
-        if _last(node.func) in absent:
-            return _last(node.func)
+        name, module = _last(node.func), _last(getattr(node.func, "value", node))
+        if name in absent or f"{module}.{name}" in absent:
+            return name
         dropout = {one.arg: one.value for one in node.keywords}.get("recurrent_dropout")
         if dropout is not None and not (isinstance(dropout, ast.Constant) and not dropout.value):
             return "recurrent_dropout"
@@ -247,6 +251,8 @@ def hand_over() -> str:
     tensorflow.keras, tensorflow.random, tensorflow.__path__ = keras, random, []
     tensorflow.math = tensorflow.nn = tensorflow
     tensorflow.executing_eagerly = lambda: True  # Keras asks, once there is a module of this name
+    tensorflow.__spec__ = importlib.machinery.ModuleSpec("tensorflow", None)
+    tensorflow.name_scope, tensorflow.__version__ = nullcontext, "2.16.1"
     tensorflow.float32, tensorflow.int32, tensorflow.function = "float32", "int32", lambda function: function
     sys.modules.update({"keras": keras, "tensorflow": tensorflow, "tensorflow.keras": keras})
     for name, module in list(sys.modules.items()):
