@@ -26,6 +26,7 @@ from netweave.graph.passes.partition import (
 from netweave.graph.passes.partition.shardings import on_worker
 from netweave.job import Cluster
 from netweave.runtime.backends.torch import TorchNet
+from netweave.training.events import Note
 from netweave.training.parallel.plan import BACKWARD, FORWARD, num_held, passes_of
 from netweave.training.partition_ranks import partition_of
 from netweave.training.partitioned import Partition, placement_lines
@@ -304,3 +305,59 @@ def test_a_pipeline_and_a_cluster_of_other_size(tmp_path):
     cluster = Cluster(workers_per_group=3, layers=(LayerCut("out", None, 2),))
     with pytest.raises(UsageError, match="it needs 3 processes, found 2"):
         netweave.train(job, cluster=cluster, devices="cpu:2", micro_batches=2)
+
+
+AUTO_ERRORS = [
+    ({}, "cluster 'auto' plans for several processes of this machine; give --devices cpu:2"),
+    ({"devices": "cpu:2", "exchange": "owner"}, "cluster 'auto' chooses exchange and micro_batches itself"),
+    (
+        {"devices": "0,1"},
+        "cluster 'auto' measures the processors of this machine, and devices are cuda:0, cuda:1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), AUTO_ERRORS)
+def test_what_a_plan_cannot_choose_for(options, message, tmp_path):
+    job = nets.job(nets.write(tmp_path, "mlp", steps=1))
+    with pytest.raises(UsageError, match=message):
+        netweave.train(job, data={"train": nets.records()}, cluster="auto", **options)
+
+
+def test_no_scheme_is_chosen_that_does_not_fit(tmp_path, monkeypatch):
+    job = nets.job(nets.write(tmp_path, "mlp", steps=1))
+    monkeypatch.setattr("netweave.api.training.free_bytes", lambda: 1000)
+    with pytest.raises(
+        UsageError, match=r"no scheme fits: each of 2 processes would hold .* kB at least, and 500 B"
+    ):
+        netweave.train(job, data={"train": nets.records()}, cluster="auto", devices="cpu:2")
+
+
+@pytest.mark.multi
+@pytest.mark.slow
+@pytest.mark.parametrize("chosen", ["pipeline", "hybrid"])
+def test_the_fastest_scheme_of_a_plan_is_trained(chosen, tmp_path, monkeypatch):
+    """Whichever it is, the run ends where one process ends."""
+    from netweave.training import planning
+
+    job = nets.job(nets.write(tmp_path, "mlp", steps=5))
+    monkeypatch.setattr(planning, "schemes_of", only(planning.schemes_of, chosen))
+    seen = []
+    arrays = {key: array.astype(np.float32) for key, array in nets.records().items()}
+    records = {"data": {"train": arrays}, "seed": 4}
+    net = netweave.train(job, cluster="auto", devices="cpu:2", batch="split", watch=seen.append, **records)
+    lines = [event.text for event in seen if isinstance(event, Note)]
+    assert lines[0].startswith(f"planned: {chosen}, ")
+    expected = netweave.train(job, **records)
+    for key, tensor in expected.params.items():
+        torch.testing.assert_close(net.params[key], tensor, rtol=0, atol=2e-6)
+
+
+def only(schemes_of, name):
+    """Return a function that finds one of the schemes, so that what is trained does not depend on times."""
+
+    def found(job, network):
+        schemes, notes = schemes_of(job, network)
+        return [one for one in schemes if one.name == name], notes
+
+    return found

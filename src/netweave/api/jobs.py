@@ -344,11 +344,7 @@ def shared(job: Job, options: TrainOptions, world: World, watch: Watch) -> tuple
 
     shards, parts = options.same_bits, options.micro_batches
     if parts is not None:
-        if options.batch == "multiply":
-            raise UsageError(
-                "batch='multiply' is for workers that each take a batch of their own; the stages of a "
-                "pipeline share one batch: leave it out, or give a larger batch size"
-            )
+        job = with_batch(job, options.batch or "split", world.size)
         watch(Note(describe_micro_batches(job, parts, options.pipeline, world)))
         return job, options
     meaning = batch_meaning(job, options.batch if shards is None else options.batch or "split")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,13 +13,16 @@ import numpy as np
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.jobs import announcing_early_failure, device_of_rank
 from netweave.api.runs import need_torch, train_here
+from netweave.comparison.execution.memory_budget import free_bytes
 from netweave.errors import UsageError
 from netweave.formats import read_job
 from netweave.formats.singa.cluster import read_cluster
 from netweave.graph import Graph
 from netweave.graph.passes.partition import PartitionPlan, partition_plan, require_layers
+from netweave.graph.summary import bytes_text
 from netweave.job import Cluster, Job, JobOptions
 from netweave.options import Options
+from netweave.runtime.engine.threaded import num_cores
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.data import Source
 from netweave.training.data.pack import pack as pack_source
@@ -26,7 +30,7 @@ from netweave.training.data.probe import probe
 from netweave.training.data.source_names import Named, kind_of, open_named
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.transforms.geometry import Resize
-from netweave.training.events import Watch
+from netweave.training.events import Note, Watch
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import rank_environment
 from netweave.training.watchers import TrainOptions
@@ -125,16 +129,7 @@ def train(
         read_job = replace(read_job, checkpoints=replace(read_job.checkpoints, weights=files))
     tell = watch or (lambda event: None)
     is_rank = rank_environment() is not None
-    if options.cluster is not None:
-        cluster = load_cluster(options.cluster)
-        if not cluster.layers and read_job.cluster is not None:  # the layers of a job.conf are cut as it says
-            cluster = replace(cluster, layers=read_job.cluster.layers)
-        read_job = replace(read_job, cluster=cluster)
-        if not is_rank and len(names) < 2:
-            cluster.require_processes(1)
-    if read_job.cluster is not None and not read_job.cluster.is_alone and len(names) > 1:
-        read_job.cluster.require_processes(len(names))
-    options = replace(options, cluster=None)
+    read_job, options = _clustered(read_job, options, names, tell)
     if options.restarts and len(names) < 2 and not is_rank:
         raise UsageError("restarts are for the processes of several devices; give devices, or no restarts")
     if len(names) > 1 and not is_rank:
@@ -145,6 +140,79 @@ def train(
         return train_on(read_job, names, options, tell)
     device = device_of_rank(names) if names else options.device
     return train_here(read_job, replace(options, device=device), tell)
+
+
+def _clustered(
+    job: Job, options: TrainOptions, names: Sequence[str], tell: Watch
+) -> tuple[Job, TrainOptions]:
+    """Return a Job with the cluster that options say, and the options without it."""
+    is_rank = rank_environment() is not None
+    if options.cluster == AUTO:
+        if is_rank or len(names) < 2:
+            raise UsageError(
+                "cluster 'auto' plans for several processes of this machine; give --devices cpu:2 "
+                "(devices='cpu:2')"
+            )
+        return _by_plan(job, options, names, tell)
+    if options.cluster is not None:
+        cluster = load_cluster(options.cluster)
+        if not cluster.layers and job.cluster is not None:  # the layers of a job.conf are cut as it says
+            cluster = replace(cluster, layers=job.cluster.layers)
+        job = replace(job, cluster=cluster)
+        if not is_rank and len(names) < 2:
+            cluster.require_processes(1)
+    if job.cluster is not None and not job.cluster.is_alone and len(names) > 1:
+        job.cluster.require_processes(len(names))
+    return job, replace(options, cluster=None)
+
+
+AUTO = "auto"
+"""The cluster that a plan chooses."""
+
+
+def _by_plan(job: Job, options: TrainOptions, names: Sequence[str], tell: Watch) -> tuple[Job, TrainOptions]:
+    """Return a Job and options by which the fastest scheme is trained that fits in the free memory.
+
+    Raises:
+        UsageError: Devices are no processors, options say a scheme too, or no scheme fits.
+    """
+    from netweave.runtime.backends.torch.device import computing_with
+    from netweave.training.parallel.batch import batch_meaning
+
+    if any(name != "cpu" for name in names):
+        raise UsageError(
+            f"cluster 'auto' measures the processors of this machine, and devices are {', '.join(names)}; "
+            "for GPUs take a scheme of `netweave plan --device`"
+        )
+    if options.exchange != TrainOptions().exchange or options.micro_batches is not None:
+        raise UsageError(
+            "cluster 'auto' chooses exchange and micro_batches itself; leave them out, or leave 'auto' out"
+        )
+    threads = int(
+        os.environ.get("OMP_NUM_THREADS") or max(1, num_cores() // len(names))
+    )  # as of each process
+    with computing_with(threads):
+        plan = plan_run(job, machines=f"1x{len(names)}", link="1gbit", batch=options.batch)
+    room = free_bytes() // len(names)
+    best = next((one for one in plan.schemes if one.memory <= room), None)
+    if best is None:
+        least = min(one.memory for one in plan.schemes)
+        raise UsageError(
+            f"{job.name}: no scheme fits: each of {len(names)} processes would hold {bytes_text(least)} at "
+            f"least, and {bytes_text(room)} are free for each; take a smaller batch, or more machines"
+        )
+    scheme = best.scheme
+    others = ", ".join(f"{one.scheme.name} {one.step_s * 1e3:.1f}" for one in plan.schemes if one is not best)
+    took = f"{scheme.name}, {best.step_s * 1e3:.1f} ms for an update"
+    tell(Note(f"planned: {took} (others: {others or 'none'})"))
+    cluster = Cluster(workers_per_group=len(names), layers=scheme.layers) if scheme.layers else None
+    return replace(job, cluster=cluster), replace(
+        options,
+        exchange=scheme.exchange,
+        micro_batches=scheme.micro_batches,
+        batch=batch_meaning(job, options.batch),
+        cluster=None,
+    )
 
 
 def load_cluster(cluster: Cluster | str | Path) -> Cluster:

@@ -22,7 +22,7 @@ _OPTIONS = (
         "--cluster",
         metavar="FILE",
         help="Worker groups and servers, in the words of a job.conf's cluster; --devices must be as many as "
-        "it has processes.",
+        "it has processes; or auto, for the fastest way of netweave plan that fits in the free memory.",
     ),
     click.option(
         "--exchange",

@@ -149,7 +149,7 @@ def train(
         raise UsageError("--devices and --gpu both select where to compute; give only one")
     devices = settings["devices"] or gpu
     names = parse_devices(devices or "cpu")
-    if len(names) > 1 and rank_environment() is None:
+    if len(names) > 1 and rank_environment() is None and settings["cluster"] != "auto":
         of_ranks = {name: settings[name] for name in ("restarts", "grace_s", "stop_signal")}
         return launch_again(names, **of_ranks)
     from netweave import api

@@ -297,6 +297,8 @@ class TrainOptions(Options):
             the bytes that come and go for it.
         cluster: Worker groups and servers, instead of those of the Job: a ``netweave.Cluster``, or a file
             with fields of SINGA's ``ClusterProto``; ``devices`` must be as many as it has processes.
+            ``"auto"`` for the fastest scheme of a plan that fits in the free memory, on processors of this
+            machine.
 
     Raises:
         UsageError: A number is out of its range, or there is no such exchange.
