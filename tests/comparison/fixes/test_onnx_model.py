@@ -161,3 +161,24 @@ def test_weights_that_two_nodes_share_are_not_changed_for_one(tmp_path):
     mended = api.mend(netweave.compare(a, b))
     assert not mended.after
     assert any("2 nodes share the array 'w2'" in refusal.why for refusal in mended.refused)
+
+
+def test_a_model_without_edits_is_written_as_it_was_and_its_outline_has_no_values(tmp_path):
+    from netweave.comparison.fixes.onnx_model import ModelEdits, StoredModel
+
+    model = original()
+    model.metadata_props.add(key="made", value="here")  # a field behind the graph
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((0, 3), np.int64), "nothing"))
+    model.graph.initializer.append(helper.make_tensor("list", onnx.TensorProto.FLOAT, [2], [1.0, 2.0]))
+    onnx.save(model, tmp_path / "net.onnx")
+    stored = StoredModel(str(tmp_path / "net.onnx"))
+    edits = ModelEdits(stored, StoredModel)
+    assert edits.content == model.SerializeToString() == (tmp_path / "net.onnx").read_bytes()
+    assert len(stored.outline.SerializeToString()) < len(edits.content) / 4
+    changed = onnx.load(tmp_path / "net.onnx")
+    for graph in (changed.graph, edits.model.graph):
+        graph.initializer[1].CopyFrom(array("b1", 8, seed=9))
+        graph.node[0].attribute[0].ints[0] = 3
+    assert edits.content == changed.SerializeToString()
+    assert edits.text != ModelEdits(stored, StoredModel).text
+    assert edits.text.count("crc32") == len(changed.graph.initializer)

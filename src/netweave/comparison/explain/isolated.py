@@ -307,7 +307,7 @@ BINS = 24
 MAX_GROUPS = 400
 """Groups whose values are kept; of more, those that differ come first."""
 
-MAX_COUNTED = 1_000_000
+MAX_COUNTED = 250_000
 """Elements that are counted, evenly picked from a larger tensor."""
 
 ORDER = (

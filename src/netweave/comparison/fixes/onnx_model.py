@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from netweave.comparison import INPUT_ORDER
 from netweave.comparison.fixes.text import NotAppliedError
 from netweave.comparison.metric import constants_of
+from netweave.files.protobuf_fields import BYTES, Span, field_spans, write_field
 from netweave.graph import Graph, parameter_key
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class StoredModel:
             raise NotAppliedError(f"{Path(file).name} cannot be read again: {error}") from error
         self.arrays: dict[str, onnx.TensorProto] = {}
         self._lines: dict[str | bytes, str] = {}
+        self._fields: dict[str, bytes] = {}
         for array in self.outline.graph.initializer:
             self.arrays[array.name] = _copied(array)
             for name in VALUES:
@@ -91,12 +93,33 @@ class StoredModel:
         return array.name in self.arrays and not any(known.name in VALUES for known, _ in array.ListFields())
 
     def content(self, model: onnx.ModelProto) -> bytes:
-        """Return an edited outline with all values, as a file holds it."""
-        full = _copied(model)
-        for array in full.graph.initializer:
-            if self.holds(array):
-                array.CopyFrom(self.arrays[array.name])
-        return full.SerializeToString()
+        """Return an edited outline with all values, as a file holds it.
+
+        The values are written once, and not again for each fix.
+        """
+        outline = model.SerializeToString()
+        arrays = iter(model.graph.initializer)
+        return b"".join(
+            write_field(span.number, b"".join(self._graph_fields(outline, span, arrays)))
+            if span.number == onnx.ModelProto.GRAPH_FIELD_NUMBER
+            else outline[span.begin : span.end]
+            for span in field_spans(outline, Span(0, BYTES, 0, 0, len(outline)))
+        )
+
+    def _graph_fields(
+        self, outline: bytes, graph: Span, arrays: Iterator[onnx.TensorProto]
+    ) -> Iterator[bytes]:
+        for span in field_spans(outline, graph):
+            if span.number == onnx.GraphProto.INITIALIZER_FIELD_NUMBER and self.holds(array := next(arrays)):
+                yield self._written(array.name)
+            else:
+                yield outline[span.begin : span.end]
+
+    def _written(self, name: str) -> bytes:
+        if name not in self._fields:
+            held = self.arrays[name].SerializeToString()
+            self._fields[name] = write_field(onnx.GraphProto.INITIALIZER_FIELD_NUMBER, held)
+        return self._fields[name]
 
 
 class ModelEdits:
