@@ -69,6 +69,12 @@ def test_caffes_unit_ball_rows_sum_to_one():
     np.testing.assert_allclose(values.reshape(60, -1).sum(axis=1), 1.0, rtol=1e-5)
 
 
+def test_rows_of_the_normal_unit_ball_have_length_one():
+    rows = caffe(type="gaussian_unitball").reshape(60, -1)
+    np.testing.assert_allclose((rows**2).sum(axis=1), 1.0, rtol=1e-5)
+    normal_with(rows * rows.shape[1] ** 0.5, 0.0, 1.0)
+
+
 def test_bilinear_weights():
     """Caffe and MXNet agree on size 4; on others what MXNet 1.9.1 gives is lopsided."""
     even = np.array([0.25, 0.75, 0.75, 0.25])
@@ -205,7 +211,7 @@ def test_what_cannot_be_filled(call, message):
 
 
 def test_every_filler_is_tried():
-    caffe_names = "constant uniform gaussian positive_unitball xavier msra bilinear"
+    caffe_names = "constant uniform gaussian positive_unitball gaussian_unitball xavier msra bilinear"
     mxnet_names = "zero zeros one ones constant uniform normal orthogonal xavier msraprelu bilinear lstmbias"
     mxnet_names += " fusedrnn"
     known = {f"caffe.{name}" for name in caffe_names.split()} | {f"mxnet.{n}" for n in mxnet_names.split()}

@@ -98,6 +98,10 @@ class Blobs(ParameterStore):
             layout = (("reshape", shape), *layout)
         return self.initializer(parameter.key, layout)
 
+    def is_stored(self, ctx: CaffeLayer) -> bool:
+        """Return whether the file of values has arrays of a layer."""
+        return bool(self._weights and self._weights.layer(ctx.layer.name))
+
     def check_count(self, ctx: CaffeLayer) -> None:
         """Note it if the file lacks arrays that a layer owns, or has more than the layer uses."""
         stored = self._weights.layer(ctx.layer.name) if self._weights else None

@@ -108,9 +108,9 @@ def normalize(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Divided by the Euclidean norm over the channels of each place, or of all places, then scaled.
 
     A layer of the SSD branch, ``normalize_layer.cpp``: ``eps`` is inside the root. Without its ``norm_param``
-    it is NormFace's of the same name, which has no scale.
+    and without a stored scale it is NormFace's of the same name, which has none.
     """
-    if "norm_param" not in ctx.spec:
+    if "norm_param" not in ctx.spec and not ctx.blobs.is_stored(ctx):
         return normalize_channels(ctx)
     if "normalize_param" in ctx.spec or len(ctx.tops) > 1:
         raise ctx.read_error(
