@@ -145,7 +145,12 @@ class NetPasses:
     @property
     def variables(self) -> list[Variable]:
         """All that tasks of the passes change."""
-        return [*self.parameters, *self.gradients, *chain.from_iterable(self._activations), self.state]
+        return [*self.parameters, *self.gradients, *self.activations, self.state]
+
+    @property
+    def activations(self) -> list[Variable]:
+        """What each backward has written when it is done, also one that no gradient of a parameter comes from."""
+        return [*chain.from_iterable(self._activations)]
 
     def stages_of(self, number: int) -> list[int]:
         """Return the stages whose backward adds to the gradient of a slice."""

@@ -188,7 +188,9 @@ class StepProgram:
         if ranks is not None:
             ranks.push_gradients(step, self.gradients)
         if self._updater.rule.measures:
-            self._engine.push(self._begin, self.gradients, [self._begun], name=f"begin update {step}")
+            # ranks wait in it for each other: a rank without parameters has backwards to compute for others first
+            reads = [*self.gradients, *self.passes.activations]
+            self._engine.push(self._begin, reads, [self._begun], name=f"begin update {step}")
         lane = self._update_lane
         for numbers in self._groups:
             if ranks is not None and not ranks.owns(numbers[0]):
