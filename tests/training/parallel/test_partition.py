@@ -55,7 +55,9 @@ NORMALISED = {2: "conv1=0 bn2=1", 3: "conv1=0 bn2=1 out=2", 4: "conv1=0 bn1=1 bn
 def pipelines(size):
     """Return trainings of pipelines of so many ranks."""
     skips = SKIPS[size]
-    clipped = "conv1=0 pool1=1 conv2=2" if size == 3 else ""  # a stage without parameters, as 4 stages have one anyway
+    clipped = (
+        "conv1=0 pool1=1 conv2=2" if size == 3 else ""
+    )  # a stage without parameters, as 4 stages have one anyway
     resumed = {"folder": "pipeline", "micro_batches": 4}
     return [
         Case("p-mlp", micro_batches=1, cuts=LAYERS[size]),
