@@ -188,7 +188,7 @@ class StepProgram:
         if ranks is not None:
             ranks.push_gradients(step, self.gradients)
         if self._updater.rule.measures:
-            # ranks wait in it for each other: a rank without parameters has backwards to compute for others first
+            # ranks wait in it for each other: one without parameters first computes backwards for others
             reads = [*self.gradients, *self.passes.activations]
             self._engine.push(self._begin, reads, [self._begun], name=f"begin update {step}")
         lane = self._update_lane
