@@ -324,7 +324,10 @@ def test_what_a_plan_cannot_choose_for(options, message, tmp_path):
         netweave.train(job, data={"train": nets.records()}, cluster="auto", **options)
 
 
-def test_no_scheme_is_chosen_that_does_not_fit(tmp_path, monkeypatch):
+@pytest.mark.parametrize("threads", ["1", "2,1", "all"])
+def test_no_scheme_is_chosen_that_does_not_fit(threads, tmp_path, monkeypatch):
+    """Whatever OMP_NUM_THREADS says, a number for each level of nested regions among it."""
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
     job = nets.job(nets.write(tmp_path, "mlp", steps=1))
     monkeypatch.setattr("netweave.api.training.free_bytes", lambda: 1000)
     with pytest.raises(

@@ -170,6 +170,17 @@ AUTO = "auto"
 """The cluster that a plan chooses."""
 
 
+def _threads_of_each(num_processes: int) -> int:
+    """Return the threads of each process of this machine: OMP_NUM_THREADS, or a share of the cores.
+
+    OpenMP takes a number for each level of nested regions, of which the first counts: ``4,2``.
+    """
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if wanted.isdecimal() and int(wanted):
+        return int(wanted)
+    return max(1, num_cores() // num_processes)
+
+
 def _by_plan(job: Job, options: TrainOptions, names: Sequence[str], tell: Watch) -> tuple[Job, TrainOptions]:
     """Return a Job and options by which the fastest scheme is trained that fits in the free memory.
 
@@ -188,10 +199,7 @@ def _by_plan(job: Job, options: TrainOptions, names: Sequence[str], tell: Watch)
         raise UsageError(
             "cluster 'auto' chooses exchange and micro_batches itself; leave them out, or leave 'auto' out"
         )
-    threads = int(
-        os.environ.get("OMP_NUM_THREADS") or max(1, num_cores() // len(names))
-    )  # as of each process
-    with computing_with(threads):
+    with computing_with(_threads_of_each(len(names))):
         plan = plan_run(job, machines=f"1x{len(names)}", link="1gbit", batch=options.batch)
     room = free_bytes() // len(names)
     best = next((one for one in plan.schemes if one.memory <= room), None)
