@@ -147,7 +147,7 @@ test("each row of a stored document becomes an object", async () => {
   };
   assert.deepEqual(shown.groups[0]!.weights, [weights]);
   assert.equal(shown.groups[0]!.status, "EQUAL");
-  assert.equal(shown.groups[0]!.functions, null); // documents of before have no such column
+  assert.equal(shown.groups[0]!.functions, null); // documents of earlier releases have no such column
   assert.deepEqual(Object.keys(shown), ["version", "kind", "title", "nets", "groups"]);
 });
 

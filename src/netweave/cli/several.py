@@ -61,8 +61,7 @@ _OPTIONS = (
         type=click.IntRange(1),
         metavar="M",
         help="Make each device a stage of a pipeline, through which a batch passes in M parts; a layer's "
-        "location in "
-        "--cluster says where it lives, else the net is cut into stages of like cost.",
+        "location in --cluster says where it lives, else the net is cut into stages of like cost.",
     ),
     click.option(
         "--pipeline",

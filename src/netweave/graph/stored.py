@@ -145,7 +145,7 @@ ROLES = {
     "mean": ("mean", "running_mean", "moving_mean"),
     "variance": ("variance", "var", "running_var", "moving_variance", "moving_var"),
 }
-"""What an array is for, by the last word of its name in common use; to add a word, add it to its row."""
+"""Roles of arrays, each with the last words of the names that it commonly has."""
 
 _ROLE_OF = {word: role for role, words in ROLES.items() for word in words}
 

@@ -214,15 +214,15 @@ def _last(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-OF_NUMPY = {"concat": "concatenate", "constant": "convert_to_tensor", "pow": "power", "range": "arange"}
-"""Functions of ``keras.ops`` that TensorFlow calls otherwise, besides ``reduce_...``."""
+NAMES_IN_OPS = {"concat": "concatenate", "constant": "convert_to_tensor", "pow": "power", "range": "arange"}
+"""TensorFlow's functions that ``keras.ops`` has under another name, besides ``reduce_...``."""
 
 
 class _OfTensorFlow(ModuleType):
     """TensorFlow for a script that Keras runs on torch: its Keras, and functions that Keras has too."""
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(original("ops"), OF_NUMPY.get(name, name).removeprefix("reduce_"), None)
+        found = getattr(original("ops"), NAMES_IN_OPS.get(name, name).removeprefix("reduce_"), None)
         if found is None or name.startswith("__"):
             raise AttributeError(
                 f"Keras runs this script on torch, where there is no tensorflow.{name}; write it with "

@@ -70,7 +70,7 @@ PLOT_SETTINGS = frozenset(
         *("show_layer_names", "show_trainable"),
     }
 )
-"""What ``plot_model`` of Keras takes besides, which changes nothing here."""
+"""Arguments of Keras' ``plot_model`` that change nothing here."""
 
 
 def __getattr__(name: str) -> Any:

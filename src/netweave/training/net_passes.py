@@ -149,7 +149,7 @@ class NetPasses:
 
     @property
     def activations(self) -> list[Variable]:
-        """What each backward has written when it is done, also one that gives no parameter a gradient."""
+        """Variables that each backward writes, also one that gives no parameter a gradient."""
         return [*chain.from_iterable(self._activations)]
 
     def stages_of(self, number: int) -> list[int]:

@@ -274,9 +274,8 @@ class Partition:
         """Return what this worker changes: first what all workers have, in the same order on all."""
         own = [one for one in parameters if not self.holding(one.key).is_shared]
         for one in own:
-            if (
-                one.tensor.requires_grad and self.micro_batches is None
-            ):  # divided as it comes, since rules also look at norms of gradients
+            if one.tensor.requires_grad and self.micro_batches is None:
+                # divided as it comes, since rules also look at norms of gradients
                 one.tensor.register_hook(lambda gradient: gradient / self.num_workers)
         return [*(one for one in parameters if self.holding(one.key).is_shared), *own]
 

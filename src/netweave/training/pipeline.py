@@ -202,7 +202,7 @@ class Crossing:
 
 @dataclass(slots=True)
 class Link:
-    """What goes from one stage to another, and the gradients that come back, as bytes in one message.
+    """Values that one stage sends to another, and the gradients that come back, as bytes in one message.
 
     Attributes:
         sender: The stage that makes the values.

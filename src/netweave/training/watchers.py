@@ -289,12 +289,11 @@ class TrainOptions(Options):
         grace_s: Seconds that the processes of ``devices`` have for this, > 0; then they are killed.
         micro_batches: Parts of like size, >= 1, in which a batch passes through a net whose layers live on
             several workers: the ``location`` of layers says which, else the net is cut into stages of like
-                cost. None where
-            all workers compute at the same time.
+            cost. None where all workers compute at the same time.
         pipeline: Order of their passes: ``1f1b`` holds the activations of few micro-batches, ``gpipe`` those
             of all.
-        log_placement: Whether the log begins with a line for each layer: which rank computes which part, and
-            the bytes that come and go for it.
+        log_placement: Begin the log with a line for each layer: which rank computes which part, and the bytes
+            in and out.
         cluster: Worker groups and servers, instead of those of the Job: a ``netweave.Cluster``, or a file
             with fields of SINGA's ``ClusterProto``; ``devices`` must be as many as it has processes.
             ``"auto"`` for the fastest scheme of a plan that fits in the free memory, on processors of this

@@ -95,7 +95,7 @@ export interface Group {
   evidence: Evidence;
   error: Real;
   isolated_error: Real;
-  /** What rounding to fewer bits explains; absent in documents of before. */
+  /** What rounding to fewer bits explains; absent in documents of earlier releases. */
   rounding_error?: Real;
   /** What people call what several layers of A, and of B, compute together, such as GELU; empty without a name. */
   functions?: [string, string] | null;

@@ -43,7 +43,7 @@ type StatisticsRow = {
 
 type WeightRow = Omit<WeightDifference, "keys"> & { group: number; keys: [number, number] };
 
-/** Documents of before have no names of functions. */
+/** Documents of earlier releases have no names of functions. */
 type GroupRow = Required<Omit<Group, "weights" | "functions">> & Pick<Group, "functions">;
 
 export interface StoredNet extends Omit<Net, "layers" | "nodes" | "values" | "parameters"> {

@@ -190,11 +190,11 @@ export class Sidebar {
     const [a, b] = item.groups[0]?.functions ?? [];
     if (cause && a && b && a !== b)
       return { id, status: item.status, title: `${a} ≠ ${b}`, note: `${places}${title}` };
-    const function_ = functionOf(item, item.members[0].length ? 0 : 1);
+    const name = functionOf(item, item.members[0].length ? 0 : 1);
     return {
       id,
       status: item.status,
-      title: [function_, title].filter(Boolean).join(": "),
+      title: [name, title].filter(Boolean).join(": "),
       note: cause ? `${places}${cause.text}` : [...new Set(types)].join("  ·  "),
     };
   }

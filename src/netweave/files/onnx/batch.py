@@ -23,7 +23,7 @@ _TERM = r"(?:[A-Za-z_]\w{0,60}|\d{1,9})"
 _FORMULA = re.compile(rf"{_TERM}(?:\s*[-+*]\s*{_TERM}){{0,4}}")
 
 _NO_NAMES = frozenset({"", "?", "None", "-1", "unknown"})
-"""What exporters write for a size that they know nothing about."""
+"""Words that exporters write for a size that they do not know."""
 
 
 def plain_symbols(graph: ir.Graph) -> None:
