@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import multiprocessing
+import time
 
 import pytest
 
@@ -152,3 +154,105 @@ def test_nets_in_one_drop_are_read_once_and_are_nets_of_their_own(visitor, monke
     read_net.call(str(second.pk))
     second.refresh_from_db()
     assert storage.kept_json(second.document) == documents[1]
+
+
+class Reader:
+    """A child in this process: what it has read stays with it."""
+
+    def __init__(self, request):
+        self.said, self.is_ended = [], False
+        self._read = child.answer(request, self)
+
+    def send(self, message):
+        self.said.append(message)
+
+    def ask(self, request):
+        child.answer(request, self, self._read)
+
+    def follow(self, **_):
+        assert self.said[-1] == ("done", "")
+
+    def end(self):
+        self.is_ended = True
+
+
+@pytest.fixture
+def children(monkeypatch):
+    """Return the children that were made; they live in this process."""
+    from netweave.web.work import supervise
+
+    made = []
+
+    def run(request, **_):
+        made.append(process := Reader(request))
+        process.follow()
+        return process if request.stays else process.end()
+
+    monkeypatch.setattr(supervise, "run", run)
+    return made
+
+
+def dropped_together(visitor):
+    """Return two nets that came in one drop, read."""
+    from netweave.web.models import Net
+    from netweave.web.work.tasks import read_net
+
+    other = NET.replace(b"type: 'ReLU'", b"type: 'TanH'")
+    key = visitor.make_net(**{"a.prototxt": NET, "b.prototxt": other})
+    read_net.call(key)
+    return Net.objects.order_by("created")
+
+
+def compared(a, b, **chosen):
+    """Return the comparison of two nets, done."""
+    from netweave.web import comparisons
+    from netweave.web.work.tasks import compare_nets
+
+    comparison = comparisons.start(a, b, chosen=chosen)
+    compare_nets.call(str(comparison.pk))
+    comparison.refresh_from_db()
+    assert comparison.state == "done", comparison.error
+    return comparison
+
+
+def test_nets_that_came_together_are_compared_by_the_child_that_has_read_them(visitor, children):
+    from netweave.web.work import storage
+
+    a, b = dropped_together(visitor())
+    (reader,) = children
+    assert not reader.is_ended
+    first = compared(b, a)
+    assert (len(children), reader.is_ended) == (1, True)
+    again = compared(b, a)
+    assert len(children) == 2
+    assert first.sentence == again.sentence
+    assert storage.kept_json(first.document)["findings"] == storage.kept_json(again.document)["findings"]
+
+
+@pytest.mark.parametrize("change", ["another job", "other sizes", "another file", "its time is out"])
+def test_a_child_that_has_read_nets_ends_when_it_is_not_needed(change, visitor, children, monkeypatch):
+    from netweave.web import nets
+    from netweave.web.work import tasks
+
+    if change == "its time is out":
+        monkeypatch.setattr(tasks, "STAY_SECONDS", 0.0)
+    owner = visitor()
+    a, b = dropped_together(owner)
+    (reader,) = children
+    chosen = {}
+    if change == "another job":
+        tasks.read_net.call(owner.make_net(**{"c.prototxt": NET}))
+        assert reader.is_ended
+    elif change == "other sizes":
+        chosen = {"input_shapes_b": {"d": [3, 2]}}
+    elif change == "another file":
+        nets.add_file(b, "b.prototxt", io.BytesIO(NET), num_bytes=len(NET))
+        tasks.read_net.call(str(b.pk))
+        b.refresh_from_db()
+    else:
+        while not reader.is_ended:
+            time.sleep(0.01)
+    is_equal = compared(a, b, **chosen).verdict == "identical"
+    assert is_equal == (change == "another file")
+    assert reader.is_ended
+    assert len(children) > 1

@@ -18,6 +18,9 @@ COMPARED = ("first", "last", "tolerance", "seed", "num_samples")
 READ = ("phase", "stages")
 """What goes to ``api.load_parts``, for both nets."""
 
+SIZES = ("input_shapes_a", "input_shapes_b")
+"""What goes to it for one of them."""
+
 COLORS = ("rgb", "bgr", "gray")
 """Orders of the channels of an image."""
 

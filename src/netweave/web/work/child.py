@@ -68,6 +68,8 @@ class Request:
     Attributes:
         folder: Where it writes; the files of a net lie in a folder of their own in it.
         nets: One net to read, or two to compare: names of their folders.
+        read: The numbers of the two among the nets that the same child has read before; empty to read them.
+        stays: Whether the child waits afterwards for a request to compare what it has read.
         input_shapes: For each net, the sizes that the user gave.
         entries: For each net, the class or function that makes it, if the user named one.
         settings: Of the comparison (``web.chosen_options``).
@@ -81,6 +83,8 @@ class Request:
 
     folder: Path
     nets: tuple[str, ...]
+    read: tuple[int, ...] = ()
+    stays: bool = False
     input_shapes: tuple[Mapping[str, Sequence[int]], ...]
     entries: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -93,14 +97,17 @@ class Request:
 
 
 def work(request: Request, told: Connection) -> None:
-    """Carry out a request.
+    """Carry out a request, and a second one on what the first has read if it ``stays``.
 
-    The last thing said is ``("done", "")`` or ``("failed", why)``, with what the pages offer to do about it:
-    ``open_inputs`` are the inputs whose sizes are missing, ``needs_code`` says that only code is not allowed.
+    The last thing said of each is ``("done", "")`` or ``("failed", why)``, with what the pages offer to do
+    about it: ``open_inputs`` are the inputs whose sizes are missing, ``needs_code`` says that only code is
+    not allowed.
     """
     _set_up_process(request)
-    with suppress(BrokenPipeError):  # the worker has lost the job, and nobody waits for the answer
-        answer(request, told)
+    with suppress(BrokenPipeError, EOFError):  # the worker has lost the job, and nobody waits for the answer
+        read = answer(request, told)
+        if request.stays and read:  # its worker ends it if it is not needed
+            answer(told.recv(), told, read)
 
 
 def _set_up_process(request: Request) -> None:
@@ -111,10 +118,17 @@ def _set_up_process(request: Request) -> None:
     _limit(request.memory_bytes)
 
 
-def answer(request: Request, told: Connection) -> None:
-    """Carry out a request in this process, and say how it ended."""
+def answer(request: Request, told: Connection, read: Sequence[Graph] = ()) -> Sequence[Graph]:
+    """Carry out a request in this process, say how it ended, and return the nets that it has read.
+
+    Args:
+        request: What to do.
+        told: Where it is said.
+        read: What an earlier request has read, in the same folder.
+    """
+    nets: Sequence[Graph] = ()
     try:
-        _carry_out(request, told)
+        nets = _carry_out(request, told, read)
         told.send(("done", ""))
     except NetweaveError as error:
         text = str(error).replace("--input-shape ", "")  # a page has a field for them, not an option
@@ -129,6 +143,7 @@ def answer(request: Request, told: Connection) -> None:
     except Exception as error:  # noqa: BLE001 (whatever a file brings about, the user is told, and the job ends)
         text = _too_large(request) if "bad_alloc" in str(error) else f"{type(error).__name__}: {error}"
         told.send(("failed", _without_folders(shortened(text, MAX_MESSAGE), request.folder)))
+    return nets
 
 
 def _end_with_parent() -> None:
@@ -154,26 +169,38 @@ def _limit(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _carry_out(request: Request, told: Connection) -> None:
+def _carry_out(request: Request, told: Connection, read: Sequence[Graph]) -> Sequence[Graph]:
     if len(request.nets) == 1:
-        told.send(("stage", "reading"))
-        parts = api.sort_parts(**_parts(request, 0))
-        graph = parts.nets[0][0]
-        if request.array is not None:
-            _write_array(request, graph, request.array)
-            return
-        _write(request, FACTS, _facts_of_all(parts))
-        told.send(("stage", "drawing"))
-        for number, (net, _) in enumerate(parts.nets):
-            _write(request, NET.format(number), viewer.net_document(net))
-        return
+        return _read(request, told)
+    if request.read:
+        _compare(request, told, [read[number] for number in request.read])
+        return ()
+    reading = {name: request.settings[name] for name in chosen_options.READ if name in request.settings}
     graphs = []
-    chosen = request.settings
-    reading = {name: chosen[name] for name in chosen_options.READ if name in chosen}
     for number, letter in enumerate("AB"):
         told.send(("stage", f"reading net {letter}"))
         graphs.append(api.load_parts(**_parts(request, number), **reading))
+    _compare(request, told, graphs)
+    return ()
 
+
+def _read(request: Request, told: Connection) -> Sequence[Graph]:
+    """Read what is to be shown, and return it."""
+    told.send(("stage", "reading"))
+    parts = api.sort_parts(**_parts(request, 0))
+    nets = [net for net, _ in parts.nets]
+    if request.array is not None:
+        _write_array(request, nets[0], request.array)
+        return ()
+    _write(request, FACTS, _facts_of_all(parts))
+    told.send(("stage", "drawing"))
+    for number, net in enumerate(nets):
+        _write(request, NET.format(number), viewer.net_document(net))
+    return nets
+
+
+def _compare(request: Request, told: Connection, graphs: Sequence[Graph]) -> None:
+    chosen = request.settings
     is_told = False
 
     def tell(found: Comparison) -> None:

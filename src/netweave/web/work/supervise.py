@@ -60,31 +60,43 @@ def warm_up() -> None:
     forkserver.ensure_running()
 
 
-def run(request: Request, *, max_seconds: float, alive: Callable[[str, Mapping[str, str]], bool]) -> None:
-    """Carry out a request in a child process.
+Alive = Callable[[str, Mapping[str, str]], bool]
+"""Gives a sign of life with what is being done, and what is known of the result so far; False if the job is
+lost."""
+
+
+class Child:
+    """A child process.
 
     Args:
-        request: What to do.
-        max_seconds: Longest time.
-        alive: Gives a sign of life with what is being done, and what is known of the result so far; False
-            if the job is lost.
-
-    Raises:
-        DiedError: The child ended without a word.
-        FailedError: The child failed, or was ended for its time.
-        LostError: The job is not this worker's any more; the child is ended.
+        request: The first thing that it does.
     """
-    ours, theirs = _fork_server.Pipe(duplex=False)
-    process = _fork_server.Process(target=child.work, args=(request, theirs), daemon=False)
-    process.start()
-    theirs.close()
-    stage, given = "starting", 0.0
-    known: dict[str, str] = {}
-    deadline = time.monotonic() + max_seconds
-    try:
+
+    def __init__(self, request: Request) -> None:
+        self._ours, theirs = _fork_server.Pipe()
+        self._process = _fork_server.Process(target=child.work, args=(request, theirs), daemon=False)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, request: Request) -> None:
+        """Have it do something else, once it has done what it was made for.
+
+        Raises:
+            DiedError: It has ended.
+        """
+        try:
+            self._ours.send(request)
+        except OSError:
+            raise DiedError(was_killed=True) from None
+
+    def follow(self, *, max_seconds: float, alive: Alive) -> None:
+        """Wait until it has done what it was asked for; the arguments and the errors are those of ``run``."""
+        stage, given = "starting", 0.0
+        known: dict[str, str] = {}
+        deadline = time.monotonic() + max_seconds
         while True:
-            if ours.poll(max(0.0, min(SIGN_SECONDS, deadline - time.monotonic()))):
-                kind, text, *rest = _received(ours, process)
+            if self._ours.poll(max(0.0, min(SIGN_SECONDS, deadline - time.monotonic()))):
+                kind, text, *rest = _received(self._ours, self._process)
                 if kind == "done":
                     return
                 if kind == "failed":
@@ -102,9 +114,35 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str, Mapping[s
                 if not alive(stage, known):
                     raise LostError
                 given = time.monotonic()
+
+    def end(self) -> None:
+        """End it, with all processes that it has started."""
+        self._ours.close()
+        _end(self._process)
+
+
+def run(request: Request, *, max_seconds: float, alive: Alive) -> Child | None:
+    """Carry out a request in a child process; return it if it stays, to be asked once more and ended.
+
+    Args:
+        request: What to do.
+        max_seconds: Longest time.
+        alive: Gives a sign of life.
+
+    Raises:
+        DiedError: The child ended without a word.
+        FailedError: The child failed, or was ended for its time.
+        LostError: The job is not this worker's any more; the child is ended.
+    """
+    process = Child(request)
+    stays = False
+    try:
+        process.follow(max_seconds=max_seconds, alive=alive)
+        stays = request.stays
     finally:
-        ours.close()
-        _end(process)
+        if not stays:
+            process.end()
+    return process if stays else None
 
 
 def _received(pipe: Connection, process: BaseProcess) -> Sequence[Any]:
