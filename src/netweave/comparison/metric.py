@@ -310,6 +310,7 @@ class Signals:
         position: Place of each node in ``nodes``, by ``id(node)``.
         reads: Signals that each node reads, by ``id(node)``: its inputs, then what its inner graphs read.
         sizes: Names of the values that hold sizes, or whole numbers computed from sizes alone.
+        outputs: The signals of the net's outputs; an output that no input reaches has none.
     """
 
     graph: Graph
@@ -320,6 +321,7 @@ class Signals:
     position: dict[int, int] = field(default_factory=dict)
     reads: dict[int, list[str]] = field(default_factory=dict)
     sizes: set[str] = field(default_factory=set)
+    outputs: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, graph: Graph) -> Signals:
@@ -337,6 +339,8 @@ class Signals:
                     signals.root[str(node.outputs[0].name)] = signals.root[source]
                 continue
             signals._add(node)
+        names = [str(value.name) for value in graph.outputs]
+        signals.outputs = [signals.root[name] for name in names if name in signals.root]
         return signals
 
     def _computes_sizes(self, node: ir.Node) -> bool:
@@ -403,12 +407,6 @@ class Signals:
         """All signals: the net's inputs, then the others in topological order."""
         inputs = [str(value.name) for value in self.graph.inputs]
         return inputs + [name for node in self.nodes for name in self.outputs_of(node)]
-
-    @property
-    def outputs(self) -> list[str]:
-        """The signals of the net's outputs; an output that no input reaches has none."""
-        names = [str(value.name) for value in self.graph.outputs]
-        return [self.root[name] for name in names if name in self.root]
 
 
 def _may_be_size(value: ir.Value) -> bool:

@@ -264,7 +264,7 @@ def output_of(node: ir.Node) -> Output | None:
 def reads(node: ir.Node) -> list[ir.Value]:
     """Return the values that a node reads, each once: its inputs and what its subgraphs capture."""
     inputs = dict.fromkeys(value for value in node.inputs if value is not None)
-    if node.attributes and any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
+    if has_subgraphs(node):
         for graph in subgraphs(node):
             inputs.update(dict.fromkeys(_captured(graph)))
     return list(inputs)
@@ -274,6 +274,11 @@ def captured(node: ir.Node) -> list[ir.Value]:
     """Return the values that a node's subgraphs read of the graph around it, but for its inputs."""
     outer = dict.fromkeys(value for graph in subgraphs(node) for value in _captured(graph))
     return [value for value in outer if value not in node.inputs] if outer else []
+
+
+def has_subgraphs(node: ir.Node) -> bool:
+    """Return whether a node has graphs as attributes."""
+    return bool(node.attributes) and any(a.type in _GRAPHS for a in node.attributes.data.values())
 
 
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:

@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import RunError
-from netweave.graph.graph import subgraphs
+from netweave.graph.graph import has_subgraphs, subgraphs
 
 Attributes = Mapping[str, Any]
 """Attributes of a node as Python values."""
@@ -161,6 +161,9 @@ def all_operators() -> dict[str, Operator]:
     return dict(sorted(_OPERATORS.items()))
 
 
+_NO_EFFECTS: frozenset[Effect] = frozenset()
+
+
 def effects_of(node: ir.Node) -> frozenset[Effect]:
     """Return what a node does besides computing its outputs from its inputs.
 
@@ -174,6 +177,8 @@ def effects_of(node: ir.Node) -> frozenset[Effect]:
         return frozenset({Effect.RANDOM}) if _may_train(node) else frozenset()
     if node.op_type in _STANDARD_EFFECTS:
         return frozenset({_STANDARD_EFFECTS[node.op_type]})
+    if not has_subgraphs(node):
+        return _NO_EFFECTS
     return frozenset(effect for graph in subgraphs(node) for inner in graph for effect in effects_of(inner))
 
 

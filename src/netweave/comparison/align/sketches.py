@@ -6,13 +6,16 @@ a proposal; ``values`` checks it element by element.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from netweave.comparison.metric import BLOCK
+
+# without the layer of Python over them, which takes longer than small tensors
+_sum, _max, _min = np.add.reduce, np.maximum.reduce, np.minimum.reduce
 
 SKETCH_TOLERANCE = 1e-3
 """Largest difference of two sketches of the same values.
@@ -36,9 +39,9 @@ def sketch(x: np.ndarray) -> np.ndarray | None:
     with np.errstate(all="ignore"):
         for start in range(0, flat.size, BLOCK):  # in the cache; what is not finite stays so in the sums
             part = flat[start : start + BLOCK]
-            top, bottom = max(top, float(part.max())), min(bottom, float(part.min()))
+            top, bottom = max(top, float(_max(part))), min(bottom, float(_min(part)))
             square = part * part
-            sums += [square.sum(), part.sum(), np.abs(part).sum(), np.dot(square, part)]
+            sums += [_sum(square), _sum(part), _sum(np.abs(part)), np.dot(square, part)]
         rms = float(np.sqrt(sums[0] / flat.size))
         if top == bottom or rms == 0 or not np.isfinite(sums).all():
             return None
@@ -71,9 +74,8 @@ class SketchIndex:
         low, high = float(wanted[0]) * (1 - SKETCH_TOLERANCE), float(wanted[0]) * (1 + SKETCH_TOLERANCE)
         rows = self._rows.get(size, [])
         near = []
-        for rms, name, other in rows[bisect_left(rows, low, key=_rms) :]:
-            if rms > high:
-                break
+        for index in range(bisect_left(rows, low, key=_rms), bisect_right(rows, high, key=_rms)):
+            rms, name, other = rows[index]
             distance = max(abs(rms / float(wanted[0]) - 1), float(np.abs(other[1:] - wanted[1:]).max()))
             if distance <= SKETCH_TOLERANCE:
                 near.append((distance, name))

@@ -66,6 +66,7 @@ class Extension:
         self._signals: deque[tuple[str, str]] = deque()
         self._nodes: deque[tuple[ir.Node, ir.Node]] = deque()
         self._joins: deque[tuple[ir.Node, ir.Node]] = deque()
+        self._chains: dict[int, list[ir.Node]] = {}
         self._contexts = Contexts(alignment.a.signals, alignment.b.signals)
         self._depths_a, self._depths_b = _depths(self._a.signals), _depths(self._b.signals)
 
@@ -94,8 +95,11 @@ class Extension:
 
     def _grow(self, detail: int) -> None:
         partners = self._a.partners
-        self._signals.extend((pair.a, pair.b) for pair in self._a.pairs.values())
-        self._nodes.extend((n, partners[id(n)]) for n in self._a.signals.nodes if id(n) in partners)
+        self._signals.extend((pair.a, pair.b) for pair in self._a.pairs.values() if self._leads_on(pair))
+        for node in self._a.signals.nodes:
+            partner = partners.get(id(node))
+            if partner is not None and (self._is_open(self._a, node) or self._is_open(self._b, partner)):
+                self._nodes.append((node, partner))
         while self._signals or self._nodes or self._joins:
             while self._nodes:
                 self._around(*self._nodes.popleft())
@@ -103,6 +107,19 @@ class Extension:
                 self._after(*self._signals.popleft(), detail)
             elif self._joins:  # which of its inputs is which may be known by now
                 self._before(*self._joins.popleft())
+
+    def _leads_on(self, pair: SignalPair) -> bool:
+        """Return whether nodes beside a pair of signals may be left to pair, in both nets."""
+        return all(
+            bool(_free_readers(side, name)) or (maker is not None and not side.is_paired(maker))
+            for side, name in zip((self._a, self._b), (pair.a, pair.b), strict=True)
+            for maker in [side.signals.producer.get(name)]
+        )
+
+    def _is_open(self, side: Side, node: ir.Node) -> bool:
+        """Return whether something that a node, or the end of its chain, reads or makes is left to pair."""
+        names = (*side.signals.inputs_of(node), *side.signals.outputs_of(self._chain(side, node)[-1]))
+        return not side.pairs.keys() >= {*names, *side.signals.outputs_of(node)}
 
     def _after(self, name_a: str, name_b: str, detail: int) -> None:
         """Pair the nodes that read a pair of signals, and those that make it, where there is no choice."""
@@ -171,8 +188,16 @@ class Extension:
         """Return the nodes whose outputs belong together: after filters the last scalings, if cut apart."""
         if family_of(node_a) not in CHAINED or family_of(node_b) not in CHAINED:
             return node_a, node_b
-        chain_a, chain_b = chain_from(self._a.signals, node_a), chain_from(self._b.signals, node_b)
+        chain_a, chain_b = self._chain(self._a, node_a), self._chain(self._b, node_b)
         return (node_a, node_b) if len(chain_a) == len(chain_b) else (chain_a[-1], chain_b[-1])
+
+    def _chain(self, side: Side, node: ir.Node) -> list[ir.Node]:
+        """Return a node with the scalings behind it (``chain_from``), which is asked for in every pass."""
+        if family_of(node) not in CHAINED:
+            return [node]
+        if id(node) not in self._chains:
+            self._chains[id(node)] = chain_from(side.signals, node)
+        return self._chains[id(node)]
 
     def _pair_signals(self, name_a: str, name_b: str) -> None:
         if self._alignment.pair_signals(SignalPair(name_a, name_b, Evidence.STRUCTURE)):

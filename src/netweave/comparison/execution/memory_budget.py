@@ -159,16 +159,28 @@ class NetSlice:
     """Some consecutive nodes of a net.
 
     Attributes:
-        inputs: Names of the values that they read and do not make.
-        outputs: Names of the values to return: those wanted, and those that later slices read.
-        boundary: The latter.
+        nodes: The nodes.
+        read: The values that they read and do not make, but for initializers.
+        made: The values to return: those wanted, and those that later slices read.
+        boundary: Names of the latter.
         num_bytes: Estimate of the bytes of all values that they make.
     """
 
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    nodes: tuple[ir.Node, ...]
+    read: tuple[ir.Value, ...]
+    made: tuple[ir.Value, ...]
     boundary: frozenset[str]
     num_bytes: int
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the values that they read."""
+        return [str(value.name) for value in self.read]
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the values to return."""
+        return [str(value.name) for value in self.made]
 
 
 def cut_net(
@@ -264,8 +276,9 @@ def _bounded(
         outside = [v for v in read if v not in inside and not v.is_initializer()]
         slices.append(
             NetSlice(
-                inputs=tuple(str(value.name) for value in outside),
-                outputs=tuple(str(v.name) for v in outputs if v in wanted or v in read_later),
+                nodes=tuple(nodes),
+                read=tuple(outside),
+                made=tuple(v for v in outputs if v in wanted or v in read_later),
                 boundary=frozenset(str(v.name) for v in outputs if v in read_later),
                 num_bytes=sum(bytes_of[node] for node in nodes),
             )

@@ -14,8 +14,7 @@ import numpy as np
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.memory_budget import check_budget, cut_net
 from netweave.comparison.stopwatch import Stopwatch
-from netweave.graph.passes.extraction import Extractor
-from netweave.runtime.backends import prepare
+from netweave.runtime.backends import prepare, prepare_nodes
 from netweave.runtime.engine.malloc import give_back_large_buffers
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from netweave.comparison.execution.memory_budget import MemoryBudget, NetSlice
     from netweave.graph import Graph
+    from netweave.runtime.backends import Runner
 
 
 class TappedValues(Mapping[str, np.ndarray]):
@@ -71,8 +71,6 @@ class TappedValues(Mapping[str, np.ndarray]):
         self._slice_of = {name: i for i, part in enumerate(self._slices) for name in part.outputs}
         self._wanted = tuple(wanted)
         self._shapes: dict[str, tuple[int, ...]] = {}
-        self._parts: dict[int, Graph] = {}
-        self._extractor: Extractor | None = None
         self._number = store.register(self, _last_readers(self._slices))
         if len(self._slices) == 1:
             self._compute(0)
@@ -149,20 +147,16 @@ class TappedValues(Mapping[str, np.ndarray]):
         inputs = self._inputs if is_whole else {name: self._value(name) for name in part.inputs}
         self._store.reserve(self._number, index, part.num_bytes)
         with self._store.clock.time(self._stage):
-            computed = prepare(self._graph_of(index), taps=part.outputs).run(inputs)
+            computed = self._prepared(part).run(inputs)
         made = {name: computed[name] for name in part.outputs}
         self._shapes.update((name, x.shape) for name, x in made.items())
         self._store.put(self._number, index, made, part.boundary)
         return made
 
-    def _graph_of(self, index: int) -> Graph:
+    def _prepared(self, part: NetSlice) -> Runner:
         if len(self._slices) == 1:
-            return self._graph
-        if index not in self._parts:
-            part = self._slices[index]
-            self._extractor = self._extractor or Extractor(self._graph)
-            self._parts[index] = self._extractor.extract(inputs=part.inputs, outputs=part.outputs)
-        return self._parts[index]
+            return prepare(self._graph, taps=part.outputs)
+        return prepare_nodes(self._graph, part.nodes, inputs=part.read, outputs=part.made)
 
 
 def _last_readers(slices: Sequence[NetSlice]) -> list[int]:

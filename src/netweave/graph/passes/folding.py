@@ -22,8 +22,9 @@ from netweave.graph import (
     parameter_layout,
 )
 from netweave.graph.costs import MAX_COMPUTED, MAX_COMPUTED_IN_ALL, MAX_FOLLOWED
+from netweave.graph.graph import has_subgraphs
 from netweave.graph.parameters import source_keys, tag_parameter, tag_sources
-from netweave.graph.passes.rewriting import Pass, Rewriter, evaluate_node, has_one_reader, has_subgraphs
+from netweave.graph.passes.rewriting import Pass, Rewriter, evaluate_node, has_one_reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -22,7 +22,7 @@ from netweave.graph import (
     make_attributes,
     set_layer_keys,
 )
-from netweave.graph.graph import needed_nodes, subgraphs
+from netweave.graph.graph import needed_nodes
 from netweave.graph.naming import take_name
 from netweave.graph.passes.extraction import Extractor
 
@@ -303,11 +303,6 @@ def drop_initializers(graph: Graph, names: set[str]) -> None:
     """Remove initializers; the table of stored arrays stays as it is."""
     for name in names:
         graph.model.graph.initializers.pop(name, None)
-
-
-def has_subgraphs(node: ir.Node) -> bool:
-    """Return whether a node has graphs as attributes."""
-    return next(subgraphs(node), None) is not None
 
 
 def _settle_aliases(graph: Graph) -> None:

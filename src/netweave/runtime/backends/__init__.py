@@ -13,6 +13,17 @@ from netweave.runtime.backends.runner import (
     Runner,
     RunSettings,
     prepare,
+    prepare_nodes,
 )
 
-__all__ = ["AUTO", "BACKENDS", "PRECISIONS", "TAPPING", "Purpose", "RunSettings", "Runner", "prepare"]
+__all__ = [
+    "AUTO",
+    "BACKENDS",
+    "PRECISIONS",
+    "TAPPING",
+    "Purpose",
+    "RunSettings",
+    "Runner",
+    "prepare",
+    "prepare_nodes",
+]

@@ -145,16 +145,20 @@ def _write_initializer(graph: onnx.GraphProto, value: ir.Value, *, by_reference:
     tensor = value.const_value
     if tensor is None:
         raise AssertionError(f"initializer {value.name!r} has no values")
-    if not by_reference or tensor.nbytes <= INLINE_BYTES or tensor.dtype not in _BY_REFERENCE:
-        written = graph.initializer.add()
+    written = graph.initializer.add()
+    if tensor.dtype not in _BY_REFERENCE:
         inside = (
             ir.Tensor(tensor.numpy(), dtype=tensor.dtype) if isinstance(tensor, ir.ExternalTensor) else tensor
         )
         written.CopyFrom(ir.serde.serialize_tensor(inside))
         written.name = value.name or ""
         return None
-    named = graph.initializer.add(name=value.name or "", data_type=int(tensor.dtype))
-    named.dims.extend(tensor.shape.numpy())
-    named.data_location = onnx.TensorProto.EXTERNAL
-    named.external_data.add(key="location", value="given by the caller")
-    return np.asarray(tensor.numpy(), order="C")
+    written.name, written.data_type = value.name or "", int(tensor.dtype)
+    array = np.asarray(tensor.numpy(), order="C")
+    written.dims.extend(array.shape)
+    if not by_reference or array.nbytes <= INLINE_BYTES:
+        written.raw_data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+        return None
+    written.data_location = onnx.TensorProto.EXTERNAL
+    written.external_data.add(key="location", value="given by the caller")
+    return array

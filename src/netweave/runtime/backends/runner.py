@@ -6,7 +6,7 @@ import enum
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import RunError, UsageError
 from netweave.installation import install_command
@@ -14,6 +14,7 @@ from netweave.runtime.engine.threaded import num_cores
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
 
     from netweave.graph import Graph
 
@@ -117,13 +118,35 @@ def prepare(
     if graph.only_weights:
         raise RunError(f"{graph.name}: holds only weights; there is no net to run")
     graph.find(taps)
+    runner: Runner = _module(backend).prepare(graph, list(taps), settings)
+    return runner
+
+
+def prepare_nodes(
+    graph: Graph, nodes: Sequence[ir.Node], *, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+) -> Runner:
+    """Make some nodes of a graph ready to run on ONNX Runtime, without a copy of them.
+
+    Args:
+        graph: The graph; it is not changed.
+        nodes: The nodes, in its order.
+        inputs: What they read and do not make, but for initializers; a run is given these, by name.
+        outputs: What a run returns of what they make.
+
+    Raises:
+        UsageError: ONNX Runtime is not installed.
+        RunError: It cannot run them.
+    """
+    runner: Runner = _module("onnxruntime").prepare_nodes(graph, nodes, inputs, outputs, TAPPING)
+    return runner
+
+
+def _module(backend: str) -> Any:
     try:
-        module = importlib.import_module(f"netweave.runtime.backends.{backend}")
+        return importlib.import_module(f"netweave.runtime.backends.{backend}")
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("netweave"):
             raise
         raise UsageError(
             f"backend {backend!r} needs {error.name!r}, which is not installed: {install_command(backend)}"
         ) from error
-    runner: Runner = module.prepare(graph, list(taps), settings)
-    return runner

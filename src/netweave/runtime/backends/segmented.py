@@ -67,13 +67,13 @@ def split(
     levels: dict[ir.Node, int] = {}
     last_effect = 0
     for node in nodes:
-        native = is_native(node)
+        native, has_effects = is_native(node), bool(effects_of(node))
         makers = [value.producer() for value in reads(node)]
         after = [levels[maker] for maker in makers if maker in levels]
-        if effects_of(node):
+        if has_effects:
             after.append(last_effect)
         level = max([_aligned(level, native=native) for level in after], default=0 if native else 1)
-        if effects_of(node):
+        if has_effects:
             last_effect = level
         levels[node] = level
     members: dict[int, list[ir.Node]] = {}
@@ -253,13 +253,32 @@ def prepare_segments(graph: Graph, names: Sequence[str], runtimes: Sequence[Runt
     wanted = graph.find(names)
     needed = needed_nodes(wanted.values())
     nodes = [node for node in graph.nodes if node in needed]
+    return start_segments(graph, nodes, graph.inputs, wanted, runtimes)
+
+
+def start_segments(
+    graph: Graph,
+    nodes: Sequence[ir.Node],
+    inputs: Sequence[ir.Value],
+    wanted: Mapping[str, ir.Value],
+    runtimes: Sequence[Runtime],
+) -> SegmentedRunner:
+    """Make some nodes of a graph ready to run.
+
+    Args:
+        graph: The graph; it is not changed.
+        nodes: The nodes, in its order.
+        inputs: What a run is given.
+        wanted: The values to return, by the names to return them under.
+        runtimes: As for ``prepare_segments``, and so are the errors.
+    """
     stored = {
         value.name or "": value.const_value.numpy()
         for value in wanted.values()
         if value.const_value is not None
     }
     steps = _started(_steps(graph, nodes, set(wanted.values()), runtimes))
-    return SegmentedRunner(tuple(graph.inputs), steps, stored, {n: v.name or "" for n, v in wanted.items()})
+    return SegmentedRunner(tuple(inputs), steps, stored, {n: v.name or "" for n, v in wanted.items()})
 
 
 def _started(starts: Iterator[Callable[[], Step]]) -> tuple[Step, ...]:
@@ -320,19 +339,23 @@ def check_float32(settings: RunSettings, runtime: str) -> None:
         )
 
 
-def check_domains(graph: Graph, known: Collection[str], runtime: str) -> None:
+def check_domains(
+    graph: Graph, known: Collection[str], runtime: str, *, nodes: Iterable[ir.Node] | None = None
+) -> None:
     """Check that a runtime or the registry knows the domain of every operator.
 
     Args:
         graph: The graph.
         known: Domains that the runtime knows.
         runtime: Its name, for the message.
+        nodes: Those of its nodes that are run; None for all.
 
     Raises:
         RunError: They do not; all operators are named.
     """
-    own = {DOMAIN} | {function[0] for function in graph.model.functions}
-    lacking = Counter(f"{n.domain}::{n.op_type}" for n in graph.nodes if n.domain not in {*known, *own})
+    run = graph.nodes if nodes is None else nodes
+    all_known = {DOMAIN, *known, *(function[0] for function in graph.model.functions)}
+    lacking = Counter(f"{node.domain}::{node.op_type}" for node in run if node.domain not in all_known)
     if lacking:
         listed = ", ".join(f"{name} ({count} nodes)" for name, count in lacking.items())
         raise RunError(f"{graph.name}: neither {runtime} nor Netweave has the operators {listed}")

@@ -15,7 +15,7 @@ import onnxruntime as ort
 
 from netweave.errors import RunError
 from netweave.graph import DOMAIN, Graph, attributes_of
-from netweave.graph.passes import explicit, spread_group_norm
+from netweave.graph.passes import explicit, extract, spread_group_norm
 from netweave.runtime.backends.inputs import SizedRunner
 from netweave.runtime.backends.model import SegmentModel, open_size
 from netweave.runtime.backends.runner import Purpose, Runner, RunSettings
@@ -25,6 +25,7 @@ from netweave.runtime.backends.segmented import (
     check_domains,
     check_float32,
     prepare_segments,
+    start_segments,
     wanted_names,
 )
 from netweave.runtime.engine.threaded import num_cores
@@ -274,13 +275,33 @@ def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> Runner:
     check_float32(settings, "ONNX Runtime")
     names = wanted_names(graph, taps)
     check_domains(graph, _KNOWN_DOMAINS, "ONNX Runtime")
-    if any(node.op_type == "GroupNormalization" for node in graph.nodes):
+    if any(map(_is_group_norm, graph.nodes)):
         graph = spread_group_norm(graph)
 
     def ready(known: Graph) -> SegmentedRunner:
         return prepare_segments(known, names, [runtime(known, settings)])
 
     return sized(graph, ready)
+
+
+def prepare_nodes(
+    graph: Graph,
+    nodes: Sequence[ir.Node],
+    inputs: Sequence[ir.Value],
+    outputs: Sequence[ir.Value],
+    settings: RunSettings,
+) -> Runner:
+    """Make some nodes of a graph ready to run; see ``netweave.runtime.backends.prepare_nodes``."""
+    if any(_is_refused(node) or _is_group_norm(node) for node in nodes):
+        names = [str(value.name) for value in outputs]
+        part = extract(graph, inputs=[str(value.name) for value in inputs], outputs=names)
+        return prepare(part, names, settings)
+    check_domains(graph, _KNOWN_DOMAINS, "ONNX Runtime", nodes=nodes)
+    return start_segments(graph, nodes, inputs, {str(v.name): v for v in outputs}, [runtime(graph, settings)])
+
+
+def _is_group_norm(node: ir.Node) -> bool:
+    return node.op_type == "GroupNormalization"
 
 
 def runtime(graph: Graph, settings: RunSettings) -> Runtime:
