@@ -21,7 +21,7 @@ from netweave.comparison.execution.tapped_values import TappedValues, ValueStore
 from netweave.comparison.metric import Signals, comparable
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Layer, Parameter
-from netweave.runtime.backends import prepare
+from netweave.runtime.backends import prepare, prepare_nodes
 from tests.comparison.nets import Form, build, without
 
 if TYPE_CHECKING:
@@ -73,13 +73,18 @@ class Live:
     runs: list[int] = field(default_factory=list)
 
     def prepare(self, graph, **options):
-        runner = prepare(graph, **options)
+        return self._counting(prepare(graph, **options), len(graph.nodes))
+
+    def prepare_nodes(self, graph, nodes, **options):
+        return self._counting(prepare_nodes(graph, nodes, **options), len(nodes))
+
+    def _counting(self, runner, num_nodes):
         live = self
 
         class Counting:
             def run(self, inputs):
                 made = {name: np.array(x) for name, x in runner.run(inputs).items()}
-                live.runs.append(len(graph.nodes))
+                live.runs.append(num_nodes)
                 for x in made.values():
                     live.num_bytes += x.nbytes
                     weakref.finalize(x, live.gone, x.nbytes)
@@ -99,6 +104,7 @@ def live(monkeypatch) -> Iterator[Live]:
     gc.set_threshold(700, 10, 10)
     counter = Live()
     monkeypatch.setattr(tapped_values, "prepare", counter.prepare)
+    monkeypatch.setattr(tapped_values, "prepare_nodes", counter.prepare_nodes)
     yield counter
     gc.set_threshold(*seldom)
 

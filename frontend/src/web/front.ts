@@ -5,7 +5,7 @@ import { bytesText } from "../viewer/model/wording.ts";
 import { element } from "./element.ts";
 import { call, type Job, type Net, Refused, unfinished, upload } from "./http.ts";
 
-const POLL_MS = [150, 250, 400, 700, 1000];
+const POLL_MS = [150, 250, 400, 500];
 
 /** The two places below: what stands there besides nets that came, and what takes one that cannot be opened. */
 export interface Places {

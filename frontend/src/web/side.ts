@@ -5,7 +5,7 @@ import { bytesText } from "../viewer/model/wording.ts";
 import { element } from "./element.ts";
 import { call, type Facts, type Net, Refused, unfinished, upload } from "./http.ts";
 
-const POLL_MS = [150, 250, 400, 700, 1000];
+const POLL_MS = [150, 250, 400, 500];
 
 export class Side {
   net: Net | undefined;

@@ -270,17 +270,25 @@ def _settled(graph: Graph) -> Graph:
         fold.edit(graph)
         if any(value.shape is None for node in graph.nodes for value in node.outputs):
             infer_shapes(graph)  # of what reads sizes that the graph computed from constants
-    drop_idle_nodes.edit(graph)
-    compose.edit(graph)
-    compose_group_norm.edit(graph)
-    chain(fuse_layer_norm, fuse_rms_norm, fuse_gelu).edit(graph)
-    settle_masks.edit(graph)
-    join_rotations.edit(graph)
-    join_repeats.edit(graph)
-    flatten_concats.edit(graph)
-    two_term_sums.edit(graph)
-    join_stored_terms.edit(graph)
+    _ONE_SPELLING.edit(graph)
     return graph
+
+
+_ONE_SPELLING = chain(
+    drop_idle_nodes,
+    compose,
+    compose_group_norm,
+    fuse_layer_norm,
+    fuse_rms_norm,
+    fuse_gelu,
+    settle_masks,
+    join_rotations,
+    join_repeats,
+    flatten_concats,
+    two_term_sums,
+    join_stored_terms,
+)
+"""What brings different spellings of a computation into one."""
 
 
 def _open_images(graph: Graph) -> None:

@@ -9,26 +9,17 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import known_shape, layer_keys, make_attributes, set_layer_keys
+from netweave.graph.graph import has_subgraphs, subgraphs
 from netweave.graph.naming import take_name
-
-
-def bodies(node: ir.Node) -> Iterator[ir.Graph]:
-    """Yield the graphs that are attributes of a node: the branches of an If, the body of a Loop."""
-    if not node.attributes:
-        return
-    for attribute in node.attributes.values():
-        if attribute.type is ir.AttributeType.GRAPH:
-            yield attribute.as_graph()
-        elif attribute.type is ir.AttributeType.GRAPHS:
-            yield from attribute.as_graphs()
 
 
 def all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
     """Yield a graph and the bodies inside it, outermost first; quicker than ``Graph.subgraphs``."""
     yield graph
     for node in graph:
-        for body in bodies(node):
-            yield from all_graphs(body)
+        if has_subgraphs(node):
+            for body in subgraphs(node):
+                yield from all_graphs(body)
 
 
 def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:

@@ -23,7 +23,7 @@ from onnx_ir.passes.common import (
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.onnx import metadata
 from netweave.files.onnx.batch import Batch, BatchBoundError, keep_batch, open_batch, plain_symbols
-from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values, bodies
+from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values
 from netweave.files.onnx.tensors import (
     OWN_FILE,
     check_tensors,
@@ -43,6 +43,7 @@ from netweave.files.partial_reading import left_out_note, split_readable
 from netweave.files.source import read_bytes
 from netweave.files.unknown_names import check_input_names
 from netweave.graph import BATCH, DOMAIN, Graph, LayerTable, is_registered, known_shape
+from netweave.graph.graph import subgraphs
 from netweave.graph.naming import take_name
 from netweave.graph.parameters import LAYOUT_PROP, PARAMETER_PROP
 
@@ -347,14 +348,14 @@ def remove_unreadable(model: ir.Model, *, place: str) -> tuple[str, ...]:
 
 
 def _is_known(node: ir.Node, model: ir.Model) -> bool:
-    inner = (each for body in bodies(node) for each in body)
+    inner = (each for body in subgraphs(node) for each in body)
     return is_known_operator(node, model) and all(_is_known(each, model) for each in inner)
 
 
 def _reads(node: ir.Node) -> Iterator[ir.Value]:
     """Yield what a node and the bodies in it read."""
     yield from (value for value in node.inputs if value is not None)
-    for body in bodies(node):
+    for body in subgraphs(node):
         for each in body:
             yield from _reads(each)
 

@@ -11,9 +11,10 @@ import onnx
 import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
-from netweave.files.onnx.editing import Editor, Names, all_nodes, bodies
+from netweave.files.onnx.editing import Editor, Names, all_nodes
 from netweave.files.unknown_names import UnknownLayer, refuse_unknown_layers
 from netweave.graph import DOMAIN, OPSET, all_operators
+from netweave.graph.graph import subgraphs
 from netweave.graph.shapes import ShapeContext, infer_node, shape_context
 
 if TYPE_CHECKING:
@@ -367,7 +368,7 @@ class _Walk:
     def graph(self, graph: ir.Graph) -> None:
         """Walk over a graph or a body."""
         for node in list(graph):
-            for body in bodies(node):
+            for body in subgraphs(node):
                 self.graph(body)
             edit = Editor(node, self.version, self.names)
             own = _own_form(node, self.version)
