@@ -331,8 +331,8 @@ class Cluster:
 
     @property
     def cuts(self) -> tuple[LayerCut, ...]:
-        """The layers that are cut by feature, or live on one worker."""
-        return tuple(one for one in self.layers if one.partition_dim == 1 or one.location is not None)
+        """The layers that are cut by feature or by image, or live on one worker."""
+        return tuple(one for one in self.layers if one.is_by_layer)
 
     def require_one_group(self) -> None:
         """Refuse to cut layers where there are several groups of workers, or servers of their own.

@@ -129,7 +129,7 @@ def test_the_command_shows_the_fastest_first_and_how_to_run_it(tmp_path):
     shown = CliRunner().invoke(netweave, arguments)
     assert shown.exit_code == 0, shown.output
     rows = re.findall(
-        r"^ *(one device|batch|pipeline|hybrid|feature) +([\d.,]+) ms", shown.output, re.MULTILINE
+        r"^ *(one device|batch|pipeline|hybrid|feature|bands) +([\d.,]+) ms", shown.output, re.MULTILINE
     )
     assert rows[0][0] == "one device"
     times = [float(ms.replace(",", "")) for _, ms in rows[1:]]

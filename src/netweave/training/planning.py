@@ -550,18 +550,20 @@ def dense_layers(
     return _able(graph, names, num_workers, num_rows, losses)
 
 
-def all_layers(graph: Graph, num_workers: int, num_rows: int, losses: Sequence[str]) -> tuple[LayerCut, ...]:
-    """Return all layers that can be cut by feature."""
+def all_layers(
+    graph: Graph, num_workers: int, num_rows: int, losses: Sequence[str], dim: int = 1
+) -> tuple[LayerCut, ...]:
+    """Return all layers that can be cut by feature, or by another dimension."""
     names = [graph.layers[key].name for key in graph.nodes_of() if key in graph.layers]
-    return _able(graph, names, num_workers, num_rows, losses)
+    return _able(graph, names, num_workers, num_rows, losses, dim)
 
 
 def _able(
-    graph: Graph, names: Sequence[str], num_workers: int, num_rows: int, losses: Sequence[str]
+    graph: Graph, names: Sequence[str], num_workers: int, num_rows: int, losses: Sequence[str], dim: int = 1
 ) -> tuple[LayerCut, ...]:
     cuts: tuple[LayerCut, ...] = ()
     for name in names:
-        tried = (*cuts, LayerCut(name, 1))
+        tried = (*cuts, LayerCut(name, dim))
         try:
             plan = partition_plan(graph, tried, num_workers=num_workers, num_rows=num_rows, wanted=losses)
         except (UnsupportedError, UsageError):
@@ -628,7 +630,7 @@ def schemes_of(job: Job, network: Network) -> tuple[list[Scheme], list[str]]:
     if network.machines > 1 and network.each > 1:
         schemes.append(Scheme("batch, two-level", exchange="two-level"))
     if size > MOST_WORKERS_OF_CUTS:
-        notes.append(f"cuts by feature are planned for {MOST_WORKERS_OF_CUTS} devices at most")
+        notes.append(f"cuts by feature or image are planned for {MOST_WORKERS_OF_CUTS} devices at most")
         return schemes, notes
     rows, losses = train.data[0].batch_size, tuple(train.losses)
     count = next(number for number in range(min(rows, 4 * size), 0, -1) if not rows % number)
@@ -639,9 +641,10 @@ def schemes_of(job: Job, network: Network) -> tuple[list[Scheme], list[str]]:
     else:
         schemes.append(Scheme("pipeline", micro_batches=count))
     dense, every = (find(train.graph, size, rows, losses) for find in (dense_layers, all_layers))
-    for name, layers in (("hybrid", dense), ("feature", every)):
+    bands = all_layers(train.graph, size, rows, losses, 2)
+    for name, layers in (("hybrid", dense), ("feature", every), ("bands", bands)):
         if not layers or any(layers == one.layers for one in schemes):
-            notes.append(f"no {name} scheme: no layers but those of another scheme can be cut by feature")
+            notes.append(f"no {name} scheme: no layers but those of another scheme can be cut so")
             continue
         scheme = Scheme(name, layers)
         try:
