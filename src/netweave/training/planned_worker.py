@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch.stages import Stage
     from netweave.runtime.engine import Completion, Trace
     from netweave.runtime.engine.dependency_engine import Task
+    from netweave.training.parallel.link import Network
     from netweave.training.partitioned import Partition
-    from netweave.training.planning import Device, Network
+    from netweave.training.planning import Device
 
 
 SHARE_OF_PEAK, SHARE_OF_BYTES = 0.5, 0.7
