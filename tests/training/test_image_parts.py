@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import netweave
 from netweave.errors import UnsupportedError, UsageError
-from netweave.graph.passes.partition import LayerCut, partition_plan, worker_graph
-from tests.training.test_partitioned import conv, dense, inputs, layer, require_equal
+from netweave.graph.parameters import set_ties
+from netweave.graph.passes.partition import LayerCut, partition_plan, placements, worker_graph
+from tests.training.test_partitioned import FILLER, conv, dense, inputs, layer, require_equal
 from tests.training.workers_in_threads import Training
 
 GRIDS = [(2, "2x1"), (3, "3x1"), (4, "4x1"), (2, "1x2"), (3, "1x3"), (4, "2x2"), (6, "3x2")]
@@ -263,10 +264,36 @@ def test_halos_are_the_rows_that_windows_reach_into_and_no_more(tmp_path):
         ("c1", "Halo"): 6 * 4 * 1 * 7,
         ("p1", "Regroup"): 6 * 4 * 3 * 3 // 2,
     }
+    first, second = placements(found)[0], placements(found)[1]
+    assert first.part_of(1, found) == "rows 4 to 6, columns 0 to 6"
+    assert second.part_of(0, found) == "rows 0 to 1, columns 0 to 2"
     graphs = [worker_graph(found, worker) for worker in range(2)]
     convolutions = [next(node for node in one.nodes if node.op_type == "Conv") for one in graphs]
     pads = [list(node.attributes["pads"].as_ints()) for node in convolutions]
     assert pads == [[1, 1, 0, 1], [0, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_equal_maxima_of_windows_across_parts_all_get_the_gradient(tmp_path, workers):
+    """MXNet's Pooling_v1: windows overhang at the end, and most of them have several maxima."""
+    ones = FILLER.replace('"xavier"', '"constant" value: 1')
+    graph = chain(
+        tmp_path,
+        conv("c1", "data", 4, kernel=1).replace(FILLER, ones),
+        layer("p1", "Pooling", "c1", POOL),
+        dense("out", "p1", 5),
+        layer("loss", "SoftmaxWithLoss", "out label"),
+        size=8,
+    )
+    (pool,) = (node for node in graph.nodes if node.op_type == "MaxPool")
+    set_ties(pool.outputs[0], "all")
+    draw = np.random.default_rng(0)
+    batch = {
+        "data": torch.from_numpy(draw.integers(2, size=(6, 3, 8, 8)).astype(float)),
+        "label": torch.from_numpy(draw.integers(5, size=6).astype(float)),
+    }
+    training = Training(graph, [batch] * 3)
+    require_equal(training, [LayerCut("c1", 2), LayerCut("p1", 2)], workers)
 
 
 REFUSED = [
