@@ -331,8 +331,8 @@ class Cluster:
 
     @property
     def cuts(self) -> tuple[LayerCut, ...]:
-        """The layers that are cut by feature, or live on one worker."""
-        return tuple(one for one in self.layers if one.partition_dim == 1 or one.location is not None)
+        """The layers that are cut by feature or by image, or live on one worker."""
+        return tuple(one for one in self.layers if one.is_by_layer)
 
     def require_one_group(self) -> None:
         """Refuse to cut layers where there are several groups of workers, or servers of their own.
@@ -597,6 +597,7 @@ class RunState:
         kept: What the update rule keeps, by its name for it and by key, in the source's order.
         policy: What the learning-rate policy remembers.
         gradients: The last gradients by key; None where nobody wants them.
+        parts: The part of each worker, by key, of arrays that not all workers hold; None where one has none.
     """
 
     graph: Graph
@@ -606,6 +607,7 @@ class RunState:
     kept: Mapping[str, Arrays] = field(repr=False)
     policy: Mapping[str, float] = field(default_factory=dict)
     gradients: Arrays | None = field(default=None, repr=False)
+    parts: Mapping[str, tuple[np.ndarray | None, ...]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -693,8 +695,6 @@ def checked_probe(probe: Probe, allowed: Sequence[str]) -> Probe:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        yield from _texts(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for item in value:
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from _texts(item)

@@ -35,6 +35,26 @@ def test_train_refuses_a_cluster_that_one_process_cannot_be(tmp_path, capsys):
     assert "cluster.conf:2: the cluster has 2 workers and 1 server" in capsys.readouterr().err
 
 
+def test_inspect_shows_the_halos_of_images_in_quarters(tmp_path, capsys):
+    convolution = "convolution_param { num_output: 2 kernel_size: 3 pad: 1 }"
+    layers = [
+        f'layer {{ name: "c{number}" type: "Convolution" bottom: "{bottom}" top: "c{number}" {convolution} }}'
+        for number, bottom in enumerate(["data", "c0"])
+    ]
+    image = "input_param { shape { dim: 4 dim: 1 dim: 7 dim: 5 } }"
+    (tmp_path / "net.prototxt").write_text(
+        "\n".join([f'layer {{ name: "in" type: "Input" top: "data" {image} }}', *layers])
+    )
+    cuts = "".join(f'layer {{ name: "c{number}" image_grid: "2x2" }}' for number in (0, 1))
+    (tmp_path / "cluster.conf").write_text(f"nworkers_per_group: 4 {cuts}")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["inspect", str(tmp_path / "net.prototxt"), "--cluster", str(tmp_path / "cluster.conf")])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert any("worker 3: rows 4 to 6, columns 3 to 4" in line for line in lines)
+    # around 4 x 3, 4 x 2, 3 x 3 and 3 x 2 places there are 8, 7, 7 and 6 of others: 28, of 2 maps in 4 images
+    assert "c0 Halo image image 224 896 B" in lines
+
+
 def test_inspect_shows_who_computes_what_of_a_net_that_is_cut_by_layer(tmp_path, capsys):
     small.write(tmp_path)
     shapes = "input_param { shape { dim: 5 dim: 6 } shape { dim: 5 } }"

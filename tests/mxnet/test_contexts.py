@@ -146,3 +146,52 @@ def test_workers_of_a_dist_sync_store_end_as_one_process_on_all_records(tmp_path
         for one in found[1:]:
             assert largest_difference(one, found[0]) == 0
         assert largest_difference(found[0], expected) < 1e-6, mode
+
+
+def in_groups():
+    """Return a net of two groups of layers."""
+    with mx.AttrScope(ctx_group="first"):
+        net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=7, name="fc1")
+    with mx.AttrScope(ctx_group="second"):
+        net = mx.sym.FullyConnected(mx.sym.Activation(net, act_type="tanh"), num_hidden=5, name="fc2")
+        return mx.sym.SoftmaxOutput(net, name="softmax")
+
+
+def test_groups_on_contexts_of_one_device_compute_as_without():
+    draw = np.random.default_rng(0)
+    net, places = in_groups(), {"first": mx.cpu(0), "second": mx.cpu(1), "absent": mx.gpu(7)}
+    x = mx.nd.array(draw.normal(size=(4, 6)))
+    bound = [net.simple_bind(mx.cpu(), group2ctx=groups, data=(4, 6)) for groups in (places, None)]
+    for one in bound:
+        one.arg_dict["fc1_weight"][:] = np.linspace(-1, 1, 42).reshape(7, 6)
+        one.arg_dict["fc2_weight"][:] = np.linspace(1, -1, 35).reshape(5, 7)
+    first, second = (one.forward(data=x)[0].asnumpy() for one in bound)
+    np.testing.assert_array_equal(first, second)
+    assert first.std() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("bind", "net_on"),
+    [
+        (lambda net, groups: net.simple_bind(mx.cpu(), group2ctx=groups, data=(4, 6)), 0),
+        (lambda net, groups: net.bind(mx.cpu(), {}, group2ctx=groups), 0),
+        (lambda net, groups: bound(net, mx.cpu(), [groups]), 0),
+        (lambda net, groups: bound(net, cpus(2), {"second": [mx.cpu(), mx.gpu(1)]}), 1),
+    ],
+)
+def test_a_group_on_another_device_is_refused_by_name(bind, net_on):
+    message = rf"group 'second' \(.*fc2_weight.*\) on gpu\(1\), and the net is on cpu\({net_on}\); .* leave"
+    with pytest.raises(UsageError, match=message):
+        bind(in_groups(), {"first": mx.cpu(), "second": mx.gpu(1)})
+
+
+def bound(net, context, groups):
+    module = mx.mod.Module(net, context=context, group2ctxs=groups)
+    module.bind([("data", (4, 6))], [("softmax_label", (4,))])
+
+
+def test_groups_for_another_number_of_contexts_are_refused():
+    with pytest.raises(
+        UsageError, match="group2ctxs has 3 entries, and the module 2 contexts; give one for each"
+    ):
+        mx.mod.Module(in_groups(), context=cpus(2), group2ctxs={"first": cpus(3)})

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from netweave import api
 from netweave.cli import netweave
 from netweave.errors import UsageError
+from netweave.training.parallel.link import LATENCY_S, Network, measured_network
 from netweave.training.planned_worker import Durations, Scheme, Worker
-from netweave.training.planning import LATENCY_S, Network, PlannedPipeline, device_named, plan_run
+from netweave.training.planning import PlannedPipeline, device_named, plan_run
 from tests.training.parallel import nets
 
 LINK = 1e6
@@ -129,7 +130,7 @@ def test_the_command_shows_the_fastest_first_and_how_to_run_it(tmp_path):
     shown = CliRunner().invoke(netweave, arguments)
     assert shown.exit_code == 0, shown.output
     rows = re.findall(
-        r"^ *(one device|batch|pipeline|hybrid|feature) +([\d.,]+) ms", shown.output, re.MULTILINE
+        r"^ *(one device|batch|pipeline|hybrid|feature|bands) +([\d.,]+) ms", shown.output, re.MULTILINE
     )
     assert rows[0][0] == "one device"
     times = [float(ms.replace(",", "")) for _, ms in rows[1:]]
@@ -189,6 +190,32 @@ def test_the_slowest_link_or_stage_decides_a_long_pipeline(job):
     (message,) = quick.message_bytes().values()
     bound = pipeline_of(job, Network(2, 1, max(message), 1e12), 5)  # a message takes a second
     assert bound.clocked([fast, fast]) > 5 * 1.0
+
+
+def test_messages_take_the_processors_of_both_stages(job):
+    """Values are sent and received, then gradients: four times for each of a pair of equal stages."""
+    network = Network(1, 2, 1e12, 1e12, inside_latency_s=0.0, message_processor_s=0.01)
+    each = Durations((0.02,), (0.04,), 0.0, 0.0)
+    for micro_batches in (1, 5):
+        pipeline = pipeline_of(job, network, micro_batches)
+        turns = (micro_batches + 1) * (0.06 + 2 * 0.01)
+        assert pipeline.clocked([each] * 2) == pytest.approx(turns, rel=1e-3)
+    per_byte = replace(network, message_processor_s=0.0, message_processor_s_per_byte=1e-6)
+    (message,) = pipeline.message_bytes().values()
+    pipeline = pipeline_of(job, per_byte, 1)
+    assert pipeline.clocked([each] * 2) == pytest.approx(2 * 0.06 + 2 * sum(message) * 5 * 1e-6, rel=1e-3)
+
+
+def test_one_machine_needs_no_link_and_several_do(job):
+    plan = api.plan_run(job, machines="1x2", device="v100")
+    assert plan.network.between == plan.network.inside
+    with pytest.raises(UsageError, match="2 machines need a link between them; give its rate, such as link="):
+        api.plan_run(job, machines="2x1", device="v100")
+
+
+def test_what_a_message_costs_the_processor_is_measured():
+    found = measured_network(1, 2, LINK)
+    assert 0 < found.processor_s_of_message(64) < found.processor_s_of_message(1 << 24)
 
 
 def test_a_pipeline_is_planned_beside_other_schemes_with_each_stage(job):

@@ -13,10 +13,16 @@ torch = pytest.importorskip("torch")
 from netweave.api.runs import load_phases  # noqa: E402
 from netweave.errors import ReadError, UnsupportedError, UsageError  # noqa: E402 - after the check for torch
 from netweave.files import Source  # noqa: E402
+from netweave.formats.singa.checkpoint import read_checkpoints  # noqa: E402
 from netweave.formats.singa.reader import read  # noqa: E402
+from netweave.formats.singa.training import files_of, weights_for  # noqa: E402
 from netweave.graph import complete_arrays  # noqa: E402
+from netweave.graph.passes.partition import LayerCut  # noqa: E402
+from netweave.job import RunState  # noqa: E402
 from netweave.runtime.engine import ThreadedEngine  # noqa: E402
 from netweave.training import NormsSeen, Saved, Shown  # noqa: E402
+from netweave.training.loading import make_nets  # noqa: E402
+from netweave.training.partitioned import Partition  # noqa: E402
 from tests.formats.singa.nets import layer  # noqa: E402
 from tests.training.data.make import field, kvfile, singa_record  # noqa: E402
 from tests.training.singa_jobs import (  # noqa: E402
@@ -27,6 +33,7 @@ from tests.training.singa_jobs import (  # noqa: E402
     TIED,
     ZERO,
     arrays_of,
+    data,
     job,
     params,
     product,
@@ -282,3 +289,37 @@ def test_sizes_of_singa_01_where_records_may_be_missing(tmp_path):
     (tmp_path / "shard" / "shard.dat").unlink()
     with pytest.raises(ReadError, match=r"--input-shape mnist=2x1xHxW, with numbers for letters and dots$"):
         load_phases(job_file, "TRAIN", missing_data=True)
+
+
+def test_each_worker_writes_the_parts_that_it_owns_and_all_files_are_the_whole(tmp_path):
+    """7 units on 3 workers are 3, 2 and 2; a layer of one worker is in that worker's file alone."""
+    net = (
+        data()
+        + product("hid", 7, params(w=GAUSSIAN, b=GAUSSIAN), source="data")
+        + product("mid", 4, params(v=GAUSSIAN, c=GAUSSIAN), source="hid")
+        + product("out", 3, params(u=GAUSSIAN, d=GAUSSIAN), source="mid")
+        + layer("kSoftmaxLoss", sources="out data", name="loss")
+    )
+    phases = {"train": job(tmp_path, net).phases["train"]}
+    cuts = [LayerCut("hid", 1), LayerCut("mid", None, 2)]
+    partition = Partition(phases, cuts, num_workers=3, worker=0)
+    whole = make_nets(phases, seed=5, device=torch.device("cpu"))
+    partition.nets(whole)
+    arrays = {key: tensor.detach().numpy().copy() for key, tensor in whole["train"].params.items()}
+    parts = {k: partition.parts(k, a) for k, a in arrays.items() if not partition.holding(k).is_shared}
+    state = RunState(phases["train"].graph, 4, 16, arrays, {}, parts=parts)
+    files = files_of(state, "worker0", f"{tmp_path}/step")
+    for path, content in files:
+        path.write_bytes(content())
+    held = [{name: part.shape for name, (part,) in read_checkpoints(path).parts.items()} for path, _ in files]
+    assert held == [
+        {"w": (3, 6), "b": (3,), "u": (3, 4), "d": (3,)},
+        {"w": (2, 6), "b": (2,)},
+        {"w": (2, 6), "b": (2,), "v": (4, 7), "c": (4,)},
+    ]
+    names = ",".join(str(path) for path, _ in files)
+    assert [path.name for path, _ in files] == ["step4-worker0", "step4-worker1", "step4-worker2"]
+    read_back = weights_for(Path(names), phases["train"].graph)
+    assert read_back.keys() == arrays.keys()
+    for key, array in arrays.items():
+        np.testing.assert_array_equal(read_back[key], array)

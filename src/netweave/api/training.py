@@ -200,7 +200,7 @@ def _by_plan(job: Job, options: TrainOptions, names: Sequence[str], tell: Watch)
             "cluster 'auto' chooses exchange and micro_batches itself; leave them out, or leave 'auto' out"
         )
     with computing_with(_threads_of_each(len(names))):
-        plan = plan_run(job, machines=f"1x{len(names)}", link="1gbit", batch=options.batch)
+        plan = plan_run(job, machines=f"1x{len(names)}", batch=options.batch)
     room = free_bytes() // len(names)
     best = next((one for one in plan.schemes if one.memory <= room), None)
     if best is None:
@@ -283,7 +283,7 @@ def plan_run(
     job: Job | str | Path,
     *,
     machines: str,
-    link: str,
+    link: str | None = None,
     device: str | None = None,
     batch: str | None = None,
     told: Callable[[str], None] = lambda text: None,
@@ -296,30 +296,28 @@ def plan_run(
     Args:
         job: A Job, or a file as for ``load_job``; its batch is that of an update, for all devices.
         machines: Machines and the devices of each, such as ``2x4``.
-        link: Bits per second and way of each machine's link to the others, such as ``1gbit``.
+        link: Bits per second and way of each machine's link to the others, such as ``1gbit``; one machine
+            needs none.
         device: A device of the table (``h100``); None for this machine's processors.
         batch: ``split`` or ``multiply``, as for ``train``; by default as the Job's source does.
         told: Called with the name of each scheme, before it is planned.
 
     Raises:
         SourceError: A file cannot be read.
-        UsageError: Torch is not installed, a text says no machines or link, there is no such device, or the
-            batch cannot be split among so many devices.
+        UsageError: Torch is not installed, a text says no machines or link, several machines have no link,
+            there is no such device, or the batch cannot be split among so many devices.
         UnsupportedError: The Job cannot be trained on several devices.
     """
     need_torch()
     from netweave.training.parallel.batch import batch_meaning, with_batch
-    from netweave.training.planning import (
-        PAYLOAD,
-        Network,
-        device_named,
-        measured_network,
-        parse_machines,
-        parse_rate,
-    )
+    from netweave.training.parallel.link import PAYLOAD, Network, measured_network
+    from netweave.training.planning import device_named, parse_machines, parse_rate
     from netweave.training.planning import plan_run as plan_job
 
-    (number, each), rate = parse_machines(machines), parse_rate(link)
+    number, each = parse_machines(machines)
+    if link is None and number > 1:
+        raise UsageError(f"{number} machines need a link between them; give its rate, such as link='1gbit'")
+    rate = 0.0 if link is None else parse_rate(link)
     row = None if device is None else device_named(device)
     read_job = job if isinstance(job, Job) else load_job(job)
     whole = with_batch(read_job, batch_meaning(read_job, batch), number * each)
@@ -327,6 +325,8 @@ def plan_run(
         network = measured_network(number, each, rate)
     else:
         network = Network(number, each, PAYLOAD * rate, row.inside_bytes_per_s, has_trees=True)
+    if link is None:
+        network = replace(network, between=network.inside)
     return plan_job(whole, network, row, tell=told)
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netweave.cli.console import LINE_BELOW_HEAD
-from netweave.graph.passes.partition import channels_text, placements
+from netweave.graph.passes.partition import channels_text, placements, places_text
 from netweave.graph.summary import bytes_text
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def _who(plan: PartitionPlan, sharding: Sharding) -> str:
     if sharding.kind == "feature":
         parts = (f"{worker}: {channels_text(ranges)}" for worker, ranges in enumerate(sharding.channels))
         return "features of worker " + "; ".join(parts)
+    if sharding.kind == "image":
+        return "; ".join(f"worker {w}: {places_text(places)}" for w, places in enumerate(sharding.places))
     return f"each of {plan.num_workers} workers: its samples"
 
 
@@ -137,7 +139,10 @@ def _how_to_run(best: PlannedScheme, batch: int) -> str:
             f"{best.scheme.micro_batches}, with a batch_size of {batch} in the net"
         )
     if best.scheme.layers:
-        rows = "".join(f'\n  layer {{ name: "{one.name}" partition_dim: 1 }}' for one in best.scheme.layers)
+        rows = "".join(
+            f'\n  layer {{ name: "{one.name}" partition_dim: {one.partition_dim} }}'
+            for one in best.scheme.layers
+        )
         return (
             f"{best.scheme.name}: netweave train SOLVER --devices ... --cluster FILE, with these lines:{rows}"
         )

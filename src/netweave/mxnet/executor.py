@@ -290,6 +290,34 @@ def _blank(shape: Sequence[int | None] | None, ctx: Context) -> NDArray:
     return NDArray(torch.zeros([size or 0 for size in shape or (0,)], device=ctx.torch_device))
 
 
+def require_one_device(symbol: Symbol, ctx: Context, group2ctx: Mapping[str, Any] | None) -> None:
+    """Refuse groups of layers on another device than the rest of the net.
+
+    Contexts of one device are one memory, as in MXNet: groups on ``cpu(0)`` and ``cpu(1)`` are where they
+    should be. A group that the symbol lacks, or that has no context, says nothing.
+
+    Args:
+        symbol: The net, whose nodes have groups as ``AttrScope(ctx_group=...)`` gave them.
+        ctx: The device of the net.
+        group2ctx: The context of each group.
+
+    Raises:
+        UsageError: A group is on another device.
+    """
+    members: dict[str, list[str]] = {}
+    for name, attributes in symbol.attr_dict().items() if group2ctx else ():
+        if "__ctx_group__" in attributes:
+            members.setdefault(attributes["__ctx_group__"], []).append(name)
+    for group, place in (group2ctx or {}).items():
+        if group in members and Context(place).device.torch_name != ctx.device.torch_name:
+            shown = ", ".join(members[group][:3]) + (", ..." if len(members[group]) > 3 else "")
+            raise UsageError(
+                f"group2ctx puts group {group!r} ({shown}) on {place}, and the net is on {ctx}; a net of "
+                f"netweave.mxnet is on one device; leave {group!r} out of group2ctx, which changes no "
+                "number, or give several contexts, each of which computes a part of the batch"
+            )
+
+
 def requests(names: Sequence[str], grad_req: Any) -> dict[str, str]:
     """Return what happens to each argument's gradient, from one word, a list, or words by name.
 
@@ -332,7 +360,7 @@ def simple_bind(
         grad_req: ``write``, ``add`` or ``null``: one for all, a list, or by name.
         type_dict: Element types by name.
         shared_exec: Whose arrays of the same name and sizes are used.
-        group2ctx: As MXNet has it; the net stays on ``ctx``.
+        group2ctx: Contexts of groups of layers (``AttrScope(ctx_group=...)``), all on the device of ``ctx``.
         stype_dict: As MXNet has it; arrays are dense here.
         shared_arg_names: As MXNet has it.
         shared_buffer: As MXNet has it.
@@ -341,9 +369,10 @@ def simple_bind(
 
     Raises:
         SourceError: Sizes do not fit, or are not known.
-        UsageError: There is no variable of some name.
+        UsageError: There is no variable of some name, or a group is on another device.
     """
     place = as_contexts(ctx)[0]
+    require_one_device(symbol, place, group2ctx)
     graph = sized(symbol, {**(shapes or {}), **kwargs})
     sizes = shapes_of(graph)
     names, states = symbol.list_arguments(), symbol.list_auxiliary_states()
@@ -406,13 +435,14 @@ def bind(
         args_grad: Arrays for their gradients, likewise; none for some or all.
         grad_req: ``write``, ``add`` or ``null``: one for all, a list, or by name.
         aux_states: Arrays of the auxiliary states, in order or by name.
-        group2ctx: As MXNet has it; the net stays on ``ctx``.
+        group2ctx: Contexts of groups of layers (``AttrScope(ctx_group=...)``), all on the device of ``ctx``.
         shared_exec: As MXNet has it: memory is shared by sharing arrays.
 
     Raises:
-        UsageError: An array is missing.
+        UsageError: An array is missing, or a group is on another device.
         SourceError: Sizes do not fit.
     """
+    require_one_device(symbol, as_contexts(ctx)[0], group2ctx)
     names, states = symbol.list_arguments(), symbol.list_auxiliary_states()
     own = _by_name(names, args, "argument")
     aux = _by_name(states, aux_states or {}, "auxiliary state", optional=aux_states is None)

@@ -259,7 +259,13 @@ class PartitionedState(TrainState):
             }
             for name, own in self.ranks.kept.items()
         }
-        return replace(TrainState.as_source(self, parameters), kept=kept)
+        partition = self.ranks.partition
+        parts = {
+            key: partition.parts(key, array)
+            for key, array in parameters.items()
+            if key in wholes and not partition.holding(key).is_shared
+        }
+        return replace(TrainState.as_source(self, parameters), kept=kept, parts=parts)
 
     def restore_foreign(self, path: Path) -> None:
         """Refuse the state of another program, which holds whole arrays.

@@ -214,19 +214,27 @@ class Partition:
         """Return the part of an array that each worker has."""
         return self.holdings.get(key, SHARED)
 
-    def part(self, key: str, whole: Tensor, axis: int) -> Tensor:
-        """Return this worker's part of an array.
+    def part(self, key: str, whole: Tensor, axis: int, worker: int | None = None) -> Tensor:
+        """Return a worker's part of an array.
 
         Args:
             key: Of the array.
             whole: The array.
             axis: The axis that is cut.
+            worker: One that has some of it; this one by default.
         """
         holding = self.holding(key)
         if holding.sharding.kind != "feature":
             return whole
-        return torch.cat(
-            [whole.narrow(axis, a, b - a) for a, b in holding.sharding.channels[self.worker]], axis
+        ranges = holding.sharding.channels[self.worker if worker is None else worker]
+        return torch.cat([whole.narrow(axis, a, b - a) for a, b in ranges], axis)
+
+    def parts(self, key: str, whole: np.ndarray) -> tuple[np.ndarray | None, ...]:
+        """Return the parts of all workers of an array in the source's layout; None where one has none."""
+        holding, axis = self.holding(key), self.wholes[key].axis
+        return tuple(
+            self.part(key, torch.from_numpy(whole), axis, worker).numpy() if holding.has(worker) else None
+            for worker in range(self.num_workers)
         )
 
     def joined(self, key: str, parts: Sequence[np.ndarray | None], axis: int) -> np.ndarray:

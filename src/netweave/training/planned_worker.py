@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import prod
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +46,9 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch.stages import Stage
     from netweave.runtime.engine import Completion, Trace
     from netweave.runtime.engine.dependency_engine import Task
+    from netweave.training.parallel.link import Network
     from netweave.training.partitioned import Partition
-    from netweave.training.planning import Device, Network
+    from netweave.training.planning import Device
 
 
 SHARE_OF_PEAK, SHARE_OF_BYTES = 0.5, 0.7
@@ -319,16 +319,18 @@ class Worker:
 
     def connections(self) -> dict[str, tuple[float, int]]:
         """Return seconds and sent bytes of each connection, by the value that it makes."""
-        plan, found = self.plan, {}
+        plan = self.plan
+        found: dict[str, tuple[float, int]] = {}
         if plan is None:
-            return {}
+            return found
         values = plan.graph.values()
         for edge in plan.edges.values():
             value = values[edge.value]
             before, after = plan.boxes(value, edge.before), plan.boxes(value, edge.after)
-            each = 4 * prod(size or 0 for size in (known_shape(value) or ())[2:])
-            there, back = each * _sent(before, after), each * _sent(after, before)
-            found[f"{edge.value}/{edge.op_type}"] = (self.network.all_to_all_s(max(there, back)), there)
+            there, back = 4 * _sent(before, after), 4 * _sent(after, before)
+            name = f"{edge.value}/{edge.op_type}"
+            seconds, sent = found.get(name, (0.0, 0))  # of another halo of the value
+            found[name] = (seconds + self.network.all_to_all_s(max(there, back)), sent + there)
         return found
 
     def clocked(self, durations: Durations, *, trace: Trace | None = None) -> tuple[float, int]:
@@ -432,9 +434,9 @@ def durations_of_table(job: Job, device: Device, forward: Sequence[float]) -> Du
 
 
 def _sent(before: Boxes, after: Boxes) -> int:
-    """Return the rows times channels that the first worker sends to others."""
+    """Return the elements that the first worker sends to others."""
     return sum(
-        piece.rows * piece.channels
+        piece.elements
         for receiver in range(1, len(before.rows))
         for piece in before.pieces(0, after, receiver)
     )

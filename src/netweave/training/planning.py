@@ -9,17 +9,14 @@ table, or measured here.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from math import ceil, log2
-from time import perf_counter, process_time, thread_time
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from netweave.errors import UnsupportedError, UsageError
 from netweave.graph.checks import known_shape
@@ -33,6 +30,7 @@ from netweave.runtime.memory_plan import TrainingMemory, prepare, timeline
 from netweave.training.loading import make_nets, trained
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import make_rule
+from netweave.training.parallel.link import Network
 from netweave.training.parallel.plan import FORWARD, num_held, passes_of
 from netweave.training.partition_ranks import partition_of
 from netweave.training.pipeline import MicroBatch
@@ -158,141 +156,6 @@ def parse_machines(text: str) -> tuple[int, int]:
     if not machines or not each:
         raise UsageError(f"machines are {text!r}, expected machines x devices of each, such as 2x4")
     return machines, each
-
-
-PAYLOAD = 1448 / 1514
-"""Share of a link's bits that are ours: of a packet of Ethernet the rest are headers (IP and TCP too)."""
-
-LATENCY_S = 1e-4
-"""A message between two machines of one network, with what wakes the process that waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """The links of a run's devices.
-
-    Attributes:
-        machines: Machines.
-        each: Devices of each.
-        between: Bytes per second and way from a machine to the others, without headers.
-        inside: Those from a device to the others of its machine.
-        inside_latency_s: Seconds of a message there.
-        processor_s_per_byte: Seconds of the device's own processor for each byte that it sends and receives.
-        processor_s: Seconds of it for each collective.
-        has_trees: Whether small tensors are summed in a tree, as by NCCL; gloo has a ring for all.
-    """
-
-    machines: int
-    each: int
-    between: float
-    inside: float
-    inside_latency_s: float = 2e-5
-    processor_s_per_byte: float = 0.0
-    processor_s: float = 0.0
-    has_trees: bool = False
-
-    @property
-    def size(self) -> int:
-        """Number of devices."""
-        return self.machines * self.each
-
-    def collective(self, kind: str, num_bytes: float, *, within: str = "") -> tuple[float, float]:
-        """Return the seconds of a collective, and those of each device's processor.
-
-        Args:
-            kind: ``all-reduce`` (a ring), ``reduce`` or ``broadcast``.
-            num_bytes: Bytes of the tensor.
-            within: ``machine`` for the devices of one, ``leaders`` for one of each machine; all by default.
-        """
-        count = self._count(within)
-        if count == 1:
-            return 0.0, 0.0
-        is_inside = within == "machine" or self.machines == 1
-        speed, latency_s = (self.inside, self.inside_latency_s) if is_inside else (self.between, LATENCY_S)
-        hops = ceil(log2(count)) if kind == "broadcast" else 2 * (count - 1)
-        moved = self.sent(kind, num_bytes, within=within)
-        seconds = moved / speed + hops * latency_s
-        if self.has_trees:
-            seconds = min(seconds, 2 * num_bytes / speed + 2 * ceil(log2(count)) * latency_s)
-        return seconds, self.processor_s + self.processor_s_per_byte * moved
-
-    def sent(self, kind: str, num_bytes: float, *, within: str = "") -> float:
-        """Return the bytes that a device sends in a collective, or that sends the most; as ``collective``."""
-        count = self._count(within)
-        return num_bytes * (ceil(log2(count)) if kind == "broadcast" else 2 * (count - 1) / count)
-
-    def _count(self, within: str) -> int:
-        return {"machine": self.each, "leaders": self.machines}.get(within, self.size)
-
-    def message(self, pair: tuple[int, int], num_bytes: int) -> Price:
-        """Return the price of a message from one device to another; devices of a machine share its link."""
-        source, target = (device // self.each for device in pair)
-        if source == target:
-            return Price(num_bytes / self.inside + self.inside_latency_s, 0.0, wire=f"wire {pair}")
-        return Price(num_bytes / self.between + LATENCY_S, 0.0, wire=f"wire of machine {source}")
-
-    def all_to_all_s(self, num_bytes: float) -> float:
-        """Return the seconds in which a device sends so many bytes to all others, and receives as many."""
-        outside = num_bytes * (self.size - self.each) / max(1, self.size - 1)
-        inside_s = (num_bytes - outside) / self.inside
-        latency_s = self.inside_latency_s if self.machines == 1 else LATENCY_S
-        return max(inside_s, self.each * outside / self.between) + latency_s * min(self.size - 1, 16)
-
-
-def measured_network(machines: int, each: int, bytes_per_s: float) -> Network:
-    """Return the network of devices like this machine's processors, over links of a rate.
-
-    Inside a machine, and for what a collective costs the processor, two ranks of gloo are measured, which
-    sum a tensor over this machine's loopback.
-
-    Args:
-        machines: Machines.
-        each: Devices of each.
-        bytes_per_s: Of the link of a machine, as ``parse_rate`` returns them.
-    """
-    small_s, small_processor_s = _all_reduce(_SMALL_ELEMENTS)
-    large_s, processor_s = _all_reduce(_LARGE_ELEMENTS)
-    num_bytes = 4 * _LARGE_ELEMENTS
-    return Network(
-        machines,
-        each,
-        PAYLOAD * bytes_per_s,
-        num_bytes / max(1e-9, large_s - small_s),
-        small_s / 2,
-        max(0.0, processor_s - small_processor_s) / num_bytes,
-        small_processor_s,
-    )
-
-
-_SMALL_ELEMENTS, _LARGE_ELEMENTS, _REPEATS = 64, 1 << 21, 7
-
-
-def _all_reduce(elements: int) -> tuple[float, float]:
-    """Return the seconds in which two ranks on threads sum a tensor, and the processor's for each of them."""
-    store, wall, processor = distributed.HashStore(), [], []
-    started = threading.Barrier(2)
-
-    def rank(number: int) -> None:
-        options: Any = distributed.ProcessGroupGloo._Options()
-        options._devices = [distributed.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-        options._timeout = timedelta(seconds=60)
-        group = distributed.ProcessGroupGloo(store, number, 2, options)
-        tensor = torch.ones(elements)
-        for _ in range(_REPEATS):
-            started.wait()
-            began, used = perf_counter(), process_time()
-            group.allreduce([tensor]).wait()
-            started.wait()
-            if not number:
-                wall.append(perf_counter() - began)
-                processor.append((process_time() - used) / 2)
-
-    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return min(wall), min(processor)
 
 
 MOST_WORKERS_OF_CUTS = 64
@@ -471,6 +334,9 @@ class _StageClock:
         reads = [self._arrived[kind, number, pair] for pair in come if (kind, number, pair) in self._arrived]
         made = Variable(f"{kind} {number} of stage {stage}")
         seconds = (durations.forward if is_forward else durations.backward)[0]
+        for pair, sizes in self._messages.items():  # other threads do this, on the processor that computes
+            if stage in pair and (size := sizes[0 if is_forward else 1]):
+                seconds += self._pipeline.network.processor_s_of_message(size)
         name = f"{kind} {step}, micro-batch {number}"
         held = self._activations[stage]
         written = [made, held[number % len(held)]]
@@ -550,18 +416,20 @@ def dense_layers(
     return _able(graph, names, num_workers, num_rows, losses)
 
 
-def all_layers(graph: Graph, num_workers: int, num_rows: int, losses: Sequence[str]) -> tuple[LayerCut, ...]:
-    """Return all layers that can be cut by feature."""
+def all_layers(
+    graph: Graph, num_workers: int, num_rows: int, losses: Sequence[str], dim: int = 1
+) -> tuple[LayerCut, ...]:
+    """Return all layers that can be cut by feature, or by another dimension."""
     names = [graph.layers[key].name for key in graph.nodes_of() if key in graph.layers]
-    return _able(graph, names, num_workers, num_rows, losses)
+    return _able(graph, names, num_workers, num_rows, losses, dim)
 
 
 def _able(
-    graph: Graph, names: Sequence[str], num_workers: int, num_rows: int, losses: Sequence[str]
+    graph: Graph, names: Sequence[str], num_workers: int, num_rows: int, losses: Sequence[str], dim: int = 1
 ) -> tuple[LayerCut, ...]:
     cuts: tuple[LayerCut, ...] = ()
     for name in names:
-        tried = (*cuts, LayerCut(name, 1))
+        tried = (*cuts, LayerCut(name, dim))
         try:
             plan = partition_plan(graph, tried, num_workers=num_workers, num_rows=num_rows, wanted=losses)
         except (UnsupportedError, UsageError):
@@ -628,7 +496,7 @@ def schemes_of(job: Job, network: Network) -> tuple[list[Scheme], list[str]]:
     if network.machines > 1 and network.each > 1:
         schemes.append(Scheme("batch, two-level", exchange="two-level"))
     if size > MOST_WORKERS_OF_CUTS:
-        notes.append(f"cuts by feature are planned for {MOST_WORKERS_OF_CUTS} devices at most")
+        notes.append(f"cuts by feature or image are planned for {MOST_WORKERS_OF_CUTS} devices at most")
         return schemes, notes
     rows, losses = train.data[0].batch_size, tuple(train.losses)
     count = next(number for number in range(min(rows, 4 * size), 0, -1) if not rows % number)
@@ -639,9 +507,10 @@ def schemes_of(job: Job, network: Network) -> tuple[list[Scheme], list[str]]:
     else:
         schemes.append(Scheme("pipeline", micro_batches=count))
     dense, every = (find(train.graph, size, rows, losses) for find in (dense_layers, all_layers))
-    for name, layers in (("hybrid", dense), ("feature", every)):
+    bands = all_layers(train.graph, size, rows, losses, 2)
+    for name, layers in (("hybrid", dense), ("feature", every), ("bands", bands)):
         if not layers or any(layers == one.layers for one in schemes):
-            notes.append(f"no {name} scheme: no layers but those of another scheme can be cut by feature")
+            notes.append(f"no {name} scheme: no layers but those of another scheme can be cut so")
             continue
         scheme = Scheme(name, layers)
         try:

@@ -254,15 +254,15 @@ def test_location_and_partition_dim_stay_with_the_layers(tmp_path):
 @pytest.mark.parametrize("where", ["net", "layer"])
 def test_another_dimension_of_partition_is_refused(where, tmp_path):
     layers = data(6) + (
-        LOSS.replace("kSoftmaxLoss", "kSoftmaxLoss partition_dim: 2") if where == "layer" else LOSS
+        LOSS.replace("kSoftmaxLoss", "kSoftmaxLoss partition_dim: 4") if where == "layer" else LOSS
     )
     text = conf(
         layers,
-        net="partition_dim: 2" if where == "net" else "",
+        net="partition_dim: 4" if where == "net" else "",
         job=f"train_one_batch {{ alg: kBP }} updater {{ type: kSGD {RATE} }}",
     )
     (tmp_path / "job.conf").write_text(f"{text} {CLUSTER}")
-    with pytest.raises(ReadError, match=r"job.conf:\d+: 'partition_dim' is 2, expected -1, 0 or 1"):
+    with pytest.raises(ReadError, match=r"job.conf:\d+: 'partition_dim' is 4, expected -1, 0 .the batch., 1"):
         netweave.load_job(tmp_path / "job.conf")
 
 

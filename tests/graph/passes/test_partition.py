@@ -18,9 +18,16 @@ from netweave.graph.passes.partition import (
     worker_graph,
 )
 from netweave.graph.passes.partition.plan import cut_steps, last_axis
-from netweave.graph.passes.partition.shardings import BATCH, WHOLE, by_feature, on_worker
+from netweave.graph.passes.partition.shardings import (
+    BATCH,
+    WHOLE,
+    by_feature,
+    by_image,
+    on_worker,
+    tiles,
+)
 
-ROWS, CHANNELS, WORKERS = 7, 10, 3
+ROWS, CHANNELS, HEIGHT, WIDTH, WORKERS = 7, 10, 5, 4, 3
 
 SHARDINGS = [
     BATCH,
@@ -28,31 +35,39 @@ SHARDINGS = [
     by_feature([((0, 2), (5, 7)), ((2, 5),), ((7, 10),)]),
     on_worker(1),
     on_worker(2),
+    by_image(tiles((3, 1), (HEIGHT, WIDTH))),
+    by_image(tiles((1, 3), (HEIGHT, WIDTH))),
 ]
-TARGETS = [*SHARDINGS, WHOLE, by_feature([((0, 6),), ((2, 9),), ((5, 10),)])]
+HALOS = by_image([((0, 3), (0, 4)), ((1, 5), (0, 4)), ((2, 5), (1, 3))])
+TARGETS = [*SHARDINGS, WHOLE, HALOS, by_feature([((0, 6),), ((2, 9),), ((5, 10),)])]
 
 
 def held(boxes, worker, array):
     """Return what a worker has of an array, by indexing."""
     (first, last), ranges = boxes.rows[worker], boxes.channels[worker]
     channels = [number for start, stop in ranges for number in range(start, stop)]
-    return array[first:last][:, channels]
+    (top, bottom), (left, right) = boxes.places[worker]
+    return array[first:last][:, channels][:, :, top:bottom, left:right]
 
 
 @pytest.mark.parametrize("source", SHARDINGS, ids=str)
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_pieces_bring_every_worker_what_it_is_to_have(source, target):
-    array = np.arange(ROWS * CHANNELS).reshape(ROWS, CHANNELS)
-    before, after = (Boxes.of(one, ROWS, CHANNELS, WORKERS) for one in (source, target))
+    sizes = (ROWS, CHANNELS, HEIGHT, WIDTH)
+    array = np.arange(np.prod(sizes)).reshape(sizes)
+    before, after = (Boxes.of(one, sizes, WORKERS) for one in (source, target))
     moved = 0
     for receiver in range(WORKERS):
-        made = np.full((after.num_rows(receiver), after.num_channels(receiver)), -1)
+        made = np.full(after.sizes(receiver), -1)
         for sender in range(WORKERS):
             own = held(before, sender, array)
             for piece in before.pieces(sender, after, receiver):
-                (row, channel), (to, place) = piece.source, piece.target
-                values = own[row : row + piece.rows, channel : channel + piece.channels]
-                made[to : to + piece.rows, place : place + piece.channels] = values
+                given, taken = (
+                    tuple(slice(start, start + size) for start, size in zip(corner, piece.sizes, strict=True))
+                    for corner in (piece.source, piece.target)
+                )
+                values = own[given]
+                made[taken] = values
                 moved += values.size * (sender != receiver)
         np.testing.assert_array_equal(made, held(after, receiver, array))
     assert before.moved(after) == moved

@@ -46,7 +46,8 @@ class Case:
         momentum: Of the solver.
         threshold: What a 2-bit code stands for, if they are sent.
         same_bits: Shards of a batch, if it has shards.
-        cuts: Layers that are not cut by batch: ``ip1=feature conv1=0``, where a number is a worker.
+        cuts: Layers that are not cut by batch: ``ip1=feature conv1=0 pool1=rows conv2=2x2``, where a number
+            is a worker.
         micro_batches: Parts of a batch in a pipeline of ranks.
         pipeline: Order of its passes.
         batches: Batches of an update, each a part of the net's batch; for a process alone.
@@ -133,8 +134,14 @@ def cuts_of(text: str) -> tuple[LayerCut, ...]:
     [(1, None), (None, 0)]
     """
     pairs = (word.split("=") for word in text.split())
+    dims = {"feature": 1, "rows": 2, "columns": 3}
     return tuple(
-        LayerCut(name, 1) if how == "feature" else LayerCut(name, None, int(how)) for name, how in pairs
+        LayerCut(name, dims[how])
+        if how in dims
+        else LayerCut(name, image_grid=how)
+        if "x" in how
+        else LayerCut(name, None, int(how))
+        for name, how in pairs
     )
 
 

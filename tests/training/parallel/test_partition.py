@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,19 @@ def feature(names: str) -> str:
     return " ".join(f"{name}=feature" for name in names.split())
 
 
+IMAGES = "conv1 bn1 bn1_scale bn1_relu conv2 bn2 bn2_scale bn2_relu sum drop"
+
+
+def by(how: str, names: str) -> str:
+    return " ".join(f"{name}={how}" for name in names.split())
+
+
 CASES = [
+    Case("rows-lenet", "lenet", cuts=f"{by('rows', 'conv1 pool1 conv2')} {feature(DENSE)}"),
+    Case("columns-grouped", "grouped", cuts=by("columns", "conv1 relu1 norm1 pool1 conv2")),
+    Case("rows-residual", "resnet", cuts=by("rows", IMAGES), exchange="owner", stages=4),
+    Case("tiles-residual", "resnet", cuts=by("{grid}", IMAGES)),
+    Case("rows-mixed", "resnet", cuts=f"conv1=columns bn1=1 {by('rows', 'bn1_scale conv2 bn2 sum')} out=0"),
     Case("mlp", cuts=feature("ip1 relu out"), stages=2),
     Case("mlp-owner", cuts=feature("ip1"), exchange="owner"),
     Case("mlp-located", cuts="ip1=1 relu=0 out=feature loss=0"),
@@ -81,7 +95,9 @@ SIZES = [pytest.param(2, marks=pytest.mark.exhaustive), 3, pytest.param(4, marks
 @pytest.fixture(scope="module", params=SIZES)
 def results(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"ranks{request.param}")
-    cases = [*CASES, *pipelines(request.param)]
+    grid = {2: "1x2", 3: "3x1", 4: "2x2"}[request.param]
+    cases = [replace(case, cuts=case.cuts.format(grid=grid)) for case in CASES]
+    cases += pipelines(request.param)
     return run(folder, cases, request.param), folder, request.param
 
 

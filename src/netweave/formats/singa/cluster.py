@@ -77,16 +77,18 @@ def layer_cuts(layers: Sequence[Message], path: Path, default: int = 0) -> tuple
     """Return the layers that are not cut by batch.
 
     Args:
-        layers: Messages with ``partition_dim`` and ``location``.
+        layers: Messages with ``partition_dim`` and ``location``, and in files of clusters ``image_grid``.
         path: Their file.
         default: The dimension of layers that say none.
     """
     cuts = []
     for layer in layers:
         dim, location = layer.get("partition_dim", default), layer.get("location", None)
-        if dim not in {0, -1} or location is not None:
-            line = layer.line_of("location" if location is not None else "partition_dim")
-            cuts.append(LayerCut(layer["name"], dim, location, f"{path}:{line}" if line else str(path)))
+        grid = layer.get("image_grid", "")
+        if dim not in {0, -1} or location is not None or grid:
+            word = "image_grid" if grid else "partition_dim"
+            line = layer.line_of("location" if location is not None else word)
+            cuts.append(LayerCut(layer["name"], dim, location, f"{path}:{line}" if line else str(path), grid))
     return tuple(cuts)
 
 

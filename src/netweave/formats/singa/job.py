@@ -87,11 +87,12 @@ def read_job(path: Path, options: JobOptions | None = None) -> Job:
 
 
 def _check_partitions(net: Message, path: Path) -> None:
-    """Refuse a dimension of partition that SINGA aborts with (``neuralnet.cc``)."""
+    """Refuse a dimension of partition that is none; SINGA itself aborts with 2 and 3 (``neuralnet.cc``)."""
     for message in (net, *net["layer"]):
-        if "partition_dim" in message and message["partition_dim"] not in {-1, 0, 1}:
+        if "partition_dim" in message and message["partition_dim"] not in range(-1, 4):
             raise ReadError(
-                f"'partition_dim' is {message['partition_dim']}, expected -1, 0 or 1",
+                f"'partition_dim' is {message['partition_dim']}, expected -1, 0 (the batch), 1 (the units), "
+                "2 (the rows of the image) or 3 (its columns)",
                 place=place_of(path, message, "partition_dim"),
             )
 

@@ -70,7 +70,7 @@ message ClusterProto
   200 staleness int32; 201 placement string; 202 outer string; 203 outer_rate float;
   204 outer_momentum float; 205 layer LayerCutProto[]
 message LayerCutProto
-  1 name string!; 60 partition_dim int32; 61 location int32
+  1 name string!; 60 partition_dim int32; 61 location int32; 200 image_grid string
 """
 
 NET = """

@@ -1,4 +1,4 @@
-"""SINGA's files of a run: ``step<N>-worker0``, the arrays of the net by name.
+"""SINGA's files of a run: ``step<N>-worker<I>``, the arrays that a worker owns by name.
 
 The functions are those that ``formats.registry.RunFiles`` names. SINGA writes neither the state of its
 updater nor that of its learning rate, so that there is no file of a solver's state.
@@ -21,15 +21,27 @@ if TYPE_CHECKING:
 
 
 def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Callable[[], bytes]]]:
-    """Return the file of a checkpoint, and a function that gives its bytes: ``worker.cc`` (Checkpoint).
+    """Return the files of a checkpoint, and functions that give their bytes: ``worker.cc`` (Checkpoint).
+
+    Each worker writes its parts of the parameters that are cut; the first one writes what all have. A worker
+    that owns nothing has no file.
 
     Args:
         state: The run.
-        suffix: End of its name: ``worker0``, since one worker holds the whole of each parameter.
+        suffix: End of the name of the first worker's file, ``worker0``.
         prefix: Path that the names of the run's files start with.
     """
-    path = Path(f"{prefix}{state.iteration}-{suffix}")
-    return [(path, partial(encode_arrays, state.parameters, version=state.iteration))]
+    files: list[tuple[Path, Callable[[], bytes]]] = []
+    for worker in range(max(map(len, state.parts.values()), default=1)):
+        own = {
+            key: state.parts[key][worker] if key in state.parts else (None if worker else array)
+            for key, array in state.parameters.items()
+        }
+        present = {key: array for key, array in own.items() if array is not None}
+        path = Path(f"{prefix}{state.iteration}-{suffix.removesuffix('0')}{worker}")
+        if present or not worker:
+            files.append((path, partial(encode_arrays, present, version=state.iteration)))
+    return files
 
 
 def weights_for(path: Path, graph: Graph) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 from netweave.errors import RunError
 from netweave.graph.operators import Attributes, Dim, Effect, operator
 
-DEFAULTS = {"worker": 0, "source": "", "target": "", "places": (), "rank": 2, "trained": 1}
+DEFAULTS = {"worker": 0, "source": "", "target": "", "rank": 2, "trained": 1}
 
 
 def _connection_shapes(
@@ -23,7 +23,8 @@ def _connection_shapes(
     boxes, worker = json.loads(attributes["target"]), attributes["worker"]
     first, last = boxes["rows"][worker]
     channels = sum(stop - start for start, stop in boxes["channels"][worker])
-    return [(last - first, channels, *attributes["places"])[: attributes["rank"]]]
+    places = (stop - start for start, stop in boxes["places"][worker])
+    return [(last - first, channels, *places)[: attributes["rank"]]]
 
 
 def _alone(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
@@ -53,6 +54,12 @@ def slice_(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.
 @operator("Bridge", shapes=_connection_shapes, effects=[Effect.WORLD], defaults=DEFAULTS)
 def bridge(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
     """SINGA's kBridgeSrc and kBridgeDst: the value of one worker goes to another."""
+    return _alone(inputs, attributes)
+
+
+@operator("Halo", shapes=_connection_shapes, effects=[Effect.WORLD], defaults=DEFAULTS)
+def halo(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """Each worker's part of an image gets the rows and columns around it that windows reach into."""
     return _alone(inputs, attributes)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import attributes_of, known_shape
-from netweave.graph.ops.pooling import num_windows
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader
 from netweave.graph.passes.views import View, views_after, views_of
+from netweave.graph.passes.windows import part_of_windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -424,66 +424,13 @@ def _need(node: ir.Node, rows: Rows) -> _Need:
     attributes = attributes_of(node)
     if node.op_type not in WINDOWED:
         return _Need(rows, attributes)
-    sizes = known_shape(node.inputs[0])
-    if sizes is None or len(sizes) != 4 or sizes[2] is None or sizes[3] is None:
+    sizes = known_shape(node.outputs[0])
+    if sizes is None or len(sizes) != 4 or sizes[3] is None:
         raise NotTileableError
-    height, width = sizes[2], sizes[3]
-    kernel = attributes.get("kernel_shape") or (known_shape(node.inputs[1]) or ())[2:]
-    strides, dilations = (list(attributes.get(name) or [1, 1]) for name in ("strides", "dilations"))
-    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    top, left, bottom, right = _resolved_pads(attributes, (height, width), extents, strides)
-    begin, end = rows.begin * strides[0] - top, (rows.end - 1) * strides[0] - top + extents[0]
-    read = Rows(max(begin, 0), min(end, height))
-    if read.count < 1:
-        raise NotTileableError  # windows that lie in the padding alone
-    over = end - read.end
-    if node.op_type == "AveragePool":
-        over = min(over, bottom)  # what lies beyond the padding never counts
-    changed = {**attributes, "pads": [read.begin - begin, left, over, right]}
-    changed.pop("auto_pad", None)
-    need = _Need(read, changed)
-    if node.op_type != "Conv":
-        _check_windows(node, need, rows, (width, extents, strides))
-    return need
-
-
-def _check_windows(
-    node: ir.Node, need: _Need, rows: Rows, geometry: tuple[int, Sequence[int], Sequence[int]]
-) -> None:
-    """Raise if a pooling of a band has other windows than the whole: rounding looks at all paddings."""
-    width, extents, strides = geometry
-    pads = need.attributes["pads"]
-    rounding = need.attributes.get("rounding") or ("ceil" if need.attributes.get("ceil_mode") else "floor")
-    windows = [
-        num_windows(
-            size,
-            extents[axis],
-            stride=strides[axis],
-            pads=(pads[axis], pads[axis + 2]),
-            rounding=rounding,
-            any_pad=any(pads),
-        )
-        for axis, size in enumerate((need.rows.count, width))
-    ]
-    if windows != [rows.count, (known_shape(node.outputs[0]) or ())[3]]:
+    part = part_of_windows(node, [(rows.begin, rows.end), (0, sizes[3])])
+    if part is None or part.num_windows != (rows.count, sizes[3]):
         raise NotTileableError
-
-
-def _resolved_pads(
-    attributes: Mapping[str, Any], sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int]
-) -> list[int]:
-    """Return the padding as ONNX lists it, for SAME worked out from the sizes."""
-    rule = attributes.get("auto_pad", "NOTSET")
-    if rule not in {"SAME_UPPER", "SAME_LOWER"}:
-        given = attributes.get("pads") if rule == "NOTSET" else None
-        return list(given or [0, 0, 0, 0])
-    begins, ends = [], []
-    for size, extent, stride in zip(sizes, extents, strides, strict=True):
-        total = max((-(-size // stride) - 1) * stride + extent - size, 0)
-        less, more = total // 2, total - total // 2
-        begins.append(less if rule == "SAME_UPPER" else more)
-        ends.append(more if rule == "SAME_UPPER" else less)
-    return begins + ends
+    return _Need(Rows(*part.reads[0]), part.attributes)
 
 
 def _height(value: ir.Value | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from netweave.graph import (
     make_attributes,
     ties_of,
 )
-from netweave.graph.ops.pooling import PoolWindows, standard_ceil_mode
+from netweave.graph.ops.pooling import PoolWindows, num_windows, standard_ceil_mode
 from netweave.graph.passes.rewriting import Pass, Rewriter
 from netweave.graph.passes.views import OpenSizes
 
@@ -329,6 +330,75 @@ def same_pads(
         begins.append(less if upper else more)
         ends.append(more if upper else less)
     return begins + ends
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPart:
+    """The part of its image that a convolution or pooling reads for a part of its output.
+
+    Attributes:
+        reads: First element along each axis, and the one after the last.
+        attributes: Its own then: no padding but at the image's own edges, so that every window is as before.
+        num_windows: Windows that it then has along each axis; rounding up may add one at the end.
+    """
+
+    reads: tuple[tuple[int, int], ...]
+    attributes: Mapping[str, Any]
+    num_windows: tuple[int, ...]
+
+
+def part_of_windows(node: ir.Node, parts: Sequence[tuple[int, int]]) -> WindowPart | None:
+    """Return what a convolution or pooling reads for a part of its output.
+
+    Args:
+        node: A Conv, MaxPool or AveragePool, ONNX's or our own, of known sizes.
+        parts: First element of the output along each axis of the image, and the one after the last.
+
+    Returns:
+        None where sizes are unknown, or no window of the part fits into what is there of the image.
+    """
+    attributes, sizes = attributes_of(node), _spatial(node.inputs[0])
+    kernel = _kernel(node, attributes)
+    if sizes is None or kernel is None or len(sizes) != len(parts):
+        return None
+    num_axes = len(parts)
+    strides, dilations = (list(attributes.get(name) or [1] * num_axes) for name in ("strides", "dilations"))
+    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = list(attributes.get("pads") or [0] * (2 * num_axes))
+    rule = attributes.get("auto_pad", "NOTSET")
+    if rule in _SAME:
+        upper = rule == "SAME_UPPER"
+        pads = same_pads(sizes, kernel, strides=strides, dilations=dilations, upper=upper)
+    reads, begins, ends = [], [], []
+    for axis, (first, last) in enumerate(parts):
+        begin = first * strides[axis] - pads[axis]
+        end = (last - 1) * strides[axis] - pads[axis] + extents[axis]
+        read = (max(begin, 0), min(end, sizes[axis]))
+        if read[0] >= read[1]:
+            return None
+        over = end - read[1]
+        if node.op_type == "AveragePool":
+            over = min(over, pads[num_axes + axis])  # what lies beyond the padding never counts
+        if read[0] - begin + read[1] - read[0] + over < extents[axis]:
+            return None
+        reads.append(read)
+        begins.append(read[0] - begin)
+        ends.append(over)
+    changed = {**attributes, "pads": [*begins, *ends]}
+    changed.pop("auto_pad", None)
+    rounding = attributes.get("rounding") or ("ceil" if attributes.get("ceil_mode") else "floor")
+    counts = [
+        num_windows(
+            stop - start,
+            extents[axis],
+            stride=strides[axis],
+            pads=(begins[axis], ends[axis]),
+            rounding=rounding,
+            any_pad=any(changed["pads"]),
+        )
+        for axis, (start, stop) in enumerate(reads)
+    ]
+    return WindowPart(tuple(reads), changed, tuple(counts))
 
 
 def _spatial(value: ir.Value | None) -> list[int] | None:

@@ -23,7 +23,7 @@ class BucketingModule(BaseModule):
         work_load_list: Shares of a batch for each device.
         fixed_param_names: Arrays that keep their values.
         state_names: Inputs that are states.
-        group2ctxs: As MXNet has it.
+        group2ctxs: The contexts of groups of layers, as for ``Module``.
         compression_params: Compression of what is pushed to the store.
 
     Raises:
@@ -51,6 +51,7 @@ class BucketingModule(BaseModule):
             "work_load_list": work_load_list,
             "fixed_param_names": fixed_param_names,
             "state_names": state_names,
+            "group2ctxs": group2ctxs,
             "compression_params": compression_params,
         }
         self._buckets: dict[Any, Module] = {}

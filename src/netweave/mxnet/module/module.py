@@ -98,6 +98,29 @@ def following_sizes(
     return given, [DataDesc(one[0], shape, one.dtype, one.layout) for one, shape in pairs]
 
 
+def _groups_of(group2ctxs: Any, count: int) -> list[dict[str, Any]]:
+    """Return the contexts of groups for each of so many devices.
+
+    Raises:
+        UsageError: There are more or fewer than devices.
+    """
+    if isinstance(group2ctxs, list | tuple):
+        numbers, groups = {len(group2ctxs)}, [dict(one) for one in group2ctxs]
+    else:
+        lists = {group: as_contexts(ctx) for group, ctx in (group2ctxs or {}).items()}
+        numbers = {len(contexts) for contexts in lists.values()} - {1}
+        groups = [
+            {group: contexts[min(number, len(contexts) - 1)] for group, contexts in lists.items()}
+            for number in range(count)
+        ]
+    if numbers - {count}:
+        given = sorted(numbers)[0]
+        raise UsageError(
+            f"group2ctxs has {given} entries, and the module {count} contexts; give one for each"
+        )
+    return groups
+
+
 class Module(OptimizedModule):
     """A symbol with its arrays, on one or several devices.
 
@@ -110,7 +133,8 @@ class Module(OptimizedModule):
         work_load_list: Shares of a batch for each device; equal ones if None.
         fixed_param_names: Arrays that keep their values.
         state_names: Inputs that ``set_states`` sets.
-        group2ctxs: As MXNet has it; the net stays on its device.
+        group2ctxs: The context of each group of layers, one or one for each device, or such a dict for each
+            device; groups must be on the device itself (``executor.require_one_device``).
         compression_params: Compression of what is pushed to the store.
 
     Raises:
@@ -136,6 +160,7 @@ class Module(OptimizedModule):
         self.data_names = list(data_names or ())
         self.label_names = [name for name in label_names or () if name in known]
         self._state_names = list(state_names or ())
+        self._groups = _groups_of(group2ctxs, len(self._contexts))
         self._fixed = list(fixed_param_names or ())
         for name in [*self.data_names, *self._state_names, *self._fixed]:
             if name not in known:
@@ -268,7 +293,13 @@ class Module(OptimizedModule):
             same = None if shared is None else shared_arrays(shared[number], self._param_names)
             self.execs.append(
                 simple_bind(
-                    self._symbol, context, grad_req=reqs, type_dict=types, shared_exec=same, shapes=shapes
+                    self._symbol,
+                    context,
+                    grad_req=reqs,
+                    type_dict=types,
+                    shared_exec=same,
+                    group2ctx=self._groups[number],
+                    shapes=shapes,
                 )
             )
             if shared is not None:

@@ -73,9 +73,9 @@ def normalisations():
 
 def connections():
     """Yield connections of a net with one worker; those of several are in ``tests/training``."""
-    alone = Boxes(((0, 3),), (((0, 2), (2, 4)),)).to_text()
-    for op_type in ("Bridge", "Broadcast", "Gather", "Regroup", "Slice"):
-        sizes = {"places": [2], "rank": 3, "worker": 0}
+    alone = Boxes(((0, 3),), (((0, 2), (2, 4)),), (((0, 2),),)).to_text()
+    for op_type in ("Bridge", "Broadcast", "Gather", "Halo", "Regroup", "Slice"):
+        sizes = {"rank": 3, "worker": 0}
         yield Case(op_type, (real(3, 4, 2),), {"source": alone, "target": alone, "trained": 1, **sizes})
 
 

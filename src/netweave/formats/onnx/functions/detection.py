@@ -558,6 +558,6 @@ def _mean_bins(
 
 
 without(
-    *("Bridge", "Broadcast", "Gather", "Regroup", "Slice"),
+    *("Bridge", "Broadcast", "Gather", "Halo", "Regroup", "Slice"),
     reason="it connects the workers of a run; a file has the whole net",
 )

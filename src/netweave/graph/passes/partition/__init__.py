@@ -12,6 +12,7 @@ from netweave.graph.passes.partition.plan import (
     last_axis,
     partition_plan,
     placements,
+    places_text,
     require_layers,
 )
 from netweave.graph.passes.partition.shardings import Boxes, Piece, Sharding, length, shares
@@ -36,6 +37,7 @@ __all__ = [
     "partition_plan",
     "pipeline_plan",
     "placements",
+    "places_text",
     "require_layers",
     "sent_values",
     "shares",

@@ -121,9 +121,10 @@ class _Planner:
         self._cuts: dict[str, LayerCut] = {}
         for cut in cuts:
             cut.check(plan.num_workers)
-            if cut.location is None and cut.partition_dim == 1:
+            if cut.location is None and cut.is_by_layer:
+                how = "feature" if cut.partition_dim == 1 else "image"
                 raise UsageError(
-                    f"{_at(cut)}layer {cut.name!r} is cut by feature, and micro-batches pass through whole "
+                    f"{_at(cut)}layer {cut.name!r} is cut by {how}, and micro-batches pass through whole "
                     "layers; give it a location, or leave micro_batches out"
                 )
             if cut.location is not None and cut.name in layers:

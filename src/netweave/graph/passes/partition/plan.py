@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from math import prod
+from math import isqrt, prod
 
 import onnx_ir as ir
 
@@ -17,8 +18,10 @@ from netweave.graph.opset import BATCH as BATCH_SIZE
 from netweave.graph.parameters import Step, parameter_key, parameter_layout, statistics_of
 from netweave.graph.passes.partition.rules import (
     FeatureCut,
+    ImageCut,
     Surroundings,
     feature_cut,
+    image_cut,
     is_even,
     is_stored,
     passes_on,
@@ -30,6 +33,7 @@ from netweave.graph.passes.partition.shardings import (
     Boxes,
     Ranges,
     Sharding,
+    by_image,
     length,
     on_worker,
     shares,
@@ -52,15 +56,30 @@ class LayerCut:
 
     Attributes:
         name: Of the layer.
-        partition_dim: 0 for the batch, 1 for the features; None where it is not said.
+        partition_dim: 0 for the batch, 1 for the features, 2 for the rows of the image, 3 for its columns;
+            None where it is not said.
         location: The worker that the layer lives on; None for all.
         place: Where that is said, for messages.
+        image_grid: Rows and columns of a grid of workers among which the image is cut, such as ``2x2``.
     """
 
     name: str
     partition_dim: int | None = None
     location: int | None = None
     place: str = ""
+    image_grid: str = ""
+
+    @property
+    def is_by_layer(self) -> bool:
+        """True if the layer is cut in another way than by batch."""
+        return self.partition_dim in {1, 2, 3} or self.location is not None or bool(self.image_grid)
+
+    def grid(self, num_workers: int) -> tuple[int, int] | None:
+        """Return the grid of workers among which the image is cut; None where it is not."""
+        if self.image_grid:
+            rows, columns = map(int, self.image_grid.split("x"))
+            return rows, columns
+        return {2: (num_workers, 1), 3: (1, num_workers)}.get(self.partition_dim or 0)
 
     def check(self, num_workers: int) -> None:
         """Refuse a dimension or a worker that is not there.
@@ -69,11 +88,26 @@ class LayerCut:
             UsageError: It is not.
         """
         place = f"{self.place}: " if self.place else ""
-        if self.partition_dim not in {None, -1, 0, 1}:
+        if self.partition_dim not in {None, -1, 0, 1, 2, 3}:
             raise UsageError(
                 f"{place}partition_dim of layer {self.name!r} is {self.partition_dim}, expected 0 (the "
-                "batch) or 1 (the features)"
+                "batch), 1 (the features), 2 (the rows of the image) or 3 (its columns)"
             )
+        if self.image_grid:
+            is_grid = re.fullmatch(r"[1-9]\d*x[1-9]\d*", self.image_grid)
+            if not is_grid or prod(map(int, self.image_grid.split("x"))) != num_workers:
+                wide = isqrt(num_workers)
+                while num_workers % wide:
+                    wide -= 1
+                raise UsageError(
+                    f"{place}image_grid of layer {self.name!r} is {self.image_grid!r}, expected rows x "
+                    f"columns of a grid of {num_workers} workers, such as '{num_workers // wide}x{wide}'"
+                )
+            if self.partition_dim in {1, 2, 3}:
+                raise UsageError(
+                    f"{place}layer {self.name!r} has image_grid and partition_dim {self.partition_dim}; give "
+                    "one of them"
+                )
         if self.location is not None and not 0 <= self.location < num_workers:
             raise UsageError(
                 f"{place}the location of layer {self.name!r} is {self.location}, and a group has "
@@ -111,14 +145,16 @@ class NodePlan:
     """The cut of one node.
 
     Attributes:
-        sharding: ``constant``, by batch, by feature or on one worker.
+        sharding: ``constant``, by batch, by feature, by image or on one worker.
         inputs: The sharding that inputs must have, by index.
         cut: How it is cut by feature.
+        image: How it is cut by image.
     """
 
     sharding: Sharding
     inputs: Mapping[int, Sharding] = field(default_factory=dict)
     cut: FeatureCut | None = None
+    image: ImageCut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +204,8 @@ class PartitionPlan:
 
     def boxes(self, value: ir.Value, sharding: Sharding) -> Boxes:
         """Return what each worker holds of a value in a sharding."""
-        dims = known_shape(value) or ()
-        channels = (dims[1] or 0) if len(dims) > 1 else 1
-        return Boxes.of(sharding, self.num_rows, channels, self.num_workers)
+        dims = [size or 0 for size in (known_shape(value) or ())[1:]]
+        return Boxes.of(sharding, [self.num_rows, *(dims or [1])], self.num_workers)
 
     def elements_of(self, worker: int) -> int:
         """Return the elements of the stored arrays that a worker holds."""
@@ -241,6 +276,8 @@ class _Planner:
         done: NodePlan | None = None
         if sharding.kind == "feature" and not passes_on(node, self._around):
             done = self._by_feature(node, cut)
+        elif sharding.kind == "image":
+            done = self._by_image(node, cut)
         elif sharding.kind == "worker":
             self._require_movable(node, cut)
             done = NodePlan(sharding, self._inputs(node, sharding))
@@ -271,6 +308,8 @@ class _Planner:
         if cut is None or all(self.plan.shardings[v.name or ""] == CONSTANT for v in _given(node)):
             return BATCH
         wanted = Sharding("feature") if cut.partition_dim == 1 else BATCH
+        if cut.grid(self.plan.num_workers) is not None:
+            wanted = Sharding("image")
         if cut.location is not None:
             wanted = on_worker(cut.location)
         one_number = any(value.shape is not None and not len(value.shape) for value in node.outputs)
@@ -296,10 +335,21 @@ class _Planner:
             raise self._error(node, cut, "be cut by feature", f"use partition_dim: 0 for layer {cut.name!r}")
         return NodePlan(Sharding("feature", found.channels), found.inputs, found)
 
+    def _by_image(self, node: ir.Node, cut: LayerCut | None) -> NodePlan:
+        assert cut is not None
+        grid = cut.grid(self.plan.num_workers)
+        assert grid is not None
+        self._require_movable(node, cut)
+        found = image_cut(node, self._around, grid)
+        if isinstance(found, str):
+            raise self._error(node, cut, "be cut by image", found)
+        return NodePlan(by_image(found.places), found.inputs, image=found)
+
     def _require_movable(self, node: ir.Node, cut: LayerCut | None) -> None:
         """Refuse to cut a loop, or values whose first axis is not the batch."""
         assert cut is not None
-        how = "be cut by feature" if cut.location is None else "live on one worker"
+        how = "be cut by image" if cut.grid(self.plan.num_workers) is not None else "be cut by feature"
+        how = how if cut.location is None else "live on one worker"
         if next(subgraphs(node), None) is not None:
             raise self._error(node, cut, how, "it is a loop or a branch; cut the layers around it")
         used = (value for value in node.outputs if value.uses() or value.is_graph_output())
@@ -320,7 +370,7 @@ class _Planner:
                 )
 
     def _error(self, node: ir.Node, cut: LayerCut, how: str, why: str) -> UnsupportedError:
-        at = f" among {self.plan.num_workers} workers" if how == "be cut by feature" else ""
+        at = f" among {self.plan.num_workers} workers" if how.startswith("be cut") else ""
         return UnsupportedError(
             f"layer {cut.name!r} ({node.op_type}) cannot {how}{at}: {why}",
             place=cut.place or self.plan.graph.place_of(node).partition(": layer ")[0],
@@ -337,9 +387,8 @@ class _Planner:
                 "sizes of the inputs"
             )
         moved = plan.boxes(value, before).moved(plan.boxes(value, wanted))
-        places = prod(size or 0 for size in (known_shape(value) or ())[2:])
         op_type = CONNECTIONS[before.kind, wanted.kind]
-        plan.edges[name, wanted] = Edge(name, op_type, before, wanted, moved * places)
+        plan.edges[name, wanted] = Edge(name, op_type, before, wanted, moved)
 
     def _hold(self, node: ir.Node, done: NodePlan) -> None:
         for index, value in enumerate(node.inputs):
@@ -410,6 +459,8 @@ class Placement:
         if self.sharding.kind == "feature":
             text = channels_text(self.sharding.channels[worker])
             return text and f"features {text}"
+        if self.sharding.kind == "image":
+            return places_text(self.sharding.places[worker])
         text = channels_text((shares(plan.num_rows, plan.num_workers)[worker],))
         return text and f"samples {text}"
 
@@ -423,7 +474,7 @@ def placements(plan: PartitionPlan) -> list[Placement]:
     left, found = dict(plan.edges), []
     for key, nodes in plan.graph.nodes_of().items():
         own = [(node, order[id(node)]) for node in nodes if id(node) in order]
-        cut = [done.sharding for _, done in own if done.sharding.kind in {"feature", "worker"}]
+        cut = [done.sharding for _, done in own if done.sharding.kind in {"feature", "image", "worker"}]
         shardings = cut or [done.sharding for _, done in own]
         if not shardings or shardings[-1].kind == "constant":
             continue
@@ -514,3 +565,13 @@ def channels_text(ranges: Ranges) -> str:
     '0 to 3, 10'
     """
     return ", ".join(str(a) if b == a + 1 else f"{a} to {b - 1}" for a, b in ranges if a < b)
+
+
+def places_text(places: Ranges) -> str:
+    """Return the part of an image for people.
+
+    >>> places_text(((0, 4), (0, 3)))
+    'rows 0 to 3, columns 0 to 2'
+    """
+    names = zip(("rows", "columns"), places, strict=True)
+    return ", ".join(f"{name} {channels_text((one,))}" for name, one in names)

@@ -1,15 +1,18 @@
-"""Operators that can be cut by feature: the channels that each worker computes, and what it needs for them.
+"""Operators that can be cut by feature or by image: what each worker computes, and what it needs for that.
 
-To add one: a function from a node and the shardings before it to a ``FeatureCut``, and a row in the table.
+To add one: a function from a node and the shardings before it to a ``FeatureCut``, or from a node and the
+parts of its output to an ``ImageCut``, and a row in the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from netweave.graph.attributes import attributes_of
 from netweave.graph.checks import known_shape
 from netweave.graph.opset import DOMAIN
 from netweave.graph.passes.partition.shardings import (
@@ -18,10 +21,13 @@ from netweave.graph.passes.partition.shardings import (
     Ranges,
     Sharding,
     by_feature,
+    by_image,
     joined,
     length,
     shares,
+    tiles,
 )
+from netweave.graph.passes.windows import part_of_windows
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -276,3 +282,211 @@ _RULES: dict[tuple[str, str], Rule] = {
 def is_even(channels: Channels) -> bool:
     """Return whether each worker has a channel."""
     return all(map(length, channels))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change of a node that computes a part of an image.
+
+    Attributes:
+        attributes: Its attributes then; None for the same.
+        kept: The part of its output that counts, along each axis of the image; empty for all of it.
+    """
+
+    attributes: Mapping[str, Any] | None = None
+    kept: Ranges = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCut:
+    """A node of which each worker computes some rows and columns.
+
+    Attributes:
+        inputs: The sharding that each input from the net must have.
+        places: What each worker computes of every output.
+        changes: What becomes of the node on each worker.
+    """
+
+    inputs: Mapping[int, Sharding]
+    places: tuple[Ranges, ...]
+    changes: tuple[Change, ...]
+
+
+def image_cut(node: ir.Node, around: Surroundings, grid: tuple[int, int]) -> ImageCut | str:
+    """Return how a node is cut by image among the workers of a grid, or why it cannot be, for people."""
+    used = [value for value in node.outputs if value.uses() or value.is_graph_output()]
+    shapes = [_dims(value) for value in used]
+    if any(one is None or None in one[1:] for one in shapes):
+        return "the size of its output is unknown; give the sizes of the inputs"
+    height, width = _image(used[0]) if used else (0, 0)
+    if not height or any(_image(value) != (height, width) for value in used):
+        shown = ", ".join(dict.fromkeys(" x ".join(map(str, one[1:])) for one in shapes if one is not None))
+        return (
+            f"its output is no image, (N, C, H, W), but {shown} numbers for each sample; use "
+            "partition_dim: 0 or 1"
+        )
+    for size, count, name in zip((height, width), grid, ("rows", "columns"), strict=True):
+        if size < count:
+            shown = f"{size} {name[:-1] if size == 1 else name}"
+            return (
+                f"its output has {shown} for {count} parts; use partition_dim: 0 for it and the layers "
+                "behind it, or fewer parts"
+            )
+    rule = _IMAGE_RULES.get((node.domain, node.op_type))
+    if rule is None:
+        return "a part of its output needs more than a part of its input; use partition_dim: 0"
+    places = tiles(grid, (height, width))
+    return rule(node, around, places)
+
+
+def _image(value: ir.Value | None) -> tuple[int, int]:
+    """Return the height and width of an image, zeros for anything else."""
+    dims = _dims(value)
+    if dims is None or len(dims) != 4 or dims[2] is None or dims[3] is None:
+        return 0, 0
+    return dims[2], dims[3]
+
+
+Places = tuple[Ranges, ...]
+ImageRule = Callable[["ir.Node", Surroundings, Places], ImageCut | str]
+
+
+def _each_place(node: ir.Node, around: Surroundings, places: Places) -> ImageCut | str:
+    """Cut an operator that computes each place from the same place of its inputs."""
+    axis = attributes_of(node).get("axis", 1)
+    if node.op_type in _OF_CHANNELS and axis not in {1, -3}:
+        return f"its axis is {axis}, and only that of the channels, 1, is whole in each part"
+    size = _image(next(value for value in node.outputs if _image(value) != (0, 0)))
+    inputs: dict[int, Sharding] = {}
+    for index, value in enumerate(node.inputs):
+        if value is None or (index and node.op_type in _WITH_VECTORS):
+            continue
+        dims = _dims(value)
+        if dims is None:
+            return f"the size of {value.name!r} is unknown; give the sizes of the inputs"
+        if around.sharding(value).kind == "constant":
+            if any(dim != 1 for dim in dims[-2:]):
+                return f"{value.name!r} has numbers for each place; use partition_dim: 0"
+        elif len(dims) == 4 and dims[2:] in {size, (1, 1)}:
+            inputs[index] = by_image(places) if dims[2:] == size else WHOLE
+        else:
+            return f"its input {value.name!r} is no image of {size[0]} x {size[1]}; use partition_dim: 0"
+    return ImageCut(inputs, places, (Change(),) * len(places))
+
+
+def _windows(node: ir.Node, around: Surroundings, places: Places) -> ImageCut | str:
+    """Cut a convolution or pooling: each worker needs the rows and columns that its windows reach into."""
+    if node.op_type == "MaxPool" and _has_readers(node.outputs[1:]):
+        return "indices of maxima count through the whole image; use partition_dim: 0"
+    reads, changes = [], []
+    for own in places:
+        found = next(
+            filter(None, (_window_change(node, own, more) for more in product((0, 1), repeat=2))), None
+        )
+        if found is None:
+            return "some of its windows lie outside the image; use partition_dim: 0, or fewer workers"
+        reads.append(found[0])
+        changes.append(found[1])
+    return ImageCut({0: by_image(reads)}, places, tuple(changes))
+
+
+def _window_change(node: ir.Node, own: Ranges, more: Sequence[int]) -> tuple[Ranges, Change] | None:
+    """Return what a worker reads, with so many more windows ahead of its own, so that the last one fits."""
+    if any(start < extra for (start, _), extra in zip(own, more, strict=True)):
+        return None
+    part = part_of_windows(
+        node, [(start - extra, stop) for (start, stop), extra in zip(own, more, strict=True)]
+    )
+    if part is None:
+        return None
+    kept = tuple((extra, extra + stop - start) for (start, stop), extra in zip(own, more, strict=True))
+    if any(stop > count for (_, stop), count in zip(kept, part.num_windows, strict=True)):
+        return None
+    is_all = kept == tuple((0, count) for count in part.num_windows)
+    return part.reads, Change(part.attributes, () if is_all else kept)
+
+
+def _neighbouring_places(node: ir.Node, around: Surroundings, places: Places) -> ImageCut | str:
+    """Cut an LRN within channels: its window ends where it began."""
+    half, size = attributes_of(node)["size"] // 2, _image(node.outputs[0])
+    reads, changes = [], []
+    for own in places:
+        wider = tuple(
+            (max(0, start - half), min(count, stop + half))
+            for (start, stop), count in zip(own, size, strict=True)
+        )
+        kept = tuple((a - low, b - low) for (a, b), (low, _) in zip(own, wider, strict=True))
+        reads.append(wider)
+        changes.append(Change(None, kept))
+    return ImageCut({0: by_image(reads)}, places, tuple(changes))
+
+
+def _transposed_windows(node: ir.Node, around: Surroundings, places: Places) -> ImageCut | str:
+    """Cut a transposed convolution: each worker needs what its outputs are sums of."""
+    attributes, weights, sizes = attributes_of(node), _stored_dims(node, 1), _image(node.inputs[0])
+    if weights is None or attributes.get("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in attributes:
+        return "its weights and pads are not numbers that are known; use partition_dim: 0"
+    strides, dilations = (attributes.get(name) or [1, 1] for name in ("strides", "dilations"))
+    pads = attributes.get("pads") or [0] * 4
+    reads, changes = [], []
+    for own in places:
+        lines, begins, ends, added = [], [], [], []
+        for axis, (start, stop) in enumerate(own):
+            stride, extent = strides[axis], (weights[2 + axis] - 1) * dilations[axis] + 1
+            first, last = start + pads[axis], stop - 1 + pads[axis]  # of the output without pads
+            low = min(max(0, -(-(first - extent + 1) // stride)), first // stride, sizes[axis] - 1)
+            high = max(min(sizes[axis] - 1, last // stride), low)
+            over = stride * (high - low) + extent - (first - low * stride) - (stop - start)
+            lines.append((low, high + 1))
+            begins.append(first - low * stride)
+            ends.append(max(over, 0))
+            added.append(max(-over, 0))
+        reads.append(tuple(lines))
+        changes.append(Change({**attributes, "pads": [*begins, *ends], "output_padding": added}))
+    return ImageCut({0: by_image(reads)}, places, tuple(changes))
+
+
+def _repeated_places(node: ir.Node, around: Surroundings, places: Places) -> ImageCut | str:
+    """Cut a Resize that repeats each element a whole number of times."""
+    attributes, before, after = attributes_of(node), _image(node.inputs[0]), _image(node.outputs[0])
+    by_sizes = len(node.inputs) > 3 and node.inputs[3] is not None
+    where = attributes.get("coordinate_transformation_mode", "half_pixel")
+    repeats = where == "half_pixel" or (where, attributes.get("nearest_mode")) == ("asymmetric", "floor")
+    is_nearest = attributes.get("mode", "nearest") == "nearest" and repeats and not attributes.get("axes")
+    if (
+        by_sizes
+        or not is_nearest
+        or not all(before)
+        or any(a % b for a, b in zip(after, before, strict=True))
+    ):
+        return "it does not repeat each element a whole number of times; use partition_dim: 0"
+    times = [a // b for a, b in zip(after, before, strict=True)]
+    reads, changes = [], []
+    for own in places:
+        read = tuple((start // n, -(-stop // n)) for (start, stop), n in zip(own, times, strict=True))
+        kept = tuple(
+            (start - low * n, stop - low * n)
+            for (start, stop), (low, _), n in zip(own, read, times, strict=True)
+        )
+        reads.append(read)
+        changes.append(Change(None, kept))
+    return ImageCut({0: by_image(reads)}, places, tuple(changes))
+
+
+_WITH_VECTORS = ("BatchNormalization", "Clip", "Dropout", "Split")
+"""Operators whose further inputs are no images."""
+
+_OF_CHANNELS = ("Concat", "LogSoftmax", "Softmax", "Split")
+"""Operators with an axis, which must be that of the channels."""
+
+_OF_PLACES = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
+
+_IMAGE_RULES: dict[tuple[str, str], ImageRule] = {
+    **{("", name): _each_place for name in _EACH_CHANNEL if name not in _OF_PLACES},
+    **{("", name): _each_place for name in ("LRN", "Mish", *_OF_CHANNELS)},
+    **{(domain, name): _windows for domain in ("", DOMAIN) for name in ("AveragePool", "MaxPool")},
+    ("", "Conv"): _windows,
+    ("", "ConvTranspose"): _transposed_windows,
+    ("", "Resize"): _repeated_places,
+    (DOMAIN, "ChannelLRN"): _neighbouring_places,
+}

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
 
+from netweave.graph.attributes import attributes_of, make_attributes
 from netweave.graph.checks import known_shape
 from netweave.graph.graph import Graph
 from netweave.graph.opset import DOMAIN
 from netweave.graph.parameters import LAYOUT_PROP, parameter_key, parameter_layout
 from netweave.graph.passes.partition.plan import NodePlan, PartitionPlan, cut_steps
 from netweave.graph.passes.partition.rules import is_stored
-from netweave.graph.passes.partition.shardings import BATCH, CONSTANT, Ranges, Sharding, length
+from netweave.graph.passes.partition.shardings import BATCH, CONSTANT, Range, Ranges, Sharding, length
 from netweave.graph.passes.rewriting import Rewriter, drop_initializers, unused_initializers
 
 PART_PROP = "netweave.part"
-"""Metadata key of the channels that a node computes for the whole batch, as JSON."""
+"""Metadata key of the channels and places that a node computes for the whole batch, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,14 @@ class Part:
     Attributes:
         channels: The channels.
         num_channels: How many there are of all workers together.
+        places: The rows and columns, where the image is cut.
+        sizes: How many there are of all workers together.
     """
 
     channels: Ranges
     num_channels: int
+    places: Ranges = ()
+    sizes: tuple[int, ...] = ()
 
 
 def part_of(node: ir.Node) -> Part | None:
@@ -41,7 +46,8 @@ def part_of(node: ir.Node) -> Part | None:
     if text is None:
         return None
     content = json.loads(text)
-    return Part(tuple((a, b) for a, b in content["channels"]), content["of"])
+    channels, places = (tuple((a, b) for a, b in content[name]) for name in ("channels", "places"))
+    return Part(channels, content["of"], places, tuple(content["sizes"]))
 
 
 def cut_array(array: np.ndarray, axis: int, ranges: Ranges) -> np.ndarray:
@@ -117,13 +123,11 @@ class _Writer:
         edge = plan.edges[name, sharding]
         is_elsewhere = plan.shardings[name].kind == "worker" and plan.shardings[name].worker != self._worker
         own = None if is_elsewhere else self._graph.find([name])[name]
-        sizes = [*(known_shape(whole) or ())]
         attributes = {
             "worker": self._worker,
             "source": source.to_text(),
             "target": target.to_text(),
-            "places": [size or 0 for size in sizes[2:]],
-            "rank": len(sizes),
+            "rank": len(known_shape(whole) or ()),
             "trained": int(name in plan.trained),
         }
         inputs = [own, *self._tokens.get(name, ())]
@@ -133,29 +137,48 @@ class _Writer:
         made = node.outputs[0]
         made.type = whole.type
         made.shape = whole.shape.copy() if whole.shape is not None else None
-        if made.shape is not None and len(made.shape) > 1:
-            made.shape[1] = target.num_channels(self._worker)
+        if made.shape is not None:
+            for axis, size in enumerate(target.sizes(self._worker)[1 : len(made.shape)], 1):
+                made.shape[axis] = size
         self._made[name, sharding] = made
         return made
 
     def _write_node(self, node: ir.Node, done: NodePlan) -> None:
         if done.sharding.kind == "worker":
             self._mark(node, None)
+        elif done.image is not None:
+            places = done.image.places[self._worker]
+            self._mark(node, None, places)
+            change = done.image.changes[self._worker]
+            if change.attributes is not None:
+                node.attributes.clear()
+                node.attributes.update({made.name: made for made in make_attributes(change.attributes)})
+            if change.kept:
+                self._trim(node, dict(enumerate(change.kept, 2)))
         elif done.cut is not None:
             self._mark(node, done.cut.channels[self._worker])
             self._cut_node(node, done)
 
-    def _mark(self, node: ir.Node, channels: Ranges | None) -> None:
+    def _mark(self, node: ir.Node, channels: Ranges | None, places: Ranges = ()) -> None:
         for value in node.outputs:
             dims = known_shape(self._whole[value.name or ""]) if value.name else None
             if not dims or None in dims[1:2]:
                 continue
             count = dims[1] if len(dims) > 1 else 1
-            part = {"channels": channels or ((0, count),), "of": count}
+            part = {
+                "channels": channels or ((0, count),),
+                "of": count,
+                "places": places,
+                "sizes": dims[2:] if places else (),
+            }
             node.metadata_props.setdefault(PART_PROP, json.dumps(part))
             if channels is not None and value.shape is not None and len(dims) > 1:
                 value.shape = value.shape.copy()
                 value.shape[1] = length(channels)
+            if places and value.shape is not None and len(dims) == len(places) + 2:
+                value.shape = value.shape.copy()
+                for axis, (start, stop) in enumerate(places, 2):
+                    value.shape[axis] = stop - start
 
     def _cut_node(self, node: ir.Node, done: NodePlan) -> None:
         cut, worker = done.cut, self._worker
@@ -174,16 +197,24 @@ class _Writer:
             flat.metadata_props.update(node.metadata_props)
         elif cut.form == "halo":
             ((first, last),), ((low, _),) = cut.channels[worker], cut.inputs[0].channels[worker]
-            limits = [
-                self._rewriter.initializer(ir.Tensor(np.array([number])), f"{node.name}/{name}")
-                for name, number in (("starts", first - low), ("ends", last - low), ("axes", 1))
-            ]
-            wider = self._rewriter.insert(
-                node, "LRN", list(node.inputs), {n: a.value for n, a in node.attributes.items()}
+            self._trim(node, {1: (first - low, last - low)})
+
+    def _trim(self, node: ir.Node, kept: Mapping[int, Range]) -> None:
+        """Keep a part, by axis, of the only output of a node that computes more than it should."""
+        limits = [
+            self._rewriter.initializer(ir.Tensor(np.array(numbers)), f"{node.name}/{name}")
+            for name, numbers in (
+                ("starts", [start for start, _ in kept.values()]),
+                ("ends", [stop for _, stop in kept.values()]),
+                ("axes", [*kept]),
             )
-            wider.outputs[0].type = node.outputs[0].type
-            wider.metadata_props.update(node.metadata_props)
-            self._rewriter.replace([node], "Slice", [wider.outputs[0], *limits], {})
+        ]
+        wider = self._rewriter.insert(
+            node, node.op_type, list(node.inputs), attributes_of(node), domain=node.domain
+        )
+        wider.outputs[0].type = node.outputs[0].type
+        wider.metadata_props.update(node.metadata_props)
+        self._rewriter.replace([node], "Slice", [wider.outputs[0], *limits], {})
 
     def _cut_initializer(self, value: ir.Value, axis: int, ranges: Ranges) -> ir.Value:
         tensor, name = value.const_value, value.name or ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from netweave.graph import DOMAIN
 from netweave.graph.passes.partition import Boxes, Part, Piece
-from netweave.runtime.backends.torch.operator_table import Ints, lowering
+from netweave.runtime.backends.torch.operator_table import lowering
 from netweave.runtime.backends.torch.random import Draws, normal_words, uniform_words
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
 
@@ -30,75 +29,67 @@ class Move:
     Attributes:
         sent: What it sends to each worker.
         received: What it receives from each.
-        source: Rows and channels that it has.
-        target: Rows and channels that it gets.
-        places: Sizes of the other axes.
+        source: Sizes of what it has.
+        target: Sizes of what it gets.
         rank: Number of axes; a value of one axis has a single channel.
     """
 
     sent: tuple[tuple[Piece, ...], ...]
     received: tuple[tuple[Piece, ...], ...]
-    source: tuple[int, int]
-    target: tuple[int, int]
-    places: tuple[int, ...]
+    source: tuple[int, ...]
+    target: tuple[int, ...]
     rank: int
 
     def forward(self, value: Tensor | None, like: Tensor, batch: WholeBatch) -> Tensor:
         """Send a value, and return what comes."""
         own = self._full(value, self.source, like)
         parts = [_packed(own, pieces, at_source=True) for pieces in self.sent]
-        made = like.new_empty((*self.target, *self.places))
+        made = like.new_empty(self.target)
         for pieces, part in zip(self.received, self._exchanged(parts, self.received, batch), strict=True):
             _unpack(part, made, pieces, at_source=False, adds=False)
-        return made.reshape(self._shape(self.target))
+        return made.reshape(self.target[: self.rank])
 
     def backward(self, above: Tensor, batch: WholeBatch) -> Tensor:
         """Send a gradient the way back, and return the sum of what comes."""
-        whole = above.reshape((*self.target, *self.places))
+        whole = above.reshape(self.target)
         parts = [_packed(whole, pieces, at_source=False) for pieces in self.received]
-        total = above.new_zeros((*self.source, *self.places))
+        total = above.new_zeros(self.source)
         for pieces, part in zip(self.sent, self._exchanged(parts, self.sent, batch), strict=True):
             _unpack(part, total, pieces, at_source=True, adds=True)
-        return total.reshape(self._shape(self.source))
+        return total.reshape(self.source[: self.rank])
 
-    def _full(self, value: Tensor | None, sizes: tuple[int, int], like: Tensor) -> Tensor:
+    def _full(self, value: Tensor | None, sizes: tuple[int, ...], like: Tensor) -> Tensor:
         if value is None:
-            return like.new_empty((*sizes, *self.places))
-        if tuple(value.shape) != self._shape(sizes):
+            return like.new_empty(sizes)
+        if tuple(value.shape) != sizes[: self.rank]:
             raise ValueError(
-                f"a worker has {tuple(value.shape)} of a value, the net was cut for {self._shape(sizes)}"
+                f"a worker has {tuple(value.shape)} of a value, the net was cut for {sizes[: self.rank]}"
             )
-        return value.detach().reshape((*sizes, *self.places))
-
-    def _shape(self, sizes: tuple[int, int]) -> tuple[int, ...]:
-        return (*sizes, *self.places)[: self.rank]
+        return value.detach().reshape(sizes)
 
     def _exchanged(
         self, parts: Sequence[Tensor], pieces: Sequence[Sequence[Piece]], batch: WholeBatch
     ) -> list[Tensor]:
-        each = prod(self.places)
-        sizes = [each * sum(piece.rows * piece.channels for piece in rows) for rows in pieces]
-        return batch.exchange(parts, sizes)
+        return batch.exchange(parts, [sum(piece.elements for piece in rows) for rows in pieces])
 
 
 @lru_cache(maxsize=4096)
-def move(worker: int, source: str, target: str, places: tuple[int, ...], rank: int) -> Move:
+def move(worker: int, source: str, target: str, rank: int) -> Move:
     """Return the part of a worker in a connection, from the attributes of its node."""
     before, after = Boxes.from_text(source), Boxes.from_text(target)
     workers = range(len(before.rows))
     return Move(
         tuple(tuple(before.pieces(worker, after, other)) for other in workers),
         tuple(tuple(before.pieces(other, after, worker)) for other in workers),
-        (before.num_rows(worker), before.num_channels(worker)),
-        (after.num_rows(worker), after.num_channels(worker)),
-        places,
+        before.sizes(worker),
+        after.sizes(worker),
         rank,
     )
 
 
 def _view(tensor: Tensor, piece: Piece, *, at_source: bool) -> Tensor:
-    row, channel = piece.source if at_source else piece.target
-    return tensor[row : row + piece.rows, channel : channel + piece.channels]
+    corner = piece.source if at_source else piece.target
+    return tensor[tuple(slice(start, start + size) for start, size in zip(corner, piece.sizes, strict=True))]
 
 
 def _packed(tensor: Tensor, pieces: Sequence[Piece], *, at_source: bool) -> Tensor:
@@ -141,13 +132,12 @@ def _connect(
     worker: int,
     source: str,
     target: str,
-    places: Ints,
     rank: int,
     trained: int = 1,
     batch: WholeBatch,
 ) -> Tensor:
     """Return what this worker has of a value in another layout."""
-    way = move(worker, source, target, tuple(places), rank)
+    way = move(worker, source, target, rank)
     like = tokens[0] if value is None else value
     if not trained or not like.is_floating_point():
         return way.forward(value, like, batch)
@@ -156,14 +146,14 @@ def _connect(
     return made
 
 
-for _name in ("Bridge", "Broadcast", "Gather", "Regroup", "Slice"):
+for _name in ("Bridge", "Broadcast", "Gather", "Halo", "Regroup", "Slice"):
     lowering(_name, since=1, domain=DOMAIN)(_connect)
 
 
 class PartDraws:
-    """Random streams of a node that computes some channels of the whole batch.
+    """Random streams of a node that computes some channels, or some places, of the whole batch.
 
-    The numbers are those of all channels, of which it takes its own.
+    The numbers are those of all channels and places, of which it takes its own.
 
     Args:
         draws: Those of the net.
@@ -182,8 +172,11 @@ class PartDraws:
         return self._taken(normal_words, stream, shape, device)
 
     def _taken(self, words: object, stream: int, shape: Sequence[int], device: torch.device | None) -> Tensor:
-        whole = (shape[0], self._part.num_channels, *shape[2:])[: len(shape)]
+        part = self._part
+        whole = (shape[0], part.num_channels, *(part.sizes or shape[2:]))[: len(shape)]
         own = self._draws.of_whole_batch(words, stream, whole)
         if len(shape) > 1:
-            own = torch.cat([own[:, a:b] for a, b in self._part.channels], 1)
+            own = torch.cat([own[:, a:b] for a, b in part.channels], 1)
+        for axis, (start, stop) in enumerate(part.places, 2):
+            own = own.narrow(axis, start, stop - start)
         return own if device is None else own.to(device)

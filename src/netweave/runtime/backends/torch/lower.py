@@ -249,8 +249,9 @@ class _Lowerer:
                 draws = self._own(f"{node.name}_draws", PartDraws(self._root.draws, part))
             keywords |= {"draws": draws, "stream": stream_of(node_name(node))}
         if "batch" in row.injected:
-            # a part of the channels has the whole batch, and needs nothing of the other ranks
-            keywords["batch"] = self._shared("batch" if part is None else "own_batch", WholeBatch)
+            # some channels of the whole batch need nothing of the other ranks; some places do
+            is_own = part is not None and not part.places
+            keywords["batch"] = self._shared("own_batch" if is_own else "batch", WholeBatch)
         if "kernels" in row.injected:
             keywords["kernels"] = self._shared("kernels", Kernels)
         return keywords
