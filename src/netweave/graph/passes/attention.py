@@ -410,7 +410,7 @@ def _of_sequences(rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenS
 
 
 def _of_heads(rewriter: Rewriter, scores: Scores, heads: Heads) -> _Fused | None:
-    """Return attention of values with an axis for the heads, which keys of the form (N, H, D, S) are given."""
+    """Return attention of values with an axis for the heads; keys (N, H, D, S) are turned first."""
     views, sources = [], []
     for each in heads.all:
         plain = [view for view in each if view.is_whole]
