@@ -65,7 +65,7 @@ INPUTS: dict[str, Callable[[np.random.Generator], list[Arrays]]] = {
     "llama": lambda rng: _tokens(rng, 71, (1, 2, 9, 19, 20, 21, 33, 64)),
     "vit": lambda rng: _pictures(rng, 3, [(24, 24), (24, 32), (8, 8), (48, 20), (16, 48)]),
     "recurrent": lambda rng: _tokens(rng, 53, (1, 2, 8, 30)),
-    "unet": lambda rng: _pictures(rng, 1, [(21, 26), (16, 16), (12, 13), (32, 20), (31, 31)], faint=0.03),
+    "unet": lambda rng: _pictures(rng, 1, [(21, 26), (16, 16), (12, 13), (32, 20), (31, 31)], faint=0.1),
     "mixer": lambda rng: _pictures(rng, 3, [(24, 32), (24, 32)]),
     "bert": _padded,
     "mobilenet": lambda rng: _pictures(rng, 3, [(24, 31), (32, 32), (16, 17), (35, 28), (48, 48)]),
