@@ -48,6 +48,11 @@ class Attention(nn.Module):
         q, k = self.rotated(q), self.rotated(k)
         if self.core == "before":
             y = ((q / math.sqrt(WIDTH)) @ k.transpose(-1, -2)).softmax(-1) @ v
+        elif self.core == "einsum":
+            q, k, v = (layer(x).view(n, STEPS, HEADS, WIDTH) for layer in (self.q, self.k, self.v))
+            scores = torch.einsum("nqhd,nkhd->nhqk", q, k) * WIDTH**-0.5
+            scores = torch.where(LATER, -1e9, scores)
+            y = torch.einsum("nhqk,nkhd->nqhd", scores.softmax(-1), v).transpose(1, 2)
         elif self.core == "function":
             y = functional.scaled_dot_product_attention(q, k, v, is_causal=bool(self.mask))
         else:
@@ -82,6 +87,7 @@ FUNCTION, PARTS = {"core": "function"}, {"core": "parts"}
         ({**FUNCTION, "mask": "own"}, {**PARTS, "mask": "filled"}),
         ({**PARTS, "mask": "added"}, {**PARTS, "mask": "filled"}),
         ({**PARTS, "mask": "lowest"}, {**PARTS, "mask": "infinite"}),
+        ({**PARTS, "mask": "filled"}, {"core": "einsum", "mask": "chosen"}),
     ],
     ids=[
         "function or parts",
@@ -89,6 +95,7 @@ FUNCTION, PARTS = {"core": "function"}, {"core": "parts"}
         "function or filled",
         "added or filled",
         "lowest or minus infinity",
+        "filled or chosen",
     ],
 )
 def test_the_same_attention_written_otherwise_is_identical(a, b):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -12,6 +13,7 @@ from unittest.mock import patch
 
 import torch
 import torch._export.utils as export_utils
+from onnxscript import opset18
 from onnxscript.values import TracedOnnxFunction
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -93,9 +95,10 @@ _build = ONNXRegistry.from_torchlib
 def shared_tables() -> Iterator[None]:
     """Let exports use one registry, and list PyTorch's composite operators once, until the context ends.
 
-    Together that is more than half of the time that the export of a small module takes. Nothing is added to
-    the registry: only an export with a ``custom_translation_table`` of its own does that. PyTorch's exporter
-    lists the operators of all namespaces once more for each namespace, twice; an export registers none.
+    Together that is more than half of the time that the export of a small module takes. An export adds
+    nothing to the registry: only one with a ``custom_translation_table`` of its own does that. PyTorch's
+    exporter lists the operators of all namespaces once more for each namespace, twice; an export registers
+    none.
     """
     listed = getattr(export_utils, "_materialize_cpp_cia_ops", None)  # PyTorch 2.9 to 2.13 have it
     with ExitStack() as stack:
@@ -117,9 +120,19 @@ def _registry(**settings: Any) -> Any:
     parsed = kind.function_ir
     kind.function_ir = property(lambda function: function)
     try:
-        return _build(**settings)
+        table = _build(**settings)
     finally:
         kind.function_ir = parsed
+    table.register_op(operator.floordiv, _floor_division)
+    return table
+
+
+def _floor_division(self: Any, other: Any) -> Any:
+    """Return ``self // other`` of sizes: PyTorch's own translation is ``Div``, which rounds to 0.
+
+    Sizes are negative where code rounds up by ``-(-size // stride)``, as for TensorFlow's padding.
+    """
+    return opset18.Div(opset18.Sub(self, opset18.Mod(self, other)), other)
 
 
 # It is used by the guarded child process alone, which imports torch.

@@ -359,7 +359,7 @@ def _replace(rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenSizes,
     if fused is None and not extent.projected_only and not extent.heads_only:
         fused = _of_sequences(rewriter, scores, heads, sizes)
     if fused is None and not extent.projected_only:
-        fused = _of_heads(scores, heads)
+        fused = _of_heads(rewriter, scores, heads)
     if fused is None:
         return False
     masks: list[ir.Value] = []
@@ -409,17 +409,31 @@ def _of_sequences(rewriter: Rewriter, scores: Scores, heads: Heads, sizes: OpenS
     return _Fused("Attention", _cut(rewriter, last, views), settings, result, nodes)
 
 
-def _of_heads(scores: Scores, heads: Heads) -> _Fused | None:
-    """Return attention of values with an axis for the heads."""
-    views = []
+def _of_heads(rewriter: Rewriter, scores: Scores, heads: Heads) -> _Fused | None:
+    """Return attention of values with an axis for the heads; keys (N, H, D, S) are turned first."""
+    views, sources = [], []
     for each in heads.all:
         plain = [view for view in each if view.is_whole]
-        if not plain:
+        if not plain and not _is_turned(each[0]):
             return None
-        views.append(plain[-1])
+        views.append(plain[-1] if plain else each[0])
+        sources.append(views[-1].source if plain else _turned(rewriter, scores.nodes[0], each[0].source))
     nodes = [*scores.nodes, *(node for view in views for node in view.nodes)]
     settings = {"scale": _scale(scores, views)}
-    return _Fused("Attention", [view.source for view in views], settings, scores.nodes[-1].outputs[0], nodes)
+    return _Fused("Attention", sources, settings, scores.nodes[-1].outputs[0], nodes)
+
+
+def _is_turned(view: View) -> bool:
+    """Return whether a view is an earlier value of four axes with the last two exchanged."""
+    every = np.arange(view.elements.size)
+    return len(view.sizes) == 4 and np.array_equal(view.elements.swapaxes(2, 3).reshape(-1), every)
+
+
+def _turned(rewriter: Rewriter, before: ir.Node, value: ir.Value) -> ir.Value:
+    """Return a value with its last two axes exchanged."""
+    turned = rewriter.insert(before, "Transpose", [value], {"perm": [0, 1, 3, 2]}).outputs[0]
+    turned.type = value.type
+    return turned
 
 
 def _scale(scores: Scores, views: Sequence[View]) -> float:
