@@ -37,7 +37,7 @@ from netweave.graph.passes.rounding import (
     num_signed_roundings,
     unsigned_roundings,
 )
-from netweave.graph.passes.steps_first import examples_first, num_steps_first
+from netweave.graph.passes.steps_first import examples_first, num_over_rows, num_steps_first, over_sequences
 from netweave.graph.passes.sums import order_sums, sum_orders
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
@@ -226,6 +226,9 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
     if num_looked_up(a) != num_looked_up(b):
         forms.append(compute_all_experts)
         a, b = compute_all_experts(a), compute_all_experts(b)
+    if num_over_rows(a) != num_over_rows(b):
+        forms.append(over_sequences)
+        a, b = over_sequences(a), over_sequences(b)
     if parted_columns(a) != parted_columns(b):
         forms.append(part_projections)
         a, b = part_projections(a), part_projections(b)

@@ -87,13 +87,19 @@ def scores_around(softmax: ir.Node) -> Scores | None:
         return None
     scores, nodes = softmax.inputs[0], [softmax, *guard, last]
     masks: list[ir.Value | np.ndarray] = []
+    behind, scaled = 1.0, _scaled_behind_mask(scores) if scores is not None else None
+    if scaled is not None:
+        nodes.insert(0, scaled[0])
+        scores, behind = scaled[1:]
     while scores is not None and (masked := _masked(scores)) is not None:
         node, scores, mask = masked
         nodes.insert(0, node)
         masks.append(mask)
     numbers = [each for mask in masks if (each := stored(mask)) is not None]
-    if len(masks) > 1 and len(numbers) < len(masks):
+    if (len(masks) > 1 or scaled is not None) and len(numbers) < len(masks):
         return None
+    if scaled is not None:  # the factor is on what a mask adds, too
+        masks = numbers = [_multiplied(each, behind) for each in numbers]
     cap = 0.0
     capped = _capped(scores) if scores is not None else None
     if capped is not None:
@@ -101,14 +107,28 @@ def scores_around(softmax: ir.Node) -> Scores | None:
         nodes[:0] = between
     product = _scaled_product(scores) if scores is not None else None
     value = last.inputs[1]
-    if product is None or value is None or value.const_value is not None:
+    if product is None or value is None or value.const_value is not None or (cap and scaled is not None):
         return None
-    factor, inner = product
+    factor, inner = behind * product[0], product[1]
     query, key = inner[0].inputs
     if query is None or key is None or query.const_value is not None or key.const_value is not None:
         return None
     added = masks[0] if len(masks) == 1 else _together(numbers) if masks else None
     return Scores(query, key, value, factor, cap, added, (*inner, *nodes))
+
+
+def _scaled_behind_mask(scores: ir.Value) -> tuple[ir.Node, ir.Value, float] | None:
+    """Return the node that multiplies masked scores by a number above 0, the scores, and the number."""
+    node = scores.producer()
+    scaled = scalar_factor(node) if node is not None and has_one_reader(scores) else None
+    if node is None or scaled is None or scaled[1] <= 0 or _masked(scaled[0]) is None:
+        return None
+    return node, *scaled
+
+
+def _multiplied(mask: np.ndarray, factor: float) -> np.ndarray:
+    """Return what a mask adds to scores, times a factor; what it takes out stays out."""
+    return np.where(mask <= NEVER, mask, mask * np.float32(factor)).astype(mask.dtype)
 
 
 def _together(masks: Sequence[np.ndarray]) -> np.ndarray:
