@@ -27,6 +27,7 @@ from netweave.graph.passes.heads import (
     pair_halves,
     part_projections,
     parted_columns,
+    rotated_features,
     stored_before_rotations,
 )
 from netweave.graph.passes.no_effect import drop_before_choices, functions_before_choices
@@ -268,8 +269,13 @@ def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
     if num_neighbours(a) == num_neighbours(b):
         return []
     before = [stored_before_rotations(graph) for graph in (a, b)]
-    behind = [stored_before_rotations(pair_halves(graph)) for graph in (a, b)]
-    return [pair_halves] if (behind[0] & behind[1]).total() > (before[0] & before[1]).total() else []
+    best, most = None, (before[0] & before[1]).total()
+    for count in (None, *sorted(rotated_features(a) ^ rotated_features(b))):
+        form = pair_halves(count)
+        behind = [stored_before_rotations(form(graph)) for graph in (a, b)]
+        if (behind[0] & behind[1]).total() > most:
+            best, most = form, (behind[0] & behind[1]).total()
+    return [best] if best is not None else []
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:
