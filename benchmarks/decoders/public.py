@@ -301,7 +301,8 @@ def meta_llama(sources: Path) -> tuple[nn.Module, nn.Module]:
             parts[name] = value.view(-1, 2, 8, 64).transpose(1, 2).reshape(value.shape)
     rules = [
         ("model.embed_tokens", "tok_embeddings"), ("model.layers", "layers"), ("model.norm", "norm"),
-        ("lm_head", "output"), (r"self_attn\.(.)_proj", r"attention.w\1"), ("input_layernorm", "attention_norm"),
+        ("lm_head", "output"), (r"self_attn\.(.)_proj", r"attention.w\1"),
+        ("input_layernorm", "attention_norm"),
         ("post_attention_layernorm", "ffn_norm"), ("mlp.gate_proj", "feed_forward.w1"),
         ("mlp.up_proj", "feed_forward.w3"), ("mlp.down_proj", "feed_forward.w2"),
     ]  # fmt: skip
@@ -321,7 +322,8 @@ def litgpt(sources: Path) -> tuple[nn.Module, nn.Module]:
     rules = [
         ("model.embed_tokens", "transformer.wte"), ("model.layers", "transformer.h"), ("self_attn", "attn"),
         ("model.norm", "transformer.ln_f"), ("o_proj", "proj"), ("input_layernorm", "norm_1"),
-        ("post_attention_layernorm", "norm_2"), ("gate_proj", "fc_1"), ("up_proj", "fc_2"), ("down_proj", "proj"),
+        ("post_attention_layernorm", "norm_2"), ("gate_proj", "fc_1"), ("up_proj", "fc_2"),
+        ("down_proj", "proj"),
     ]  # fmt: skip
     net = given(code.GPT(config), theirs, rules, fused="q_proj,k_proj,v_proj,qkv")
     return Only(theirs, _logits), net
@@ -331,7 +333,8 @@ TOWER = [
     (r"(text|vision)_model\.", ""), ("encoder.layers", "transformer.resblocks"), ("layer_norm1", "ln_1"),
     ("layer_norm2", "ln_2"), ("mlp.fc1", "mlp.c_fc"), ("mlp.fc2", "mlp.c_proj"), ("self_attn", "attn"),
     ("embeddings.token_embedding", "token_embedding"), ("final_layer_norm", "ln_final"),
-    ("embeddings.position_embedding.weight", "positional_embedding"), ("text_projection.weight", "text_projection"),
+    ("embeddings.position_embedding.weight", "positional_embedding"),
+    ("text_projection.weight", "text_projection"),
     ("embeddings.class_embedding", "class_embedding"), ("embeddings.patch_embedding", "conv1"),
     ("pre_layrnorm", "ln_pre"), ("post_layernorm", "ln_post"), ("visual_projection.weight", "proj"),
     (r"([qkv])_proj\.(weight|bias)", r"\1_in_proj_\2"),
@@ -352,9 +355,11 @@ def clip(sources: Path, tower: str) -> tuple[nn.Module, nn.Module]:
         config = hf.CLIPTextConfig(vocab_size=97, max_position_embeddings=16, eos_token_id=2, **sizes)
         theirs = drawn(hf.CLIPTextModelWithProjection(config))
         stand_in = SimpleNamespace(
-            state_dict=lambda: theirs.state_dict()
-            | {f"visual.{name}": x for name, x in net.visual.state_dict().items()}
-            | {"logit_scale": net.logit_scale}
+            state_dict=lambda: (
+                theirs.state_dict()
+                | {f"visual.{name}": x for name, x in net.visual.state_dict().items()}
+                | {"logit_scale": net.logit_scale}
+            )
         )
         given(net, stand_in, TOWER, fused=fused, turned="^text_projection")  # type: ignore[arg-type]
         return Only(theirs, lambda output: output.text_embeds), Encode(net, "encode_text")
@@ -384,7 +389,7 @@ def whisper(sources: Path) -> tuple[nn.Module, nn.Module]:
         ("embed_tokens", "token_embedding"), ("encoder.layer_norm", "encoder.ln_post"),
         ("decoder.layer_norm", "decoder.ln"),
     ]  # fmt: skip
-    stored = net._buffers.pop("alignment_heads")  # sparse, and not computed with  # noqa: SLF001
+    stored = net._buffers.pop("alignment_heads")  # sparse, and not computed with
     net = given(net, theirs, rules)
     net.alignment_heads = stored.to_dense()
     return Listening(theirs), net
@@ -402,10 +407,12 @@ def dinov2(sources: Path) -> tuple[nn.Module, nn.Module]:
     )  # fmt: skip
     rules = [
         ("embeddings.cls_token", "cls_token"), ("embeddings.mask_token", "mask_token"),
-        ("embeddings.position_embeddings", "pos_embed"), ("embeddings.patch_embeddings.projection", "patch_embed.proj"),
+        ("embeddings.position_embeddings", "pos_embed"),
+        ("embeddings.patch_embeddings.projection", "patch_embed.proj"),
         (r"encoder\.layer\.", "blocks."), (r"layer_scale(\d)\.lambda1", r"ls\1.gamma"),
         (r"attention\.attention\.", "attn."), (r"attention\.output\.dense", "attn.proj"),
-        (r"attention\.", "attn."), (r"([qkv])_proj", lambda m: {"q": "query", "k": "key", "v": "value"}[m[1]]),
+        (r"attention\.", "attn."),
+        (r"([qkv])_proj", lambda m: {"q": "query", "k": "key", "v": "value"}[m[1]]),
         ("attn.o_proj", "attn.proj"), (r"^layernorm", "norm"),
     ]  # fmt: skip
     net = given(net, theirs, rules, fused="query,key,value,qkv")  # type: ignore[arg-type]
@@ -418,12 +425,14 @@ def swin(sources: Path) -> tuple[nn.Module, nn.Module]:
 
     code = source(sources, "swin.swin_transformer")
     config = hf.SwinConfig(
-        image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4, num_labels=10,
+        image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4,
+        num_labels=10,
         drop_path_rate=0.0,
     )  # fmt: skip
     theirs = drawn(hf.SwinForImageClassification(config))
     net = code.SwinTransformer(
-        img_size=32, patch_size=2, num_classes=10, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4,
+        img_size=32, patch_size=2, num_classes=10, embed_dim=16, depths=[2, 2], num_heads=[2, 4],
+        window_size=4,
         drop_path_rate=0.0,
     )  # fmt: skip
     rules = [
@@ -431,7 +440,8 @@ def swin(sources: Path) -> tuple[nn.Module, nn.Module]:
         ("embeddings.norm", "patch_embed.norm"), ("encoder.layers", "layers"), ("layernorm_before", "norm1"),
         ("layernorm_after", "norm2"), (r"attention\.(self|output)\.", "attn."), ("attn.dense", "attn.proj"),
         (r"relative_position_bias\.relative", "relative"), (r"attention\.", "attn."),
-        (r"([qkv])_proj", lambda m: {"q": "query", "k": "key", "v": "value"}[m[1]]), ("attn.o_proj", "attn.proj"),
+        (r"([qkv])_proj", lambda m: {"q": "query", "k": "key", "v": "value"}[m[1]]),
+        ("attn.o_proj", "attn.proj"),
         (r"intermediate\.dense", "mlp.fc1"), (r"(\d)\.output\.dense", r"\1.mlp.fc2"), (r"^layernorm", "norm"),
         ("classifier", "head"),
     ]  # fmt: skip
@@ -468,10 +478,14 @@ def vit_pytorch(sources: Path) -> tuple[nn.Module, nn.Module]:
     net = drawn(code.ViT(image_size=32, patch_size=8, num_classes=10, dim=64, depth=2, heads=4, mlp_dim=96,
                          dim_head=16))  # fmt: skip
     rules = [
-        (r"^vit\.", ""), ("embeddings.cls_token", "cls_token"), ("embeddings.position_embeddings", "pos_embedding"),
-        ("embeddings.patch_embeddings.projection", "to_patch_embedding.2"), (r"(encoder\.layer|^layers)", "transformer.layers"),
-        (r"attention\.attention\.", "0."), (r"attention\.output\.dense", "0.to_out.0"), (r"attention\.", "0."),
-        (r"([qkv])_proj", lambda m: {"q": "query", "k": "key", "v": "value"}[m[1]]), ("0.o_proj", "0.to_out.0"),
+        (r"^vit\.", ""), ("embeddings.cls_token", "cls_token"),
+        ("embeddings.position_embeddings", "pos_embedding"),
+        ("embeddings.patch_embeddings.projection", "to_patch_embedding.2"),
+        (r"(encoder\.layer|^layers)", "transformer.layers"),
+        (r"attention\.attention\.", "0."), (r"attention\.output\.dense", "0.to_out.0"),
+        (r"attention\.", "0."),
+        (r"([qkv])_proj", lambda m: {"q": "query", "k": "key", "v": "value"}[m[1]]),
+        ("0.o_proj", "0.to_out.0"),
         ("layernorm_before", "0.norm"), ("layernorm_after", "1.net.0"),
         (r"(intermediate\.dense|mlp\.fc1)", "1.net.1"), (r"(\d)\.(output\.dense|mlp\.fc2)", r"\1.1.net.4"),
         (r"^layernorm", "transformer.norm"), ("classifier", "mlp_head"),
