@@ -51,7 +51,8 @@ def test_nets_that_differ_in_it_alone_are_identical(tmp_path):
 
 SCORES = """g (float[N,2,3,4] q, float[N,2,3,4] k, float[N,2,3,4] v) => (float[N,2,3,4] y)
 <float s = {0.5}, float never = {-1e9}, bool[3,3] allowed = {1, 0, 0, 1, 1, 0, 1, 1, 1}>
-{ t = Transpose<perm = [0, 1, 3, 2]>(k)  p = MatMul(q, t)  BODY  w = Softmax<axis = -1>(z)  y = MatMul(w, v) }"""
+{ t = Transpose<perm = [0, 1, 3, 2]>(k)  p = MatMul(q, t)  BODY
+  w = Softmax<axis = -1>(z)  y = MatMul(w, v) }"""
 BEHIND = SCORES.replace("BODY", "m = Where(allowed, p, never)  z = Mul(m, s)")
 BEFORE = SCORES.replace("BODY", "m = Mul(p, s)  z = Where(allowed, m, never)")
 
