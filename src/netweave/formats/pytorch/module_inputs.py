@@ -198,7 +198,8 @@ def named_arguments(module: torch.nn.Module, names: Iterable[str]) -> Iterator[N
 
     kept = [each for each in known if each.kind is each.KEYWORD_ONLY]
     own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    by_name.__signature__ = inspect.Signature([*own, *kept])  # type: ignore[attr-defined]
+    signature = inspect.Signature([*own, *kept])
+    by_name.__signature__ = signature  # type: ignore[attr-defined]  # inspect.signature asks for it
     had = vars(module).get("forward")
     module.forward = by_name
     try:
