@@ -64,3 +64,19 @@ MISTAKES = {
     "router-one": Mistake(("mixtral",), MLP, (r"top|expert|\bk\b|TopK",)),
 }
 """Mistakes by name."""
+
+FRESH = {
+    "mistral": (
+        "theta pairing partial offset no-rotary-k sign eps layer-norm swapped-norms tile scale window"
+        " window-off mask activation gate-up post-norm dropped-layer reversed-layers merged-heads"
+    ),
+    "gemma": (
+        "theta pairing partial offset no-rotary-k sign weight-plus-one eps layer-norm swapped-norms scale"
+        " mask embedding-scale activation gate-up untied post-norm dropped-layer reversed-layers merged-heads"
+    ),
+    "stablelm": (
+        "theta pairing partial offset no-rotary-k sign eps swapped-norms scale mask activation gate-up"
+        " post-norm dropped-layer reversed-layers merged-heads"
+    ),
+}
+"""Mistakes of the families of the draw alone."""

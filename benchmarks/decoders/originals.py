@@ -197,10 +197,60 @@ FAMILIES = {
         thetas=(1000000.0, 1000000.0),
         experts=4,
     ),
+    "mistral": Decoder(
+        kind="Mistral",
+        settings={
+            "head_dim": 16,
+            "rms_norm_eps": 1e-5,
+            "sliding_window": 5,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+            "tie_word_embeddings": False,
+        },
+        eps=1e-5,
+        thetas=(100000.0, 100000.0),
+        windows=(5, 5),
+    ),
+    "gemma": Decoder(
+        kind="Gemma",
+        settings={
+            "head_dim": 16,
+            "rms_norm_eps": 1e-6,
+            "hidden_act": "gelu_pytorch_tanh",
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+        norm="rms1",
+        kv_heads=1,
+        activation="gelu_tanh",
+        embedding_scale=math.sqrt(WIDTH),
+        is_tied=True,
+    ),
+    "stablelm": Decoder(
+        kind="StableLm",
+        settings={
+            "layer_norm_eps": 1e-5,
+            "use_qkv_bias": False,
+            "use_parallel_residual": False,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.25,
+            },
+            "tie_word_embeddings": False,
+        },
+        norm="layer",
+        eps=1e-5,
+        kv_heads=4,
+        rotary_dim=4,
+    ),
 }
 
 HELD_OUT_FAMILIES = ("gemma3", "mixtral")
 """Not looked at before the mends were made."""
+
+FRESH_FAMILIES = ("mistral", "gemma", "stablelm")
+"""Of the draw of cases alone."""
+
+OWN_SIZES = {"gemma": {"num_key_value_heads": 1}, "stablelm": {"num_key_value_heads": 4}}
 
 
 def original(family: str) -> torch.nn.Module:
@@ -209,7 +259,7 @@ def original(family: str) -> torch.nn.Module:
 
     decoder = FAMILIES[family]
     kind = f"{decoder.kind}TextConfig" if family == "gemma3" else f"{decoder.kind}Config"
-    config = getattr(transformers, kind)(**{**SIZES, **decoder.settings})
+    config = getattr(transformers, kind)(**{**SIZES, **OWN_SIZES.get(family, {}), **decoder.settings})
     model = getattr(transformers, f"{decoder.kind}ForCausalLM")(config).eval()
     generator = torch.Generator().manual_seed(len(family))
     with torch.no_grad():

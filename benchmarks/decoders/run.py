@@ -3,12 +3,14 @@
 ::
 
     python -m benchmarks decoders --folder build/decoders [--held-out] [--only FAMILY:SPELLING[:MISTAKE]]
+    python -m benchmarks decoders --folder build/fresh --drawn [--held-out]
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import time
 from functools import partial
@@ -18,8 +20,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import netweave
-from benchmarks.decoders.mistakes import MISTAKES
-from benchmarks.decoders.originals import FAMILIES, HELD_OUT_FAMILIES, LENGTH, original, own_names
+from benchmarks.decoders.mistakes import FRESH, MISTAKES
+from benchmarks.decoders.originals import (
+    FAMILIES,
+    FRESH_FAMILIES,
+    HELD_OUT_FAMILIES,
+    LENGTH,
+    original,
+    own_names,
+)
 from benchmarks.decoders.ports import HELD_OUT_SPELLINGS, SPELLINGS, Writer, weights_of
 from benchmarks.decoders.scoring import WRONG_CASE, Row, compared, counts, distance, judge, run_cases
 from benchmarks.record import Namespace, Record, option
@@ -35,7 +44,7 @@ Case = tuple[str, str, str]
 
 def cases(*, held_out: bool) -> Iterator[Case]:
     """Yield the cases for development, or those that are held out: a family or a spelling of theirs."""
-    for family in FAMILIES:
+    for family in (family for family in FAMILIES if family not in FRESH_FAMILIES):
         for spelling in SPELLINGS:
             if (family in HELD_OUT_FAMILIES or spelling in HELD_OUT_SPELLINGS) == held_out:
                 yield family, spelling, ""
@@ -45,6 +54,29 @@ def cases(*, held_out: bool) -> Iterator[Case]:
             if (family in HELD_OUT_FAMILIES) == held_out:
                 pool = list(HELD_OUT_SPELLINGS) if held_out else shown
                 yield family, pool[(number + place) % len(pool)], mistake
+
+
+def drawn_cases(*, held_out: bool) -> Iterator[Case]:
+    """Yield cases that nobody ran while the comparer was written; each third is held out.
+
+    Of all families, spellings and mistakes without those of ``cases``, 45 are drawn; behind them stand the
+    right ports of the families that are in no other case.
+    """
+    known = {*cases(held_out=False), *cases(held_out=True)}
+    planted = {name: row.families for name, row in MISTAKES.items()}
+    planted |= {
+        name: (*families, *(family for family in FRESH if name in FRESH[family].split()))
+        for name, families in planted.items()
+    }
+    every = (
+        (family, spelling, mistake)
+        for mistake, families in planted.items()
+        for family in families
+        for spelling in SPELLINGS
+    )
+    chosen = random.Random(35).sample([case for case in every if case not in known], 45)
+    chosen += [(family, spelling, "") for family in FRESH_FAMILIES for spelling in SPELLINGS]
+    yield from (case for number, case in enumerate(chosen, 1) if (number % 3 == 0) == held_out)
 
 
 class Originals:
@@ -123,6 +155,7 @@ def summarised(rows: list[Row]) -> dict[str, Any]:
 OPTIONS = (
     option("--folder", default=Path("build/decoders")),
     option("--held-out", default=False, help="the families and spellings that are held out"),
+    option("--drawn", default=False, help="the cases that a fixed seed draws"),
     option("--only", default="", help="a pattern of family:spelling:mistake"),
     option("--right", default=False, help="right ports alone"),
 )
@@ -135,7 +168,7 @@ def main(options: Namespace, record: Record) -> None:
     originals = Originals()
     wanted = {
         ":".join(case): partial(row_of, case, options.folder, originals)
-        for case in cases(held_out=options.held_out)
+        for case in (drawn_cases if options.drawn else cases)(held_out=options.held_out)
         if re.search(options.only, ":".join(case)) and not (options.right and case[2])
     }
     print(json.dumps(summarised(run_cases(wanted, record)), indent=1))

@@ -95,3 +95,32 @@ def test_a_mistake_is_named_in_the_words_of_its_block(tmp_path, family, mistake,
     assert first.fix
     assert first.error_fixed is not None
     assert {finding.mismatch for finding in effective(found)} == {mismatch}
+
+
+@pytest.mark.parametrize(
+    ("family", "spellings", "mistake", "mismatch", "words"),
+    [
+        (
+            "mistral",
+            ("eager", "einsum"),
+            "partial",
+            "rotary-features",
+            "turns 16 features of each head in A and 8 in",
+        ),
+        (
+            "llama",
+            ("fused", "complex"),
+            "no-rotary-k",
+            "missing-layer",
+            "(a rotary embedding) here, B has nothing",
+        ),
+    ],
+)
+def test_a_mistake_is_named_though_weights_stand_in_another_order(
+    tmp_path, family, spellings, mistake, mismatch, words
+):
+    found, is_same = pair(tmp_path, family, spellings, mistake)
+    assert not is_same
+    first = effective(found)[0]
+    assert first.mismatch == mismatch
+    assert words in first.cause

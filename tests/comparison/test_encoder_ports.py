@@ -17,15 +17,16 @@ STEPS, WIDTH = 6, 8
 class Encoder(torch.nn.Module):
     """Embeddings and attention with a bias; each part in one of two spellings."""
 
-    def __init__(self, *, kind_first=True, scales_queries=True, fill=-3e38, kind=0):
+    def __init__(self, *, kind_first=True, scales_queries=True, fill=-3e38, kind=0, start=0):
         super().__init__()
         self.word, self.place = torch.nn.Embedding(11, WIDTH), torch.nn.Embedding(9, WIDTH)
         self.kind, self.rel = torch.nn.Embedding(2, WIDTH), torch.nn.Embedding(STEPS, 2)
         self.q, self.k, self.v = (torch.nn.Linear(WIDTH, WIDTH) for _ in range(3))
         self.kind_first, self.scales_queries, self.fill, self.which = kind_first, scales_queries, fill, kind
+        self.start = start
 
     def forward(self, ids):
-        terms = [self.kind.weight[self.which], self.place.weight[: ids.shape[1]]]
+        terms = [self.kind.weight[self.which], self.place.weight[self.start : self.start + STEPS]]
         x = self.word(ids)
         for term in terms if self.kind_first else terms[::-1]:
             x = x + term
@@ -72,4 +73,78 @@ def test_stored_terms_are_one_array(original):
 def test_another_type_of_token_is_found_at_its_term(original):
     comparison = found(original, kind=1)
     assert comparison.verdict is Verdict.DIFFERENT
-    assert "addend" in comparison.findings[0].cause
+    first = comparison.findings[0]
+    assert first.mismatch == "position-rows"
+    assert "another row of the table of token types" in first.cause
+    assert first.error_fixed <= 1e-5
+
+
+def test_positions_that_start_elsewhere_are_named(original):
+    first = found(original, start=2).findings[0]
+    assert first.mismatch == "position-rows"
+    assert "start 2 behind A's: step t has those of step t + 2" in first.cause
+    assert first.fix == "start the positions 2 earlier"
+    assert first.error_fixed <= 1e-5
+
+
+class Divided(torch.nn.Module):
+    """An RMS norm between two dense layers, or one that subtracts the mean before it squares."""
+
+    def __init__(self, *, centred=False, has_bias=False):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(5, WIDTH), torch.nn.Linear(WIDTH, 3, bias=has_bias)
+        self.weight, self.centred = torch.nn.Parameter(torch.ones(WIDTH)), centred
+
+    def forward(self, x):
+        x = self.first(x)
+        square = x.var(-1, keepdim=True, unbiased=False) if self.centred else x.pow(2).mean(-1, keepdim=True)
+        return self.last(torch.tanh(self.weight * x * torch.rsqrt(square + 1e-5)))
+
+
+def test_a_mean_that_is_subtracted_before_the_square_is_named():
+    nets = [Divided(), Divided(centred=True)]
+    copied(drawn(nets[0]), nets[1])
+    comparison = compare(*(netweave.load(net, input_shapes={"x": (1, 4, 5)}) for net in nets))
+    first = comparison.findings[0]
+    assert (comparison.verdict, first.mismatch) == (Verdict.DIFFERENT, "norm-centring")
+    assert "B subtracts the mean before it squares" in first.cause
+    assert first.error_fixed <= 1e-5
+
+
+class Block(torch.nn.Module):
+    """Two branches of one residual, or the second of the sum with the first."""
+
+    def __init__(self, *, is_parallel=True):
+        super().__init__()
+        self.embed, self.is_parallel = torch.nn.Linear(5, WIDTH), is_parallel
+        self.norm1, self.norm2 = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
+        self.mix, self.mlp, self.head = (torch.nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x):
+        x = torch.tanh(self.embed(x))
+        mixed = self.mix(self.norm1(x))
+        if self.is_parallel:
+            return self.head(self.mlp(self.norm2(x)) + mixed + x)
+        x = x + mixed
+        return self.head(x + self.mlp(self.norm2(x)))
+
+
+@pytest.mark.parametrize("is_parallel", [True, False])
+def test_a_residual_that_one_net_adds_before_the_second_branch_is_named(is_parallel):
+    nets = [Block(is_parallel=is_parallel), Block(is_parallel=not is_parallel)]
+    copied(drawn(nets[0]), nets[1])
+    comparison = compare(*(netweave.load(net, input_shapes={"x": (1, 4, 5)}) for net in nets))
+    first = comparison.findings[0]
+    assert (comparison.verdict, first.mismatch) == (Verdict.DIFFERENT, "residual-order")
+    assert ("'norm2' of A reads the residual, in parallel" in first.cause) == is_parallel
+    assert first.layer_a == first.layer_b == "norm2"
+
+
+@pytest.mark.parametrize(("bias", "findings"), [(0.0, 0), (0.5, 1)])
+def test_a_bias_of_zeros_that_one_net_stores_is_no_finding(bias, findings):
+    plain, biased = drawn(Divided()), Divided(has_bias=True)
+    with torch.no_grad():
+        biased.load_state_dict(plain.state_dict() | {"last.bias": torch.full((3,), bias)})
+    comparison = compare(*(netweave.load(net, input_shapes={"x": (1, 4, 5)}) for net in (plain, biased)))
+    assert len(comparison.findings) == findings
+    assert (comparison.verdict is Verdict.IDENTICAL) == (not findings)

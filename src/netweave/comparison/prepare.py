@@ -27,6 +27,7 @@ from netweave.graph.passes.heads import (
     pair_halves,
     part_projections,
     parted_columns,
+    rotated_features,
     stored_before_rotations,
 )
 from netweave.graph.passes.no_effect import drop_before_choices, functions_before_choices
@@ -37,7 +38,7 @@ from netweave.graph.passes.rounding import (
     num_signed_roundings,
     unsigned_roundings,
 )
-from netweave.graph.passes.steps_first import examples_first, num_steps_first
+from netweave.graph.passes.steps_first import examples_first, num_over_rows, num_steps_first, over_sequences
 from netweave.graph.passes.sums import order_sums, sum_orders
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
@@ -226,6 +227,9 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
     if num_looked_up(a) != num_looked_up(b):
         forms.append(compute_all_experts)
         a, b = compute_all_experts(a), compute_all_experts(b)
+    if num_over_rows(a) != num_over_rows(b):
+        forms.append(over_sequences)
+        a, b = over_sequences(a), over_sequences(b)
     if parted_columns(a) != parted_columns(b):
         forms.append(part_projections)
         a, b = part_projections(a), part_projections(b)
@@ -265,8 +269,13 @@ def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
     if num_neighbours(a) == num_neighbours(b):
         return []
     before = [stored_before_rotations(graph) for graph in (a, b)]
-    behind = [stored_before_rotations(pair_halves(graph)) for graph in (a, b)]
-    return [pair_halves] if (behind[0] & behind[1]).total() > (before[0] & before[1]).total() else []
+    best, most = None, (before[0] & before[1]).total()
+    for count in (None, *sorted(rotated_features(a) ^ rotated_features(b))):
+        form = pair_halves(count)
+        behind = [stored_before_rotations(form(graph)) for graph in (a, b)]
+        if (behind[0] & behind[1]).total() > most:
+            best, most = form, (behind[0] & behind[1]).total()
+    return [best] if best is not None else []
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:

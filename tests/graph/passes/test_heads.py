@@ -121,7 +121,7 @@ def test_rotations_of_neighbours_whose_keys_are_read_elsewhere_stay(interleaved)
     denses = [torch.nn.Linear(6, WIDTH * HEADS) for _ in range(2)]
     graph = form(lambda x, q, k: attended(x, q, k, interleaved), *denses, shape=(1, STEPS, 6))
     assert num_neighbours(graph) == 2 * interleaved
-    assert num_neighbours(pair_halves(graph)) == 2 * interleaved
+    assert num_neighbours(pair_halves()(graph)) == 2 * interleaved
     assert not stored_before_rotations(graph)  # no attention is one operator here
 
 

@@ -23,6 +23,12 @@ ENDING = [node("Mul", "n g", "s"), node("Add", "s b", "y")]
 
 FORMS = {
     "torch": [*MEAN, *POWER, node("Sqrt", "w", "r"), node("Div", "d r", "n"), *ENDING],
+    "a variance that drops its axis, and the mean again": [
+        *MEAN, node("Mul", "d d", "q"), node("ReduceMean", "q axes", "u", keepdims=0),
+        node("Unsqueeze", "u axes", "v"), node("Add", "v eps", "w"), node("Sqrt", "w", "r"),
+        node("ReduceMean", "x axes", "again", keepdims=1), node("Sub", "x again", "e"),
+        node("Div", "e r", "n"), *ENDING,
+    ],
     "a second difference": [
         *MEAN, *POWER, node("Sub", "x m", "e"), node("Pow", "w half", "r"), node("Div", "e r", "n"), *ENDING,
     ],

@@ -14,6 +14,7 @@ import numpy as np
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.memory_budget import check_budget, cut_net
 from netweave.comparison.stopwatch import Stopwatch
+from netweave.errors import RunError
 from netweave.runtime.backends import prepare, prepare_nodes
 from netweave.runtime.engine.malloc import give_back_large_buffers
 
@@ -149,6 +150,13 @@ class TappedValues(Mapping[str, np.ndarray]):
         with self._store.clock.time(self._stage):
             computed = self._prepared(part).run(inputs)
         made = {name: computed[name] for name in part.outputs}
+        for name, x in made.items():
+            if isinstance(x, list):
+                maker = next(node for node in self._graph.nodes if name in {v.name for v in node.outputs})
+                raise RunError(
+                    f"{self._graph.place_of(maker)}: {maker.op_type} makes a list of tensors that sizes "
+                    "decide on, and lists cannot be compared; write it with torch.cat or an index"
+                )
         self._shapes.update((name, x.shape) for name, x in made.items())
         self._store.put(self._number, index, made, part.boundary)
         return made

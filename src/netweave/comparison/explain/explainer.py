@@ -14,6 +14,7 @@ from netweave.comparison.explain.known_mismatches.order import in_order_of_a, re
 from netweave.comparison.explain.latent import hidden_by_copies, latent_finding
 from netweave.comparison.explain.missing import (
     find_moved,
+    find_parallel,
     is_pass_through,
     missing_finding,
     other_filters,
@@ -328,6 +329,7 @@ class Judge:
     drafts: list[Draft] = field(default_factory=list)
     _num_unexplained: int = 0
     _moved: dict[int, str] = field(default_factory=dict)
+    _parallel: dict[int, Finding] = field(default_factory=dict)
     _misplaced: dict[int, Finding] = field(default_factory=dict)
     _joined: dict[int, Finding] = field(default_factory=dict)
     _orders: set[tuple[str, str, str, str]] = field(default_factory=set)
@@ -343,6 +345,7 @@ class Judge:
         """Return all groups, judged, in A's order."""
         self.drafts = drafts = build_groups(self.alignment)
         self._moved = find_moved(self.alignment, drafts)
+        self._parallel = find_parallel(self.alignment, drafts)
         self._misplaced = misplaced_outputs(self.alignment)
         self._joined = settle_joined_orders(self.alignment, drafts)
         doubtful = [
@@ -451,6 +454,12 @@ class Judge:
         joined = next((self._joined[id(node)] for node in draft.nodes_b if id(node) in self._joined), None)
         if joined is not None and test.is_equal:  # equal but for the order, which its readers do not expect
             return replace(group, status=Status.DIFFERENT, isolated_error=joined.error, finding=joined)
+        parallel = next(
+            (self._parallel[id(node)] for node in draft.nodes_b if id(node) in self._parallel), None
+        )
+        if parallel is not None and test.is_equal:
+            proven = replace(parallel, error=error, error_fixed=test.error)
+            return replace(group, status=Status.DIFFERENT, finding=proven)
         if test.is_equal:
             propagates = error is None or error > LOCAL_TOLERANCE
             finding = self._latent(draft, test)
@@ -515,13 +524,22 @@ class Judge:
         without_effect = is_pass_through(side, nodes, run_alone)
         if without_effect is None and side.own_values is not None:
             without_effect = is_pass_through(side.with_tensors(side.own_values()), nodes, _not_run)
+        if without_effect and not self.completion.weights_copied and all(map(_adds_zeros, nodes)):
+            return replace(group, status=Status.EQUAL)  # a bias of zeros, as a fused layer has for the keys
         moved = self._moved.get(id(draft))
         finding = missing_finding(self.alignment, side, nodes, moved=moved, latent=without_effect)
         status = Status.ONLY_A if side.is_a else Status.ONLY_B
-        if moved and not side.is_a:
-            return replace(group, status=status)  # said once, where A has the layer
+        is_sum = bool(self._parallel) and all(node.op_type == "Add" for node in nodes)
+        if moved and (not side.is_a or is_sum):
+            return replace(group, status=status)  # said once, where A has the layer, or of what reads the sum
         effects = {True: Status.LATENT, False: status, None: Status.UNKNOWN}
         return replace(group, status=effects[without_effect], finding=finding)
+
+
+def _adds_zeros(node: ir.Node) -> bool:
+    """Return whether a node adds stored zeros."""
+    stored = [value.const_value for value in constants_of(node).values() if value.const_value is not None]
+    return node.op_type == "Add" and len(stored) == 1 and not stored[0].numpy().any()
 
 
 def _not_run(nodes: Sequence[ir.Node], outputs: Sequence[str]) -> Mapping[str, np.ndarray]:

@@ -176,6 +176,56 @@ def find_moved(alignment: Alignment, drafts: Sequence[Draft]) -> dict[int, str]:
     return moved
 
 
+NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
+
+
+def find_parallel(alignment: Alignment, drafts: Sequence[Draft]) -> dict[int, Finding]:
+    """Return norms that read a residual in one net and its sum with a branch in the other: by B's node.
+
+    In a parallel block, attention and MLP read the same residual; in a sequential one, the MLP reads the sum.
+    """
+    a, b = alignment.sides
+    found: dict[int, Finding] = {}
+    for draft in drafts:
+        for node_a, node_b in zip(draft.nodes_a, draft.nodes_b, strict=False):
+            if node_a.op_type not in NORMS or node_a.op_type != node_b.op_type:
+                continue
+            read_a, read_b = (s.signals.inputs_of(n)[:1] for s, n in ((a, node_a), (b, node_b)))
+            if not read_a or not read_b:
+                continue
+            branch_b = _added_to(alignment, b, read_b[0], read_a[0])
+            branch_a = _added_to(alignment, a, read_a[0], read_b[0])
+            if bool(branch_a) == bool(branch_b):
+                continue
+            name_a, name_b = where(a.signals, node_a)[0], where(b.signals, node_b)[0]
+            if branch_b:
+                cause = (
+                    f"{name_a!r} of A reads the residual, in parallel with what is added to it; {name_b!r}"
+                )
+                cause += f" of B reads its sum with the output of {branch_b!r}, one after the other"
+                fix = f"let {name_b!r} read the residual without the output of {branch_b!r}"
+            else:
+                cause = f"{name_a!r} of A reads the sum of the residual and the output of {branch_a!r}, one"
+                cause += f" after the other; {name_b!r} of B reads the residual alone, in parallel"
+                fix = f"let {name_b!r} read the sum"
+            found[id(node_b)] = finding_at(
+                (a.signals, node_a), (b.signals, node_b), mismatch="residual-order", cause=cause, fix=fix
+            )
+    return found
+
+
+def _added_to(alignment: Alignment, side: Side, summed: str, alone: str) -> str:
+    """Return the layer whose output a net adds to what the other net reads alone; empty if it does not."""
+    node = side.signals.producer.get(summed)
+    pair = alignment.other(side).pairs.get(alone)
+    if node is None or node.op_type != "Add" or pair is None or not pair.has_equal_values:
+        return ""
+    terms = side.signals.inputs_of(node)
+    own = pair.a if side.is_a else pair.b
+    maker = side.signals.producer.get(next((term for term in terms if term != own), ""))
+    return where(side.signals, maker)[0] if own in terms and len(terms) == 2 and maker is not None else ""
+
+
 def _alike(a: ir.Node, b: ir.Node) -> bool:
     return a.op_type == b.op_type and a.domain == b.domain and not differences(a, b)
 

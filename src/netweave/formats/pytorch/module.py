@@ -21,6 +21,7 @@ from netweave.errors import CodeError
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
 from netweave.formats.pytorch.exporting import byte_masks, shared_tables, without_autocast
 from netweave.formats.pytorch.module_inputs import (
+    Inputs,
     find_inputs,
     given_inputs,
     joined,
@@ -28,7 +29,9 @@ from netweave.formats.pytorch.module_inputs import (
     lengths_of,
     mapped,
     members_of,
+    named_arguments,
 )
+from netweave.formats.pytorch.traced_sizes import settle_symbols
 from netweave.graph.checks import collector_at_rest
 
 # It is used for a module in memory, and by the guarded child process for one that it made from files.
@@ -68,32 +71,73 @@ def export(
         CodeError: The module's code fails, or cannot be traced.
     """
     notes: list[str] = []
-    with _in_evaluation_mode(module), without_autocast(notes), byte_masks():
+    names = list(input_shapes) or ["x", *(f"x{i}" for i in range(1, len(examples or ())))]
+    with (
+        _in_evaluation_mode(module), without_autocast(notes), byte_masks(), named_arguments(module, names)
+    ):  # fmt: skip
         inputs = find_inputs(module, input_shapes, examples, likely_shapes)
         notes += inputs.notes
-        program = _traced(module, inputs.values, is_open=bool(inputs.assumed))
-        if _unrolls_open_steps(program):
-            program = _with_sizes(module, inputs.values)
-            notes.append("nn.RNN is written out step by step: all sizes are those that it was traced with")
-        elif _pools_open_sizes(program):
-            program = _traced(module, inputs.values, is_open=False)
-            notes.append(
-                "the windows of an adaptive pooling follow the size of its input: all sizes but the batch "
-                "are those that it was traced with"
-            )
         try:
-            write(program, path)
-        except CodeError:
-            if not program.range_constraints:  # no size is open
+            program = _written(module, inputs, path, notes)
+        except CodeError as error:
+            if MUTATED not in str(error):
                 raise
-            write(_with_sizes(module, inputs.values), path)
-            notes.append("it cannot be written with open sizes: all sizes are those that it was traced with")
+            with _tensors_as_buffers(module):  # a cache of keys that is a plain attribute, for example
+                program = _written(module, inputs, path, notes)
     return describe(module, notes) | {
         "is_flat": _is_flat(program.call_spec.out_spec),
         "assumed": {name: list(sizes) for name, sizes in inputs.assumed.items()},
         "lengths": {str(number): name for number, name in lengths_of(module).items()},
         "left_out": left_out(module, inputs.values),
     }
+
+
+MUTATED = "is mutated in the forward method"
+"""What PyTorch says of a tensor that is an attribute and no buffer, and that the code writes to."""
+
+
+def _written(
+    module: torch.nn.Module, inputs: Inputs, path: Path, notes: list[str]
+) -> torch.export.ExportedProgram:
+    """Trace a module, write it as an ONNX file, and return what was traced; notes are added."""
+    program = _traced(module, inputs.values, is_open=bool(inputs.assumed))
+    if _unrolls_open_steps(program):
+        program = _with_sizes(module, inputs.values)
+        notes.append("nn.RNN is written out step by step: all sizes are those that it was traced with")
+    elif _pools_open_sizes(program):
+        program = _traced(module, inputs.values, is_open=False)
+        notes.append(
+            "the windows of an adaptive pooling follow the size of its input: all sizes but the batch "
+            "are those that it was traced with"
+        )
+    try:
+        write(program, path)
+    except CodeError:
+        if not program.range_constraints:  # no size is open
+            raise
+        write(_with_sizes(module, inputs.values), path)
+        notes.append("it cannot be written with open sizes: all sizes are those that it was traced with")
+    return program
+
+
+@contextmanager
+def _tensors_as_buffers(module: torch.nn.Module) -> Iterator[None]:
+    """Make buffers of the tensors that a module and its parts keep as plain attributes."""
+    plain = [
+        (part, name, value)
+        for part in module.modules()
+        for name, value in vars(part).items()
+        if isinstance(value, torch.Tensor)
+    ]
+    for part, name, value in plain:
+        delattr(part, name)
+        part.register_buffer(name, value.clone(), persistent=False)
+    try:
+        yield
+    finally:
+        for part, name, value in plain:
+            delattr(part, name)
+            setattr(part, name, value)
 
 
 @collector_at_rest()
@@ -109,9 +153,16 @@ def outputs_of(
     Returns:
         For each batch the tensors in the order in which an export has them; None if the code fails on it.
     """
-    arguments = list(inspect.signature(module.forward).parameters)
     computed: list[list[np.ndarray] | None] = []
-    with _in_evaluation_mode(module), without_autocast([]), byte_masks(), _quiet():
+    names = list(batches[0]) if batches else []
+    with (
+        _in_evaluation_mode(module),
+        without_autocast([]),
+        byte_masks(),
+        _quiet(),
+        named_arguments(module, names),
+    ):
+        arguments = list(inspect.signature(module.forward).parameters)
         for batch in batches:
             tensors = {name: torch.from_numpy(x) for name, x in batch.items()}
             members = members_of(arguments, batch)
@@ -144,9 +195,11 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
     """
     with _quiet(), shared_tables():
         try:
-            torch.onnx.export(
+            made = torch.onnx.export(
                 program, dynamo=True, optimize=False, opset_version=OPSET_VERSION, verbose=False
-            ).save(str(path))
+            )
+            settle_symbols(made.model)
+            made.save(str(path))
         except torch.onnx.OnnxExporterError as error:
             raise CodeError(f"cannot be written as ONNX: {root_cause(error)}") from error
 

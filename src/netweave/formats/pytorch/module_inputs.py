@@ -6,6 +6,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType, FunctionType
@@ -173,6 +174,40 @@ def _of_steps(name: str, value: Any) -> torch.Tensor | None:
     if "mask" in name.lower():
         return torch.ones(value.shape, dtype=torch.int64)
     return torch.arange(value.shape[1]).repeat(len(value), 1) if "position" in name.lower() else None
+
+
+@contextmanager
+def named_arguments(module: torch.nn.Module, names: Iterable[str]) -> Iterator[None]:
+    """Let a module whose ``forward`` takes any arguments, ``(*args, **kwargs)``, take some by name.
+
+    Args:
+        module: The module; it is as before afterwards. One that names its arguments is left as it is.
+        names: What its arguments in their order are called.
+    """
+    known = inspect.signature(module.forward).parameters.values()
+    kinds = {argument.kind for argument in known}
+    is_open = inspect.Parameter.VAR_POSITIONAL in kinds
+    if not is_open or inspect.Parameter.POSITIONAL_OR_KEYWORD in kinds:
+        yield
+        return
+    forward, names = module.forward, [name for name in names if name not in {each.name for each in known}]
+
+    def by_name(**given: Any) -> Any:
+        in_order = [given.pop(name) for name in names if name in given]
+        return forward(*in_order, **given)
+
+    kept = [each for each in known if each.kind is each.KEYWORD_ONLY]
+    own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    signature = inspect.Signature([*own, *kept])
+    by_name.__signature__ = signature  # type: ignore[attr-defined]  # inspect.signature asks for it
+    had = vars(module).get("forward")
+    module.forward = by_name
+    try:
+        yield
+    finally:
+        del module.forward
+        if had is not None:
+            module.forward = had
 
 
 def _arguments(module: torch.nn.Module) -> tuple[list[str], list[str]]:

@@ -22,6 +22,22 @@ SIDE_BY_SIDE = [0, 2, 1, 3]
 """The order of axes by which the directions of a recurrent operator come to lie beside the units."""
 
 
+def settle_symbols(model: ir.Model) -> None:
+    """Give inputs the sizes that they must have; the exporter makes symbols like '2' of those it found.
+
+    Args:
+        model: The model as exported.
+    """
+    for value in model.graph.inputs:
+        if value.shape is not None:
+            value.shape = ir.Shape([_settled(dim) for dim in value.shape])
+
+
+def _settled(dim: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+    name = None if isinstance(dim, int) else dim.value
+    return int(name) if name is not None and name.isdecimal() else dim
+
+
 def settle_reshapes(model: ir.Model) -> None:
     """Give each Reshape its sizes as numbers where they are computed, though the tracer knew them.
 

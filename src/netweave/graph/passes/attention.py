@@ -85,30 +85,62 @@ def scores_around(softmax: ir.Node) -> Scores | None:
     last = next((use.node for use in weights.uses() if use.idx == 0), None)
     if last is None or last.op_type != "MatMul" or last.domain or not has_one_reader(weights):
         return None
-    scores, nodes = softmax.inputs[0], [softmax, *guard, last]
+    unmasked = _unmasked(softmax.inputs[0]) if softmax.inputs[0] is not None else None
+    if unmasked is None:
+        return None
+    scores, added, behind, of_mask = unmasked
+    nodes = [*of_mask, softmax, *guard, last]
+    cap = 0.0
+    capped = _capped(scores)
+    if capped is not None:
+        cap, scores, between = capped
+        nodes[:0] = between
+    product, value = _scaled_product(scores), last.inputs[1]
+    if product is None or value is None or value.const_value is not None or (cap and behind != 1):
+        return None
+    factor, inner = behind * product[0], product[1]
+    query, key = inner[0].inputs
+    if query is None or key is None or query.const_value is not None or key.const_value is not None:
+        return None
+    return Scores(query, key, value, factor, cap, added, (*inner, *nodes))
+
+
+def _unmasked(
+    scores: ir.Value,
+) -> tuple[ir.Value, ir.Value | np.ndarray | None, float, list[ir.Node]] | None:
+    """Return scores before they are masked, what masks add, the factor behind that, and the nodes."""
+    nodes: list[ir.Node] = []
     masks: list[ir.Value | np.ndarray] = []
-    while scores is not None and (masked := _masked(scores)) is not None:
+    behind, scaled = 1.0, _scaled_behind_mask(scores)
+    if scaled is not None:
+        nodes.append(scaled[0])
+        scores, behind = scaled[1:]
+    while (masked := _masked(scores)) is not None:
         node, scores, mask = masked
         nodes.insert(0, node)
         masks.append(mask)
     numbers = [each for mask in masks if (each := stored(mask)) is not None]
-    if len(masks) > 1 and len(numbers) < len(masks):
+    if (len(masks) > 1 or scaled is not None) and len(numbers) < len(masks):
         return None
-    cap = 0.0
-    capped = _capped(scores) if scores is not None else None
-    if capped is not None:
-        cap, scores, between = capped
-        nodes[:0] = between
-    product = _scaled_product(scores) if scores is not None else None
-    value = last.inputs[1]
-    if product is None or value is None or value.const_value is not None:
-        return None
-    factor, inner = product
-    query, key = inner[0].inputs
-    if query is None or key is None or query.const_value is not None or key.const_value is not None:
-        return None
+    if scaled is not None:  # the factor is on what a mask adds, too
+        masks = [*(_multiplied(each, behind) for each in numbers)]
+        numbers = [each for each in masks if isinstance(each, np.ndarray)]
     added = masks[0] if len(masks) == 1 else _together(numbers) if masks else None
-    return Scores(query, key, value, factor, cap, added, (*inner, *nodes))
+    return scores, added, behind, nodes
+
+
+def _scaled_behind_mask(scores: ir.Value) -> tuple[ir.Node, ir.Value, float] | None:
+    """Return the node that multiplies masked scores by a number above 0, the scores, and the number."""
+    node = scores.producer()
+    scaled = scalar_factor(node) if node is not None and has_one_reader(scores) else None
+    if node is None or scaled is None or scaled[1] <= 0 or _masked(scaled[0]) is None:
+        return None
+    return node, *scaled
+
+
+def _multiplied(mask: np.ndarray, factor: float) -> np.ndarray:
+    """Return what a mask adds to scores, times a factor; what it takes out stays out."""
+    return np.where(mask <= NEVER, mask, mask * np.float32(factor)).astype(mask.dtype)
 
 
 def _together(masks: Sequence[np.ndarray]) -> np.ndarray:

@@ -16,7 +16,7 @@ from netweave.graph.passes.rewriting import Pass, Rewriter, prune
 from netweave.graph.passes.views import OpenSizes, View, is_repeat, views_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from netweave.graph import Graph
 
@@ -162,17 +162,23 @@ def _make_own(rewriter: Rewriter, part: _Columns) -> None:
 # Weights of a port may hold the two features of a rotated pair side by side.
 
 
+_Arrays = tuple[tuple[ir.Node, int, np.ndarray], ...]
+"""Stored arrays, as a node and an input of it, with the order of their columns in which halves are pairs."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Turned:
     """A rotation of neighbours, and what brings its features into order.
 
     Attributes:
         node: The rotation.
-        arrays: Stored arrays before it and the order of their columns in which halves are pairs.
+        order: The features of a head in this order.
+        arrays: The arrays before it.
     """
 
     node: ir.Node
-    arrays: tuple[tuple[ir.Node, int, np.ndarray], ...]
+    order: np.ndarray
+    arrays: _Arrays
 
 
 def num_neighbours(graph: Graph) -> int:
@@ -180,33 +186,109 @@ def num_neighbours(graph: Graph) -> int:
     return len(_neighbours(graph))
 
 
-@Pass
-def pair_halves(graph: Graph) -> None:
-    """Let rotations turn halves, and the dense layers before them make the features in that order."""
-    rewriter = Rewriter(graph)
-    turned = [_turned(node, OpenSizes()) for node in _neighbours(graph)]
-    found = [each for each in turned if each is not None]
-    if len(found) < len(turned):
-        return
-    for each in found:
-        for node, index, order in each.arrays:
+def rotated_features(graph: Graph) -> set[int]:
+    """Return how many features of a head the rotations of a graph turn."""
+    return {dim for node in graph.nodes if _is_rotation(node) and (dim := _num_rotated(node)) is not None}
+
+
+def pair_halves(num_features: int | None = None) -> Pass:
+    """Return a pass that lets rotations turn halves, and the dense layers before make features in that order.
+
+    Args:
+        num_features: How many features of each head the weights have in the order of neighbours, if these are
+            more than are turned.
+    """
+
+    def edit(graph: Graph) -> None:
+        rewriter, sizes = Rewriter(graph), OpenSizes()
+        rotations = _neighbours(graph)
+        found = [turned for node in rotations if (turned := _turned(node, sizes, num_features)) is not None]
+        others = _unrotated(found, sizes)
+        if len(found) < len(rotations) or others is None:
+            return
+        for node, index, order in {
+            (id(n), i): (n, i, o) for n, i, o in (*_arrays_of(found), *others)
+        }.values():
             old = node.inputs[index]
             assert old is not None
-            assert old.const_value is not None  # as ``_turned`` has it
+            assert old.const_value is not None  # as ``_arrays_before`` has it
             array = np.ascontiguousarray(old.const_value.numpy()[..., order])
             new = rewriter.initializer(ir.Tensor(array), old.name or "")
             tag_sources(new, source_keys(old))
             node.replace_input_with(index, new)
-        each.node.attributes["interleaved"] = ir.AttrInt64("interleaved", 0)
-    prune.edit(graph)
+        for each in found:
+            each.node.attributes["interleaved"] = ir.AttrInt64("interleaved", 0)
+            if num_features not in {None, _num_rotated(each.node)}:
+                _pad(rewriter, each.node, num_features)
+        prune.edit(graph)
+
+    return Pass(edit)
+
+
+def _arrays_of(found: Sequence[_Turned]) -> _Arrays:
+    return tuple(array for each in found for array in each.arrays)
+
+
+def _pad(rewriter: Rewriter, node: ir.Node, num_features: int) -> None:
+    """Let a rotation turn more features, those that it did not turn by an angle of 0."""
+    for index, neutral in ((1, 1), (2, 0)):
+        table = _table(node, index)
+        assert table is not None  # as ``_turned`` has it
+        missing = np.full((*table.shape[:-1], num_features // 2 - table.shape[-1]), neutral, table.dtype)
+        padded = rewriter.initializer(ir.Tensor(np.concatenate([table, missing], -1)), f"{node.name}/{index}")
+        node.replace_input_with(index, padded)
+    node.attributes["rotary_dim"] = ir.AttrInt64("rotary_dim", num_features)
+
+
+def _table(node: ir.Node, index: int) -> np.ndarray | None:
+    value = node.inputs[index]
+    return value.const_value.numpy() if value is not None and value.const_value is not None else None
+
+
+def _unrotated(found: Sequence[_Turned], sizes: OpenSizes) -> _Arrays | None:
+    """Return the arrays before queries and keys that meet rotated ones and are not rotated themselves.
+
+    None if what makes some of them is not known: scores depend on one order of both.
+    """
+    rotated = {each.node.outputs[0]: each.order for each in found}
+    arrays: list[tuple[ir.Node, int, np.ndarray]] = []
+    for value, order in rotated.items():
+        for attention in _attentions(value):
+            for x in attention.inputs[:2]:
+                source = _unrepeated(x) if x is not None else None
+                if source in rotated:
+                    continue
+                own = _arrays_before(source, order, sizes) if source is not None else None
+                if own is None:
+                    return None
+                arrays += own
+    return tuple(arrays)
+
+
+def _attentions(value: ir.Value) -> list[ir.Node]:
+    """Return the attention that reads queries or keys, repeated or not."""
+    nodes = [use.node for use in value.uses()]
+    return [
+        each
+        for node in nodes
+        for each in ([node] if node.op_type == "Attention" else _attentions(node.outputs[0]))
+    ]
+
+
+def _unrepeated(x: ir.Value) -> ir.Value | None:
+    node = x.producer()
+    repeats = node is not None and node.op_type == "Gather" and attributes_of(node).get("axis", 0) == 1
+    return node.inputs[0] if node is not None and repeats else x
 
 
 def stored_before_rotations(graph: Graph) -> Counter[bytes]:
     """Return the numbers that the dense layers before rotations store, and how often."""
     numbers: Counter[bytes] = Counter()
     for node in graph.nodes:
-        turned = _turned(node, OpenSizes()) if _is_rotation(node) else None
-        for maker, index, _ in turned.arrays if turned is not None else ():
+        x = node.inputs[0] if _is_rotation(node) and _is_scored(node.outputs[0]) else None
+        order = np.arange(x.shape[-1]) if x is not None and x.shape and isinstance(x.shape[-1], int) else None
+        arrays = _arrays_before(x, order, OpenSizes()) if x is not None and order is not None else None
+        for maker, index, _ in arrays or ():
             value = maker.inputs[index]
             if value is not None and value.const_value is not None:
                 numbers[value.const_value.numpy().tobytes()] += 1
@@ -221,32 +303,46 @@ def _neighbours(graph: Graph) -> list[ir.Node]:
     return [node for node in graph.nodes if _is_rotation(node) and attributes_of(node).get("interleaved", 0)]
 
 
-def _turned(node: ir.Node, sizes: OpenSizes) -> _Turned | None:
-    """Return what a rotation of queries or keys reads, if only scores depend on the order of its features."""
+def _num_rotated(node: ir.Node) -> int | None:
     x = node.inputs[0]
+    width = x.shape[-1] if x is not None and x.shape is not None else None
+    return attributes_of(node).get("rotary_dim", 0) or (width if isinstance(width, int) else None)
+
+
+def _turned(node: ir.Node, sizes: OpenSizes, num_features: int | None = None) -> _Turned | None:
+    """Return what a rotation of queries or keys reads, if only scores depend on the order of its features."""
+    x, dim = node.inputs[0], num_features or _num_rotated(node)
     if x is None or x.shape is None or not isinstance(x.shape[-1], int) or not _is_scored(node.outputs[0]):
         return None
-    width = x.shape[-1]
-    dim = attributes_of(node).get("rotary_dim", 0) or width
-    order = np.arange(width)
+    if dim is None or not (_num_rotated(node) or 0) <= dim <= x.shape[-1]:
+        return None
+    if dim != _num_rotated(node) and any(_table(node, index) is None for index in (1, 2)):
+        return None
+    order = np.arange(x.shape[-1])
     order[:dim] = np.arange(dim).reshape(-1, 2).T.reshape(-1)
+    arrays = _arrays_before(x, order, sizes)
+    return _Turned(node, order, arrays) if arrays is not None else None
+
+
+def _arrays_before(x: ir.Value, order: np.ndarray, sizes: OpenSizes) -> _Arrays | None:
+    """Return what a dense layer before queries or keys and a norm between store, and an order."""
     arrays: list[tuple[ir.Node, int, np.ndarray]] = []
     norm = _norm_before(x, sizes)
     if norm is not None:
         arrays += [(norm, index, order) for index in range(1, len(norm.inputs))]
-        x = norm.inputs[0]
-    dense_and_view = _heads_before(x, sizes) if x is not None else None
+    source = norm.inputs[0] if norm is not None else x
+    dense_and_view = _heads_before(source, sizes) if source is not None else None
     if dense_and_view is None:
         return None
     dense, num_heads = dense_and_view
-    columns = (np.arange(num_heads)[:, None] * width + order).reshape(-1)
+    columns = (np.arange(num_heads)[:, None] * len(order) + order).reshape(-1)
     for maker in dense.nodes:
         for index, value in enumerate(maker.inputs):
             if value is not None and value.const_value is not None:
                 if maker.op_type == "Gemm" or value.const_value.shape.numpy()[-1] != len(columns):
                     return None
                 arrays.append((maker, index, columns))
-    return _Turned(node, tuple(arrays))
+    return tuple(arrays)
 
 
 def _norm_before(x: ir.Value, sizes: OpenSizes) -> ir.Node | None:

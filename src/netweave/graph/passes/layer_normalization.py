@@ -102,22 +102,33 @@ def _deviation(root: ir.Node) -> _Deviation | None:
     if inner is None or exponent is None:
         return None
     for variance, number in (tuple(inner.inputs), tuple(reversed(inner.inputs))):
-        epsilon, mean_of_squares = number_of(number), _maker(variance, *MEANS)
+        epsilon, (mean_of_squares, *views) = number_of(number), _mean_behind(variance)
         square = _square(mean_of_squares)
         if epsilon is None or mean_of_squares is None or square is None:
             continue
         squared, difference = square
         x, mean = difference.inputs
-        sizes = _last_sizes(mean_of_squares)
+        sizes = _last_sizes(mean_of_squares, is_restored=bool(views))
         mean_node = _maker(mean, *MEANS)
         if x is None or mean is None or mean_node is None or mean_node.inputs[0] is not x:
             return None
         if sizes is None or sizes != _last_sizes(mean_node):
             return None
         value, is_inverse, last = _inverted(root, is_inverse=exponent < 0)
-        nodes = (mean_node, difference, squared, mean_of_squares, inner, *last)
+        nodes = (mean_node, difference, squared, mean_of_squares, *views, inner, *last)
         return _Deviation(x, mean, value, is_inverse, sizes, epsilon, nodes)
     return None
+
+
+def _mean_behind(value: ir.Value | None) -> tuple[ir.Node | None, *tuple[ir.Node, ...]]:
+    """Return the node that takes a mean, and those that put its axes of size 1 back, as behind ``x.var``."""
+    view = _maker(value, "Reshape", "Unsqueeze")
+    mean = _maker(view.inputs[0], *MEANS) if view is not None else None
+    if view is None or mean is None:
+        return (_maker(value, *MEANS),)
+    kept, shape = known_shape(mean.inputs[0]), known_shape(view.outputs[0])
+    is_restored = kept is not None and shape is not None and len(kept) == len(shape) and shape[-1] == 1
+    return (mean, view) if is_restored else (None,)
 
 
 def _root_mean_square(root: ir.Node) -> _Deviation | None:
@@ -171,17 +182,24 @@ def _is_square(node: ir.Node) -> bool:
     return node.inputs[1] is node.inputs[0] if node.op_type == "Mul" else number_of(node.inputs[1]) == 2
 
 
-def _last_sizes(mean: ir.Node) -> tuple[int, ...] | None:
-    """Return the sizes of the axes that a mean is taken over, if these are the last ones and stay as 1."""
+def _last_sizes(mean: ir.Node, *, is_restored: bool = False) -> tuple[int, ...] | None:
+    """Return the sizes of the axes that a mean is taken over, if these are the last ones and stay as 1.
+
+    Args:
+        mean: The node that takes it.
+        is_restored: Whether a node behind it puts the last axis back; the mean must be over this alone.
+    """
     shape = known_shape(mean.inputs[0])
     if mean.op_type == "GlobalAveragePool":
         sizes = [size for size in shape[2:] if size is not None] if shape is not None else []
         return tuple(sizes) if shape is not None and len(sizes) == len(shape) - 2 > 0 else None
     axes = mean.inputs[1].const_value if len(mean.inputs) > 1 and mean.inputs[1] is not None else None
-    if shape is None or axes is None or not attributes_of(mean).get("keepdims", 1):
+    if shape is None or axes is None or bool(attributes_of(mean).get("keepdims", 1)) == is_restored:
         return None
     places = sorted(int(axis) % len(shape) for axis in np.atleast_1d(axes.numpy()))
     sizes = [size for size in shape[places[0] :] if size is not None] if places else []
+    if is_restored and len(sizes) != 1:
+        return None
     return tuple(sizes) if places and len(sizes) == len(places) == len(shape) - places[0] else None
 
 
@@ -258,7 +276,17 @@ def _multiplied(found: _Deviation, factor: _Factor, node: ir.Node, other: ir.Val
 def _difference(found: _Deviation, value: ir.Value) -> ir.Node | None:
     """Return the node that subtracts the mean, if it makes a value."""
     node = _maker(value, "Sub")
-    return node if node is not None and tuple(node.inputs) == (found.x, found.mean) else None
+    if node is None or node.inputs[0] is not found.x:
+        return None
+    return node if node.inputs[1] is found.mean or _is_mean_again(node.inputs[1], found) else None
+
+
+def _is_mean_again(value: ir.Value | None, found: _Deviation) -> bool:
+    """Return whether a value is the mean of what is normalised, computed once more."""
+    own, mean = _maker(value, *MEANS), found.mean.producer() if found.mean is not None else None
+    if own is None or mean is None or own.op_type != mean.op_type or own.inputs[0] is not found.x:
+        return False
+    return _last_sizes(own) == found.sizes
 
 
 def _scaled(

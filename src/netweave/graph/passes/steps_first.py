@@ -1,4 +1,4 @@
-"""Dense layers over sequences whose steps come first, as PyTorch's attention computes (L, N, E)."""
+"""Dense layers over sequences: those whose steps come first, (L, N, E), and those over rows, (L * N, E)."""
 
 from __future__ import annotations
 
@@ -129,6 +129,11 @@ def _compute_behind(rewriter: Rewriter, dense: Dense, reshape: ir.Node | None, t
     if reshape is not None:
         x = rewriter.insert(turn, "Reshape", [x, _sizes(rewriter, reshape, dense)]).outputs[0]
     x = rewriter.insert(turn, "Transpose", [x], {"perm": list(attributes_of(turn)["perm"])}).outputs[0]
+    _compute_on(rewriter, dense, x, turn)
+
+
+def _compute_on(rewriter: Rewriter, dense: Dense, x: ir.Value, turn: ir.Node) -> None:
+    """Compute a dense layer on a value, in the place of what a node makes of its result."""
     weight, bias = dense.arrays(rewriter, name=f"{dense.result.name}")
     for node in dense.nodes:
         for read in node.inputs:
@@ -140,6 +145,40 @@ def _compute_behind(rewriter: Rewriter, dense: Dense, reshape: ir.Node | None, t
         set_layer_keys(node, layer_keys(dense.nodes[-1]))
         x = node.outputs[0]
     rewriter.take_over(turn.outputs[0], x)
+
+
+def _over_rows(graph: Graph) -> Iterator[tuple[Dense, ir.Value, ir.Node]]:
+    """Yield dense layers over the rows of a sequence, with the sequence and what makes one of the result."""
+    for node in graph.nodes:
+        result, made = node.inputs[0] if node.op_type == "Reshape" else None, node.outputs[0].shape
+        dense = dense_before(result) if result is not None and not node.domain and made is not None else None
+        before = dense.x.producer() if dense is not None else None
+        if dense is None or before is None or before.op_type != "Reshape" or not has_one_reader(dense.result):
+            continue
+        x = before.inputs[0]
+        if x is None or x.shape is None or made is None or not 2 < len(x.shape) == len(made):
+            continue
+        is_kept = list(x.shape)[:-1] == list(made)[:-1]
+        sizes = [*dense.weight.shape.numpy()][:: -1 if dense.has_rows else 1]
+        if is_kept and len(dense.x.shape or ()) == 2 and [x.shape[-1], made[-1]] == sizes:
+            yield dense, x, node
+
+
+def num_over_rows(graph: Graph) -> int:
+    """Return how many dense layers are computed over the rows of a sequence."""
+    return sum(1 for _ in _over_rows(graph))
+
+
+@Pass
+def over_sequences(graph: Graph) -> None:
+    """Compute dense layers over sequences as they are, not over their rows."""
+    rewriter = Rewriter(graph)
+    found = list(_over_rows(graph))
+    for dense, x, reshape in found:
+        _compute_on(rewriter, dense, x, reshape)
+    if found:
+        prune.edit(graph)
+        infer_shapes(graph)
 
 
 def _sizes(rewriter: Rewriter, reshape: ir.Node, dense: Dense) -> ir.Value:

@@ -6,8 +6,10 @@ inputs and reported only if B's nodes then do what A's do. Where nothing differs
 """
 
 from netweave.comparison.explain.known_mismatches.attention import (
+    centring_mismatches,
     mask_mismatches,
     norm_mismatches,
+    position_mismatches,
     repeat_mismatches,
     rotary_mismatches,
 )
@@ -32,6 +34,8 @@ KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     resize_mismatches,
     mask_mismatches,
     norm_mismatches,
+    centring_mismatches,
+    position_mismatches,
     repeat_mismatches,
     rotary_mismatches,
     softmax_mismatches,

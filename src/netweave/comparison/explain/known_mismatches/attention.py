@@ -13,6 +13,7 @@ from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal
 from netweave.comparison.metric import constants_of
 from netweave.graph import attributes_of, known_shape
 from netweave.graph.passes.masks import NEVER
+from netweave.graph.passes.rewriting import Rewriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,8 @@ class _Rotary:
             return None
         cosines, sines = known
         settings = attributes_of(node)
-        return cls(settings.get("interleaved", 0), 2 * cosines.shape[-1], cosines, sines)
+        turns = np.any(sines != 0, axis=0)  # pairs that turn by nothing stand where weights ask for them
+        return cls(settings.get("interleaved", 0), 2 * int(turns.sum()), cosines, sines)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -113,8 +115,8 @@ def rotary_mismatches(case: Case) -> Iterator[Proposal]:
         if said is not None and tables is not None:
             mismatch, cause, fix = said
             changes = [replace_constant(node_b.name, index, table) for index, table in enumerate(tables, 1)]
-            if a.features != b.features:
-                changes.append(set_attribute(node_b.name, "rotary_dim", a.features))
+            if a.cosines.shape != b.cosines.shape:
+                changes.append(set_attribute(node_b.name, "rotary_dim", 2 * a.cosines.shape[-1]))
             yield Proposal(
                 mismatch=mismatch,
                 cause=cause,
@@ -356,3 +358,91 @@ def norm_mismatches(case: Case) -> Iterator[Proposal]:
                     node_b=node_b,
                     change=replace_constant(node_b.name, 1, arrays[0]),
                 )
+
+
+def position_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose A's rows of a stored table that is added to a sequence, by which of its rows B takes."""
+    for node_a, node_b in case.pairs():
+        if (node_a.op_type, node_b.op_type) != ("Add", "Add"):
+            continue
+        stored_a, stored_b = (list(constants_of(node).items()) for node in (node_a, node_b))
+        if len(stored_a) != 1 or len(stored_b) != 1:
+            continue
+        tables = [
+            value.const_value.numpy() for _, value in (*stored_a, *stored_b) if value.const_value is not None
+        ]
+        shapes = [tuple(size for size in table.shape if size > 1) for table in tables]
+        if len(tables) < 2 or len(shapes[0]) != 2 or shapes[0] != shapes[1]:
+            continue
+        rows_a, rows_b = (table.reshape(shapes[0]) for table in tables)
+        said = _say_rows(rows_a, rows_b)
+        if said is not None:
+            yield Proposal(
+                mismatch="position-rows",
+                cause=said[0],
+                fix=said[1],
+                node_a=node_a,
+                node_b=node_b,
+                change=replace_constant(node_b.name, stored_b[0][0], rows_a.reshape(tables[1].shape)),
+            )
+
+
+def _say_rows(a: np.ndarray, b: np.ndarray) -> tuple[str, str] | None:
+    """Return the cause and the fix of other rows; None if they are the same, or neither is a shift."""
+    if same_array(a, b):
+        return None
+    for shift in range(1, len(a) // 2 + 1):
+        for first, second, words in ((a, b, "behind A's"), (b, a, "before A's")):
+            if same_array(first[shift:], second[:-shift]):
+                cause = (
+                    f"the rows of positions that B adds start {shift} {words}: step t has those of step t "
+                )
+                cause += f"{'+' if second is b else '-'} {shift}"
+                return cause, f"start the positions {shift} {'earlier' if second is b else 'later'}"
+    if same_array(a - a[:1], b - b[:1]):
+        cause = (
+            "the vector that B adds to every step besides the positions is another one: another row of the "
+        )
+        return f"{cause}table of token types, or another bias", "add the row that A adds"
+    return None
+
+
+def centring_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose to take the mean of squares, where B subtracts the mean before it squares and A does not."""
+    rms = next((node for node in case.nodes_a if node.op_type == "RMSNormalization" or _squares(node)), None)
+    is_centred = any(node.op_type == "Sub" for node in case.nodes_a)
+    for node in case.nodes_b if rms is not None and not is_centred else ():
+        mean = node.inputs[1].producer() if node.op_type == "Sub" and node.inputs[1] is not None else None
+        if (
+            rms is None
+            or mean is None
+            or mean.op_type != "ReduceMean"
+            or mean.inputs[0] is not node.inputs[0]
+        ):
+            continue
+        yield Proposal(
+            mismatch="norm-centring",
+            cause="A divides by the root of the mean square, as an RMS norm does; B subtracts the mean "
+            "before it squares, as a LayerNorm does",
+            fix="divide by the root of the mean of x ** 2, without subtracting the mean",
+            node_a=rms,
+            node_b=node,
+            change=_Uncentred(node.name),
+        )
+
+
+def _squares(node: ir.Node) -> bool:
+    return node.op_type == "Pow" or (node.op_type == "Mul" and node.inputs[0] is node.inputs[1])
+
+
+class _Uncentred:
+    """Lets a subgraph subtract no mean."""
+
+    def __init__(self, node: str | None) -> None:
+        self._node = node
+
+    def __call__(self, graph: Graph) -> None:
+        node = node_named(graph, self._node)
+        x = node.inputs[0]
+        assert x is not None  # as ``centring_mismatches`` has it
+        Rewriter(graph).bypass(node, x)

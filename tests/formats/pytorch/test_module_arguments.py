@@ -1,0 +1,78 @@
+"""Modules whose ``forward`` names no arguments, that cache in plain tensors, or need the traced batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import netweave
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+
+class AnyArguments(torch.nn.Module):
+    """Passes on whatever it is given, as DINOv2's ``forward`` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = torch.nn.Linear(4, 3)
+
+    def features(self, x: torch.Tensor, shift: torch.Tensor | None = None) -> torch.Tensor:
+        made: torch.Tensor = self.dense(x)
+        return made if shift is None else made - 2 * shift
+
+    def forward(self, *args: Any, doubles: bool = False, **kwargs: Any) -> torch.Tensor:
+        return self.features(*args, **kwargs) * (2 if doubles else 1)
+
+
+class Cached(torch.nn.Module):
+    """Writes what it reads into a plain tensor, as Meta's Llama does with its keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = torch.nn.Linear(4, 4)
+        self.cache = torch.zeros(8, 6, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.cache = self.cache.to(x)
+        self.cache[: x.shape[0], : x.shape[1]] = self.dense(x)
+        return self.cache[: x.shape[0], : x.shape[1]].cumsum(1)
+
+
+class BoundToBatch(torch.nn.Module):
+    """Computes the batch as a number, as Swin's windows do."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.reshape(-1, 4)
+        return rows.reshape(int(rows.shape[0] / 2), 2, 4).flip(1).sum((1, 2))
+
+
+def same(graph: netweave.Graph, module: torch.nn.Module, *given: torch.Tensor) -> None:
+    names = [str(value.name) for value in graph.inputs]
+    made = netweave.run(graph, dict(zip(names, (x.numpy() for x in given), strict=True)))
+    with torch.no_grad():
+        np.testing.assert_allclose(next(iter(made.values())), module(*given).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_arguments_without_names_are_given_in_order() -> None:
+    module, x, shift = AnyArguments(), torch.randn(2, 4), torch.randn(2, 3)
+    same(netweave.load(module, examples=[x]), module, x)
+    same(netweave.load(module, examples=[x, shift]), module, x, shift)
+    same(netweave.load(module, input_shapes={"x": (2, 4)}), module, x)
+    assert "forward" not in vars(module)
+
+
+def test_a_cache_that_is_no_buffer_is_read_and_left_as_it_is() -> None:
+    module, x = Cached(), torch.randn(2, 6, 4)
+    graph = netweave.load(module, examples=[x])
+    assert torch.equal(module.cache, torch.zeros(8, 6, 4))
+    assert not list(module.buffers())
+    same(graph, module, x)
+
+
+def test_a_batch_that_the_code_computes_as_a_number_is_run_as_traced() -> None:
+    module, x = BoundToBatch(), torch.randn(2, 2, 4)
+    same(netweave.load(module, examples=[x]), module, x)
