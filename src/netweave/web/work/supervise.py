@@ -19,6 +19,9 @@ from netweave.web.work.child import Request
 SIGN_SECONDS = 1.0
 """So often a sign of life is given."""
 
+GRACE_SECONDS = 0.5
+"""So long a child that has said its last word may take to end."""
+
 FORK_SERVER_IS_GONE = 255
 """What ``multiprocessing`` gives for the status of a process whose fork server has ended."""
 
@@ -115,10 +118,10 @@ class Child:
                     raise LostError
                 given = time.monotonic()
 
-    def end(self) -> None:
-        """End it, with all processes that it has started."""
+    def end(self, *, at_once: bool = False) -> None:
+        """End it, with all processes that it has started; it has a moment to end by itself, unless at once."""
         self._ours.close()
-        _end(self._process)
+        _end(self._process, grace_s=0.0 if at_once else GRACE_SECONDS)
 
 
 def run(request: Request, *, max_seconds: float, alive: Alive) -> Child | None:
@@ -135,14 +138,15 @@ def run(request: Request, *, max_seconds: float, alive: Alive) -> Child | None:
         LostError: The job is not this worker's any more; the child is ended.
     """
     process = Child(request)
-    stays = False
     try:
         process.follow(max_seconds=max_seconds, alive=alive)
-        stays = request.stays
-    finally:
-        if not stays:
-            process.end()
-    return process if stays else None
+    except BaseException:
+        process.end(at_once=True)
+        raise
+    if request.stays:
+        return process
+    process.end()
+    return None
 
 
 def _received(pipe: Connection, process: BaseProcess) -> Sequence[Any]:
@@ -155,8 +159,8 @@ def _received(pipe: Connection, process: BaseProcess) -> Sequence[Any]:
     return message
 
 
-def _end(process: BaseProcess) -> None:
-    process.join(0.5)
+def _end(process: BaseProcess, *, grace_s: float) -> None:
+    process.join(grace_s)
     if process.is_alive():
         process.kill()
     if (
