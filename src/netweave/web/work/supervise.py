@@ -119,7 +119,7 @@ class Child:
                 given = time.monotonic()
 
     def end(self, *, at_once: bool = False) -> None:
-        """End it, with all processes that it has started; it has a moment to end by itself, unless at once."""
+        """End it, with all that it has started; it has a moment to end by itself, unless ``at_once``."""
         self._ours.close()
         _end(self._process, grace_s=0.0 if at_once else GRACE_SECONDS)
 
