@@ -76,3 +76,20 @@ def test_a_cache_that_is_no_buffer_is_read_and_left_as_it_is() -> None:
 def test_a_batch_that_the_code_computes_as_a_number_is_run_as_traced() -> None:
     module, x = BoundToBatch(), torch.randn(2, 2, 4)
     same(netweave.load(module, examples=[x]), module, x)
+
+
+def test_tensors_side_by_side_are_joined_along_an_axis() -> None:
+    """As Meta's Llama joins the mask of the steps in its cache to that of the new ones."""
+
+    class Side(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            mask = torch.hstack([torch.zeros((x.shape[1], 0)), torch.zeros((x.shape[1], x.shape[1]))])
+            scores = x @ x.transpose(1, 2) + mask
+            return torch.hstack([scores, x @ x.transpose(1, 2)]), torch.vstack([x, x]), torch.dstack([x, x])
+
+    x = torch.randn(3, 7, 4)
+    graph = netweave.load(Side(), examples=[x])
+    assert not {node.op_type for node in graph.nodes} & {"SequenceConstruct", "SequenceMap", "SequenceAt"}
+    made = netweave.run(graph, {"x": x.numpy()})
+    for got, expected in zip(made.values(), Side()(x), strict=True):
+        np.testing.assert_allclose(got, expected.numpy(), atol=1e-6)

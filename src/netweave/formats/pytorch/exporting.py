@@ -174,3 +174,25 @@ def _operator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
+
+
+# Its decompositions take ``hstack`` apart into a sequence of tensors on which a function is mapped, though the
+# tracer knows how many axes each has.
+
+_JOINED_ALONG: dict[Any, tuple[int, int]] = {
+    torch.ops.aten.column_stack.default: (2, 1),
+    torch.ops.aten.dstack.default: (3, 2),
+    torch.ops.aten.hstack.default: (2, 1),
+    torch.ops.aten.vstack.default: (2, 0),
+}
+"""Operators that join tensors of at least so many axes along an axis."""
+
+
+def join_along_axes(program: torch.export.ExportedProgram) -> None:
+    """Let ``cat`` stand for ``hstack`` and its kin in a program, where all tensors have the axes."""
+    for node in program.graph.nodes:
+        num_axes, axis = _JOINED_ALONG.get(node.target, (0, 0))
+        tensors = node.all_input_nodes
+        if num_axes and all(tensor.meta["val"].ndim >= num_axes for tensor in tensors):
+            node.target, node.args = torch.ops.aten.cat.default, (node.args[0], axis)
+    program.graph_module.recompile()

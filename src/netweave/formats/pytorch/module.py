@@ -18,8 +18,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._pytree import TreeSpec
 
 from netweave.errors import CodeError
+from netweave.formats.pytorch.complex_numbers import write_as_pairs
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
-from netweave.formats.pytorch.exporting import byte_masks, shared_tables, without_autocast
+from netweave.formats.pytorch.exporting import byte_masks, join_along_axes, shared_tables, without_autocast
 from netweave.formats.pytorch.module_inputs import (
     Inputs,
     find_inputs,
@@ -193,15 +194,23 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
     Raises:
         CodeError: It has operators that ONNX cannot say.
     """
+    join_along_axes(program)
     with _quiet(), shared_tables():
         try:
-            made = torch.onnx.export(
-                program, dynamo=True, optimize=False, opset_version=OPSET_VERSION, verbose=False
-            )
+            try:
+                made = _exported(program)
+            except torch.onnx.OnnxExporterError:
+                if not write_as_pairs(program):
+                    raise
+                made = _exported(program)
             settle_symbols(made.model)
             made.save(str(path))
         except torch.onnx.OnnxExporterError as error:
             raise CodeError(f"cannot be written as ONNX: {root_cause(error)}") from error
+
+
+def _exported(program: torch.export.ExportedProgram) -> Any:
+    return torch.onnx.export(program, dynamo=True, optimize=False, opset_version=OPSET_VERSION, verbose=False)
 
 
 def write_script(script: torch.jit.ScriptModule, path: Path, input_shapes: Mapping[str, Any]) -> None:
