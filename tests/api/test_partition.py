@@ -101,9 +101,9 @@ PLAN_ERRORS = [
         r"c.conf:2: the location of layer 'conv1' is 3, and a group has 3",
     ),
     (
-        'layer { name: "conv1" partition_dim: 2 }',
+        'layer { name: "conv1" partition_dim: 4 }',
         UsageError,
-        r"c.conf:2: partition_dim of layer 'conv1' is 2, expected 0",
+        r"c.conf:2: partition_dim of layer 'conv1' is 4, expected 0",
     ),
     (
         'layer { name: "conv9" partition_dim: 1 }',

@@ -150,7 +150,7 @@ ALONE = pytest.mark.findings_by_order(
 
 
 def marks(net, port):
-    return ALONE if Chainer in (net, port) and {Fused, Keras} & {net, port} else ()
+    return ALONE if Chainer in (net, port) else ()
 
 
 @pytest.mark.parametrize(

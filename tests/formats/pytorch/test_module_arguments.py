@@ -93,3 +93,64 @@ def test_tensors_side_by_side_are_joined_along_an_axis() -> None:
     made = netweave.run(graph, {"x": x.numpy()})
     for got, expected in zip(made.values(), Side()(x), strict=True):
         np.testing.assert_allclose(got, expected.numpy(), atol=1e-6)
+
+
+class ThroughCache(torch.nn.Module):
+    """Attention as Meta's Llama has it: fewer keys than queries go through a cache, and are repeated."""
+
+    def __init__(self, *, plain: bool = False) -> None:
+        super().__init__()
+        self.q, self.kv = torch.nn.Linear(16, 16, bias=False), torch.nn.Linear(16, 16, bias=False)
+        self.keys, self.values = torch.zeros(4, 32, 2, 4), torch.zeros(4, 32, 2, 4)
+        self.plain = plain
+
+    def forward(self, x: Any) -> Any:
+        n, steps, _ = x.shape
+        q = self.q(x).view(n, steps, 4, 4).transpose(1, 2)
+        k, v = self.kv(x).view(n, steps, 4, 4).split(2, 2)
+        if self.plain:
+            k, v = (each.transpose(1, 2).repeat_interleave(2, 1) for each in (k, v))
+        else:
+            self.keys[:n, :steps] = k
+            self.values[:n, :steps] = v
+            k, v = self.keys[:n, :steps], self.values[:n, :steps]
+            k, v = (each.repeat_interleave(2, 2).transpose(1, 2) for each in (k, v))
+        mixed = ((q @ k.transpose(2, 3)) / 2).softmax(-1) @ v
+        return mixed.transpose(1, 2).reshape(n, steps, 16)
+
+
+def test_what_is_read_of_a_cache_as_it_was_written_is_what_was_written() -> None:
+    torch.manual_seed(0)
+    module, plain, x = ThroughCache().eval(), ThroughCache(plain=True).eval(), torch.randn(3, 7, 16)
+    plain.load_state_dict(module.state_dict())
+    graph = netweave.load(module, examples=[x])
+    assert "ScatterND" not in {node.op_type for node in graph.nodes}
+    with torch.no_grad():
+        for batch in (3, 6):  # more examples than the cache has rows for
+            got = next(iter(netweave.run(graph, {"x": x.repeat(2, 1, 1)[:batch].numpy()}).values()))
+            np.testing.assert_allclose(got, plain(x.repeat(2, 1, 1)[:batch]).numpy(), atol=1e-5)
+    found = netweave.compare(netweave.load(plain, examples=[x]), graph)
+    assert found.exit_status == 0, found.sentence
+
+
+def test_another_part_of_a_cache_than_was_written_is_read_from_it() -> None:
+    class Other(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.arange(40.0).view(4, 10))
+
+        def forward(self, x: Any) -> Any:
+            cache = self.cache.clone()
+            cache[:, 2:5] = x
+            first = cache[:, 1:4]
+            cache[:, 2:5] += 1
+            again = cache[:, 2:5] * 3
+            own = x * 1
+            cache[:, 5:8] = own
+            own += 1
+            return first * 2, again, cache[:, 5:8] - 1
+
+    x = torch.randn(4, 3)
+    got = netweave.run(netweave.load(Other(), examples=[x]), {"x": x.numpy()})
+    for one, expected in zip(got.values(), Other()(x), strict=True):
+        np.testing.assert_allclose(one, expected.numpy(), atol=1e-6)

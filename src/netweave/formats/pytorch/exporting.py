@@ -15,6 +15,7 @@ import torch
 import torch._export.utils as export_utils
 from onnxscript import opset18
 from onnxscript.values import TracedOnnxFunction
+from torch.fx import Node
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from netweave.formats.pytorch.functions import FUNCTIONS, recognized
@@ -176,8 +177,8 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-# Its decompositions take ``hstack`` apart into a sequence of tensors on which a function is mapped, though the
-# tracer knows how many axes each has.
+# Its decompositions make a sequence of what ``hstack`` joins, and map a function on it, though how
+# many axes each has is known.
 
 _JOINED_ALONG: dict[Any, tuple[int, int]] = {
     torch.ops.aten.column_stack.default: (2, 1),
@@ -196,3 +197,60 @@ def join_along_axes(program: torch.export.ExportedProgram) -> None:
         if num_axes and all(tensor.meta["val"].ndim >= num_axes for tensor in tensors):
             node.target, node.args = torch.ops.aten.cat.default, (node.args[0], axis)
     program.graph_module.recompile()
+
+
+# A cache of keys is written at some rows, and these are read at once, as in Meta's Llama. Traced, that is a
+# scatter into zeros and a slice of it, through which nobody sees that attention reads the keys themselves.
+
+_Region = tuple[tuple[int, Any, Any], ...]
+"""Axis, begin and end of each of the slices that lead to a part of a tensor."""
+
+_SAME = {torch.ops.aten.alias.default, torch.ops.aten.to.device, torch.ops.aten.to.dtype}
+
+
+def read_as_written(program: torch.export.ExportedProgram) -> None:
+    """Let what was written into a part of a tensor stand where just that part is read again."""
+    written: dict[Node, tuple[_Region, Node]] = {}
+    changed = False
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target is torch.ops.aten.slice.Tensor and not any(map(_changes, node.users)):
+            base, region = _part_of(node)
+            if base in written and written[base][0] == region:
+                node.replace_all_uses_with(written[base][1])
+                changed = True
+        elif _changes(node):
+            base, region = _part_of(node.args[0])
+            written = {key: each for key, each in written.items() if base not in {key, _part_of(each[1])[0]}}
+            source = node.args[1] if node.target is torch.ops.aten.copy_.default else None
+            if isinstance(source, Node) and _is_alike(source, node.args[0]):
+                written[base] = region, source
+    if changed:
+        program.graph_module.recompile()
+
+
+def _changes(node: Node) -> bool:
+    """Return whether a node changes its first argument in place."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and bool(node.args) and isinstance(node.args[0], Node)
+
+
+def _part_of(node: Node) -> tuple[Node, _Region]:
+    """Return the tensor that a node is a part of, and which part."""
+    region: list[tuple[int, Any, Any]] = []
+    while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
+        if node.target is torch.ops.aten.slice.Tensor and len(node.args) < 5:
+            _, axis, begin, end = (*node.args, 0, None, None)[:4]
+            region.append((axis, begin or 0, end))
+        elif node.target not in _SAME or not _is_alike(node, node.args[0]):
+            break
+        node = node.args[0]
+    return node, tuple(region)
+
+
+def _is_alike(a: Node, b: Node) -> bool:
+    """Return whether two nodes make tensors of the same sizes and type."""
+    x, y = a.meta.get("val"), b.meta.get("val")
+    are_tensors = isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor)
+    return are_tensors and x.dtype == y.dtype and str(tuple(x.shape)) == str(tuple(y.shape))

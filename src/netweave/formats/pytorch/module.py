@@ -20,7 +20,13 @@ from torch.utils._pytree import TreeSpec
 from netweave.errors import CodeError
 from netweave.formats.pytorch.complex_numbers import write_as_pairs
 from netweave.formats.pytorch.error_text import is_machinery, root_cause
-from netweave.formats.pytorch.exporting import byte_masks, join_along_axes, shared_tables, without_autocast
+from netweave.formats.pytorch.exporting import (
+    byte_masks,
+    join_along_axes,
+    read_as_written,
+    shared_tables,
+    without_autocast,
+)
 from netweave.formats.pytorch.module_inputs import (
     Inputs,
     find_inputs,
@@ -195,6 +201,7 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
         CodeError: It has operators that ONNX cannot say.
     """
     join_along_axes(program)
+    read_as_written(program)
     with _quiet(), shared_tables():
         try:
             try:

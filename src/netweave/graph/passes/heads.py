@@ -255,7 +255,7 @@ def _unrotated(found: Sequence[_Turned], sizes: OpenSizes) -> _Arrays | None:
     for value, order in rotated.items():
         for attention in _attentions(value):
             for x in attention.inputs[:2]:
-                source = _unrepeated(x) if x is not None else None
+                source = _unrepeated(x)
                 if source in rotated:
                     continue
                 own = _arrays_before(source, order, sizes) if source is not None else None
@@ -275,10 +275,19 @@ def _attentions(value: ir.Value) -> list[ir.Node]:
     ]
 
 
-def _unrepeated(x: ir.Value) -> ir.Value | None:
-    node = x.producer()
-    repeats = node is not None and node.op_type == "Gather" and attributes_of(node).get("axis", 0) == 1
-    return node.inputs[0] if node is not None and repeats else x
+def _unrepeated(x: ir.Value | None) -> ir.Value | None:
+    node = x.producer() if x is not None else None
+    return _unrepeated(node.inputs[0]) if node is not None and _keeps_features(node) else x
+
+
+def _keeps_features(node: ir.Node) -> bool:
+    """Return whether a node repeats or moves heads and steps, and leaves the features of each as they are."""
+    attributes = attributes_of(node)
+    if node.op_type == "Gather":
+        shape = node.inputs[0].shape if node.inputs[0] is not None else None
+        return shape is not None and attributes.get("axis", 0) in range(len(shape) - 1)
+    perm = attributes.get("perm", ())
+    return node.op_type == "Transpose" and bool(perm) and perm[-1] == len(perm) - 1
 
 
 def stored_before_rotations(graph: Graph) -> Counter[bytes]:
@@ -376,11 +385,7 @@ def _is_scored(value: ir.Value) -> bool:
         and not value.is_graph_output()
         and all(
             (use.node.op_type == "Attention" and use.idx < 2)
-            or (
-                use.node.op_type == "Gather"
-                and attributes_of(use.node).get("axis", 0) == 1
-                and _is_scored(use.node.outputs[0])
-            )
+            or (use.idx == 0 and _keeps_features(use.node) and _is_scored(use.node.outputs[0]))
             for use in uses
         )
     )
