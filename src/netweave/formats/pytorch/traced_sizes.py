@@ -25,9 +25,13 @@ SIDE_BY_SIDE = [0, 2, 1, 3]
 def settle_symbols(model: ir.Model) -> None:
     """Give inputs the sizes that they must have; the exporter makes symbols like '2' of those it found.
 
+    Those of a net with recurrent operators stay: their steps seem fixed to the tracer, and are not.
+
     Args:
         model: The model as exported.
     """
+    if any(node.op_type in RECURRENT for node in model.graph):
+        return
     for value in model.graph.inputs:
         if value.shape is not None:
             value.shape = ir.Shape([_settled(dim) for dim in value.shape])
