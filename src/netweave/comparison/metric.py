@@ -288,7 +288,7 @@ _ONE_SPELLING = chain(
     two_term_sums,
     join_stored_terms,
 )
-"""What brings different spellings of a computation into one."""
+"""Passes that bring different spellings of a computation into one."""
 
 
 def _open_images(graph: Graph) -> None:

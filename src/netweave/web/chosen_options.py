@@ -19,7 +19,7 @@ READ = ("phase", "stages")
 """What goes to ``api.load_parts``, for both nets."""
 
 SIZES = ("input_shapes_a", "input_shapes_b")
-"""What goes to it for one of them."""
+"""What goes to ``api.load_parts`` for one of the nets."""
 
 COLORS = ("rgb", "bgr", "gray")
 """Orders of the channels of an image."""

@@ -148,7 +148,14 @@ def test_another_part_of_a_cache_than_was_written_is_read_from_it() -> None:
             own = x * 1
             cache[:, 5:8] = own
             own += 1
-            return first * 2, again, cache[:, 5:8] - 1
+            last = cache[:, 5:8] - 1
+            cache[:, 2:5] = x
+            cache.view(-1)[:20] = 7.0
+            through_view = cache[:, 2:5] * 1
+            whole = x * 1
+            cache[:, 5:8] = whole.view(4, 3)
+            whole.mul_(3)
+            return first * 2, again, last, through_view, cache[:, 5:8] * 1
 
     x = torch.randn(4, 3)
     got = netweave.run(netweave.load(Other(), examples=[x]), {"x": x.numpy()})

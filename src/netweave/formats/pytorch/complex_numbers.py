@@ -215,7 +215,7 @@ _RULES: dict[Any, Callable[[_Writer, Node], _Pair | Node]] = {
     aten.conj.default: _conjugate,
     aten._conj.default: _conjugate,
 }
-"""What is written for an operator on complex numbers, or one that makes some."""
+"""Writers of the operators that read complex numbers or make some."""
 
 _JOINING = {aten.cat.default, aten.stack.default}
 

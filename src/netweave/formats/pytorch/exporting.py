@@ -222,7 +222,12 @@ def read_as_written(program: torch.export.ExportedProgram) -> None:
                 changed = True
         elif _changes(node):
             base, region = _part_of(node.args[0])
-            written = {key: each for key, each in written.items() if base not in {key, _part_of(each[1])[0]}}
+            memory = _memory_of(node.args[0])
+            written = {
+                key: each
+                for key, each in written.items()
+                if memory not in {_memory_of(key), _memory_of(each[1])}
+            }
             source = node.args[1] if node.target is torch.ops.aten.copy_.default else None
             if isinstance(source, Node) and _is_alike(source, node.args[0]):
                 written[base] = region, source
@@ -247,6 +252,16 @@ def _part_of(node: Node) -> tuple[Node, _Region]:
             break
         node = node.args[0]
     return node, tuple(region)
+
+
+def _memory_of(node: Node) -> Node:
+    """Return the tensor that a node may share memory with, through whatever views."""
+    while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
+        returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+        if node.target is not operator.getitem and all(each.alias_info is None for each in returns):
+            break
+        node = node.args[0]
+    return node
 
 
 def _is_alike(a: Node, b: Node) -> bool:

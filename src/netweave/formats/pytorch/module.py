@@ -100,7 +100,7 @@ def export(
 
 
 MUTATED = "is mutated in the forward method"
-"""What PyTorch says of a tensor that is an attribute and no buffer, and that the code writes to."""
+"""PyTorch's words for a tensor that the code writes to though it is an attribute and no buffer."""
 
 
 def _written(

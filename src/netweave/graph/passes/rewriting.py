@@ -53,10 +53,10 @@ class Pass:
     def edit(self, graph: Graph) -> None:
         """Change a graph in place."""
         idle = unused_initializers(graph)
-        self.edit_roughly(graph)
+        self.edit_without_cleanup(graph)
         drop_initializers(graph, unused_initializers(graph) - idle)
 
-    def edit_roughly(self, graph: Graph) -> None:
+    def edit_without_cleanup(self, graph: Graph) -> None:
         """Change a graph in place, and leave the initializers that nothing reads any more."""
         self._edit(graph)
         _settle_aliases(graph)
@@ -67,7 +67,7 @@ def chain(*passes: Pass) -> Pass:
 
     def edit(graph: Graph) -> None:
         for one in passes:
-            one.edit_roughly(graph)
+            one.edit_without_cleanup(graph)
 
     return Pass(edit)
 
