@@ -98,8 +98,26 @@ def test_a_program_without_complex_numbers_or_with_an_operator_that_has_no_rule_
         def forward(self, x):
             return torch.cat([torch.complex(x, x), x]).abs()
 
+    class Weighted(torch.nn.Module):
+        def forward(self, x):
+            return torch.add(torch.complex(x, x), torch.complex(x, -x), alpha=2).abs()
+
+    class Changed(torch.nn.Module):
+        def forward(self, x):
+            z = torch.complex(x, x)
+            torch.view_as_real(z).mul_(2)
+            return z.abs()
+
+    class ChangedBefore(torch.nn.Module):
+        def forward(self, x):
+            own = x * 1
+            z = torch.complex(own, own)
+            own.view(-1).mul_(2)
+            return z.abs()
+
     x = torch.randn(3, 2, 2)
-    for module in (torch.nn.Linear(2, 3), Determinant(), Mixed(), Joined()):
+    refused = (Determinant(), Mixed(), Joined(), Weighted(), Changed(), ChangedBefore())
+    for module in (torch.nn.Linear(2, 3), *refused):
         program = torch.export.export(module, (x,))
         before = str(program.graph)
         assert not write_as_pairs(program)

@@ -6,12 +6,14 @@ others, such as ``torch.complex`` and ``unsqueeze``. Rotary embeddings are often
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
+
+from netweave.formats.pytorch.exporting import changes_in_place, memory_of
 
 aten = torch.ops.aten
 
@@ -23,11 +25,11 @@ def write_as_pairs(program: torch.export.ExportedProgram) -> bool:
     """Change a program in place so that it computes with real and imaginary parts.
 
     Returns:
-        False, with the program as it was, if it has no complex numbers inside, or an operator on them that
-        there is no rule for.
+        False, with the program as it was, if it has no complex numbers inside, an operator on them that there
+        is no rule for, or one that changes them in place.
     """
     nodes = [node for node in program.graph.nodes if _is_complex(node) or _read_complex(node)]
-    if not nodes or not all(map(_has_rule, nodes)):
+    if not nodes or not all(map(_has_rule, nodes)) or _are_changed(program.graph, nodes):
         return False
     writer = _Writer(program.graph)
     for node in nodes:
@@ -49,12 +51,20 @@ def _read_complex(node: Node) -> list[Node]:
     return [argument for argument in node.all_input_nodes if _is_complex(argument)]
 
 
+def _are_changed(graph: torch.fx.Graph, nodes: Sequence[Node]) -> bool:
+    """Return whether something changes in place what nodes make, or read: their parts would not follow."""
+    memories = {memory_of(each) for node in nodes for each in (node, *node.all_input_nodes)}
+    return any(changes_in_place(node) and memory_of(node.args[0]) in memories for node in graph.nodes)
+
+
 def _has_rule(node: Node) -> bool:
     if node.op == "placeholder":
         return True
     if node.target in _JOINING and not all(map(_is_complex, node.all_input_nodes)):
         return False  # a real tensor among them would become complex
-    return node.op == "call_function" and (node.target in _RULES or node.target in _OF_PARTS)
+    if node.target in _RULES:
+        return not node.kwargs  # such as the factor of a sum
+    return node.op == "call_function" and node.target in _OF_PARTS
 
 
 class _Writer:

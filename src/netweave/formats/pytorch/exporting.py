@@ -215,18 +215,18 @@ def read_as_written(program: torch.export.ExportedProgram) -> None:
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
-        if node.target is torch.ops.aten.slice.Tensor and not any(map(_changes, node.users)):
+        if node.target is torch.ops.aten.slice.Tensor and not any(map(changes_in_place, node.users)):
             base, region = _part_of(node)
             if base in written and written[base][0] == region:
                 node.replace_all_uses_with(written[base][1])
                 changed = True
-        elif _changes(node):
+        elif changes_in_place(node):
             base, region = _part_of(node.args[0])
-            memory = _memory_of(node.args[0])
+            memory = memory_of(node.args[0])
             written = {
                 key: each
                 for key, each in written.items()
-                if memory not in {_memory_of(key), _memory_of(each[1])}
+                if memory not in {memory_of(key), memory_of(each[1])}
             }
             source = node.args[1] if node.target is torch.ops.aten.copy_.default else None
             if isinstance(source, Node) and _is_alike(source, node.args[0]):
@@ -235,7 +235,7 @@ def read_as_written(program: torch.export.ExportedProgram) -> None:
         program.graph_module.recompile()
 
 
-def _changes(node: Node) -> bool:
+def changes_in_place(node: Node) -> bool:
     """Return whether a node changes its first argument in place."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable and bool(node.args) and isinstance(node.args[0], Node)
@@ -254,7 +254,7 @@ def _part_of(node: Node) -> tuple[Node, _Region]:
     return node, tuple(region)
 
 
-def _memory_of(node: Node) -> Node:
+def memory_of(node: Node) -> Node:
     """Return the tensor that a node may share memory with, through whatever views."""
     while node.op == "call_function" and node.args and isinstance(node.args[0], Node):
         returns = getattr(getattr(node.target, "_schema", None), "returns", ())
