@@ -35,8 +35,14 @@ LARGEST = 3 * 8 * 11 * 11 * 4
 LIMIT = 15_000
 
 
+def budget_of(value_bytes: int) -> MemoryBudget:
+    budget = MemoryBudget(-(-3 * value_bytes // 2), taken_bytes=0, is_promised=False)
+    assert budget.value_bytes == value_bytes
+    return budget
+
+
 def store_of(num_bytes: int) -> ValueStore:
-    return ValueStore(MemoryBudget(2 * num_bytes, taken_bytes=0, is_promised=False))
+    return ValueStore(budget_of(num_bytes))
 
 
 def dense_net(layers: int):
@@ -114,7 +120,7 @@ def limited(monkeypatch):
     """Comparisons whose values may take so many bytes, whatever the process takes."""
 
     def limit(num_bytes: int) -> None:
-        budget = MemoryBudget(2 * num_bytes, taken_bytes=0, is_promised=False)
+        budget = budget_of(num_bytes)
         monkeypatch.setattr(MemoryBudget, "of", classmethod(lambda cls, memory, *nets: budget))
 
     return limit

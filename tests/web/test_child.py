@@ -6,6 +6,7 @@ import io
 import json
 import multiprocessing
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -229,13 +230,59 @@ def test_nets_that_came_together_are_compared_by_the_child_that_has_read_them(vi
     assert storage.kept_json(first.document)["findings"] == storage.kept_json(again.document)["findings"]
 
 
+@pytest.mark.parametrize(("is_swapped", "chosen"), [(False, {}), (True, {}), (False, {"seed": 3})])
+def test_the_comparison_begins_before_it_is_asked_for(is_swapped, chosen, visitor, children, monkeypatch):
+    """Of the nets in the order in which their files came; another one is begun anew."""
+    begun = []
+    compare = child._compare
+
+    def count(request, told, graphs):
+        begun.append([graph.files for graph in graphs])
+        compare(request, told, graphs)
+
+    monkeypatch.setattr(child, "_compare", count)
+    a, b = dropped_together(visitor())
+    assert len(begun) == 1
+    found = compared(*((b, a) if is_swapped else (a, b)), **chosen)
+    assert len(begun) == (2 if is_swapped or chosen else 1)
+    assert begun[-1] == (begun[0][::-1] if is_swapped else begun[0])
+    assert found.verdict == "different"
+    assert len(children) == 1
+
+
+def test_nets_are_ordered_as_their_files_came(tmp_path):
+    (tmp_path / "net").mkdir()
+    for name in ("a.prototxt", "b.prototxt"):
+        (tmp_path / "net" / name).write_bytes(NET)
+    request = replace(request_in(tmp_path), nets=("net",), arrived=("b.prototxt", "a.prototxt"), stays=True)
+    read = child.answer(request, Pipe())
+    child.answer(replace(request, nets=("a", "b"), read=(1, 0)), pipe := Pipe(), read)
+    assert read.ahead._order == (1, 0)
+    assert pipe.said[-1] == ("done", "")
+
+
+def test_why_a_comparison_that_began_early_failed_is_said_when_it_is_asked_for(tmp_path, monkeypatch):
+    def fail(*_):
+        raise child.UsageError("these cannot be compared")
+
+    monkeypatch.setattr(child, "_compare", fail)
+    (tmp_path / "net").mkdir()
+    for name in ("a.prototxt", "b.prototxt"):
+        (tmp_path / "net" / name).write_bytes(NET)
+    request = replace(request_in(tmp_path), nets=("net",), stays=True)
+    read = child.answer(request, pipe := Pipe())
+    assert pipe.said[-1] == ("done", "")
+    child.answer(replace(request, nets=("a", "b"), read=(0, 1)), pipe, read)
+    assert pipe.said[-1][:2] == ("failed", "these cannot be compared")
+
+
 @pytest.mark.parametrize("change", ["another job", "other sizes", "another file", "its time is out"])
 def test_a_child_that_has_read_nets_ends_when_it_is_not_needed(change, visitor, children, monkeypatch):
     from netweave.web import nets
-    from netweave.web.work import tasks
+    from netweave.web.work import readers, tasks
 
     if change == "its time is out":
-        monkeypatch.setattr(tasks, "STAY_SECONDS", 0.0)
+        monkeypatch.setattr(readers, "STAY_SECONDS", 0.0)
     owner = visitor()
     a, b = dropped_together(owner)
     (reader,) = children

@@ -288,7 +288,7 @@ class Extension:
         """Align what is left between neighbouring pairs as sequences; say whether anything was paired."""
         changed = False
         for gap_a, gap_b in _gaps(self._alignment):
-            if not gap_a or not gap_b or max(len(gap_a), len(gap_b)) > MAX_GAP:
+            if max(len(gap_a), len(gap_b)) > MAX_GAP:
                 continue
             keys_a = [_key(self._a, node, detail) for node in gap_a]
             keys_b = [_key(self._b, node, detail) for node in gap_b]
@@ -389,7 +389,7 @@ def _is_chain(signals: Signals, nodes: Sequence[ir.Node]) -> bool:
 
 
 def _gaps(alignment: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:
-    """Return what is unpaired between neighbouring pairs of the longest chain that runs the same way."""
+    """Return what both nets have unpaired between neighbouring pairs of the longest chain that runs alike."""
     a, b = alignment.sides
     nodes_a, nodes_b, position_b = a.signals.nodes, b.signals.nodes, b.signals.position
     anchors = [
@@ -398,9 +398,12 @@ def _gaps(alignment: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:
     chain = [(-1, -1), *increasing(anchors), (len(nodes_a), len(nodes_b))]
     gaps = []
     for (i0, j0), (i1, j1) in itertools.pairwise(chain):
+        if i1 - i0 == 1 or j1 - j0 == 1:
+            continue
         gap_a = [node for node in nodes_a[i0 + 1 : i1] if not a.is_paired(node)]
         gap_b = [node for node in nodes_b[j0 + 1 : j1] if not b.is_paired(node)]
-        gaps.append((gap_a, gap_b))
+        if gap_a and gap_b:
+            gaps.append((gap_a, gap_b))
     return gaps
 
 

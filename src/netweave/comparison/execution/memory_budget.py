@@ -50,8 +50,9 @@ RESERVE_BYTES = 60_000_000
 class MemoryBudget:
     """The memory that a comparison may use.
 
-    Of what is left for values, a half holds tensors of both nets; a quarter of that is what one slice of a
-    net makes, and what the tests of layers hold besides. The rest is for what is made of single tensors.
+    Of what is left for values, a half holds tensors of both nets, two thirds where nothing was promised: what
+    does not fit is computed again. A quarter of that is what one slice of a net makes, and what the tests of
+    layers hold besides. The rest is for what is made of single tensors.
 
     Attributes:
         total_bytes: What the process may take.
@@ -80,7 +81,8 @@ class MemoryBudget:
     @property
     def value_bytes(self) -> int:
         """Bytes of the tensors of both nets that may be held at once."""
-        return max((self.total_bytes - self.taken_bytes) // 2, 1)
+        left = self.total_bytes - self.taken_bytes
+        return max(left // 2 if self.is_promised else left * 2 // 3, 1)
 
     def check(self, *, node: str, node_bytes: int, tensor_bytes: int) -> None:
         """Check that a node can be run within the budget, if that was promised.

@@ -10,6 +10,7 @@ import base64
 import gc
 import json
 import math
+import multiprocessing
 import os
 import resource
 import signal
@@ -20,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -69,6 +70,7 @@ class Request:
         folder: Where it writes; the files of a net lie in a folder of their own in it.
         nets: One net to read, or two to compare: names of their folders.
         read: The numbers of the two among the nets that the same child has read before; empty to read them.
+        arrived: Names of the files of the one net in the order in which they came.
         stays: Whether the child waits afterwards for a request to compare what it has read.
         input_shapes: For each net, the sizes that the user gave.
         entries: For each net, the class or function that makes it, if the user named one.
@@ -84,6 +86,7 @@ class Request:
     folder: Path
     nets: tuple[str, ...]
     read: tuple[int, ...] = ()
+    arrived: tuple[str, ...] = ()
     stays: bool = False
     input_shapes: tuple[Mapping[str, Sequence[int]], ...]
     entries: tuple[str, ...]
@@ -106,7 +109,7 @@ def work(request: Request, told: Connection) -> None:
     _set_up_process(request)
     with suppress(BrokenPipeError, EOFError):  # the worker has lost the job, and nobody waits for the answer
         read = answer(request, told)
-        if request.stays and read:  # its worker ends it if it is not needed
+        if request.stays and read is not None:  # its worker ends it if it is not needed
             answer(told.recv(), told, read)
 
 
@@ -118,15 +121,15 @@ def _set_up_process(request: Request) -> None:
     _limit(request.memory_bytes)
 
 
-def answer(request: Request, told: Connection, read: Sequence[Graph] = ()) -> Sequence[Graph]:
+def answer(request: Request, told: Connection, read: _Read | None = None) -> _Read | None:
     """Carry out a request in this process, say how it ended, and return the nets that it has read.
 
     Args:
         request: What to do.
         told: Where it is said.
-        read: What an earlier request has read, in the same folder.
+        read: The nets that an earlier request has read, in the same folder.
     """
-    nets: Sequence[Graph] = ()
+    nets: _Read | None = None
     try:
         nets = _carry_out(request, told, read)
         told.send(("done", ""))
@@ -169,37 +172,133 @@ def _limit(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _carry_out(request: Request, told: Connection, read: Sequence[Graph]) -> Sequence[Graph]:
+def _carry_out(request: Request, told: Connection, read: _Read | None) -> _Read | None:
     if len(request.nets) == 1:
         return _read(request, told)
-    if request.read:
-        _compare(request, told, [read[number] for number in request.read])
-        return ()
+    if read is not None:
+        if read.ahead is None or not read.ahead.answer(request, told):
+            _compare(request, told, [read.graphs[number] for number in request.read])
+        return None
     reading = {name: request.settings[name] for name in chosen_options.READ if name in request.settings}
     graphs = []
     for number, letter in enumerate("AB"):
         told.send(("stage", f"reading net {letter}"))
         graphs.append(api.load_parts(**_parts(request, number), **reading))
     _compare(request, told, graphs)
-    return ()
+    return None
 
 
-def _read(request: Request, told: Connection) -> Sequence[Graph]:
+def _read(request: Request, told: Connection) -> _Read | None:
     """Read what is to be shown, and return it."""
     told.send(("stage", "reading"))
     parts = api.sort_parts(**_parts(request, 0))
     nets = [net for net, _ in parts.nets]
     if request.array is not None:
         _write_array(request, nets[0], request.array)
-        return ()
+        return None
     _write(request, FACTS, _facts_of_all(parts))
     told.send(("stage", "drawing"))
+    if not request.stays or len(nets) != 2 or parts.unread:
+        _draw(request, nets)
+        return _Read(nets)
+    # forked, since nets of thousands of nodes would take as long to hand over as to draw
+    drawing = multiprocessing.get_context("fork").Process(target=_draw, args=(request, nets))
+    drawing.start()
+    read = _Read(nets, _Ahead(request, nets, _in_order_of_arrival(parts, request.arrived)))
+    drawing.join()
+    if drawing.exitcode:
+        _draw(request, nets)  # which says what is wrong
+    return read
+
+
+def _draw(request: Request, nets: Sequence[Graph]) -> None:
     for number, net in enumerate(nets):
         _write(request, NET.format(number), viewer.net_document(net))
-    return nets
 
 
-def _compare(request: Request, told: Connection, graphs: Sequence[Graph]) -> None:
+def _in_order_of_arrival(parts: SortedParts, arrived: Sequence[str]) -> tuple[int, ...]:
+    """Return the numbers of the nets in the order in which the first file of each came, as the pages do."""
+    place = {name: number for number, name in enumerate(arrived)}
+    first = [min(place.get(file.name, len(place)) for file in files) for _, files in parts.nets]
+    return tuple(sorted(range(len(first)), key=first.__getitem__))
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The nets that were read.
+
+    Attributes:
+        graphs: The nets.
+        ahead: The comparison of two of them, which was begun before it was asked for.
+    """
+
+    graphs: Sequence[Graph]
+    ahead: _Ahead | None = None
+
+
+class _AbandonedError(BaseException):
+    """Nobody wants to know any more; no error of the work that says it."""
+
+
+class _Ahead:
+    """A comparison with the usual settings that begins before it is asked for.
+
+    A page asks for it as soon as both nets are drawn.
+
+    Args:
+        request: The request to read the nets.
+        graphs: The nets.
+        order: Their numbers, A's first.
+    """
+
+    def __init__(self, request: Request, graphs: Sequence[Graph], order: tuple[int, ...]) -> None:
+        self._order = order
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[Any, ...]] = []
+        self._told: Connection | None = None
+        self._is_wanted = True
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, args=(request, [graphs[number] for number in order]), daemon=True
+        )
+        self._thread.start()
+
+    def answer(self, request: Request, told: Connection) -> bool:
+        """Carry out a request; False, and nothing is left of this comparison, if it asks for another one."""
+        is_this = request.read == self._order and not request.settings and request.own_input is None
+        with self._lock:
+            self._is_wanted = is_this
+            if is_this:
+                for message in self._waiting:
+                    told.send(message)
+                self._told = told
+        self._thread.join()
+        if is_this and self._error is not None:
+            raise self._error
+        return is_this
+
+    def send(self, message: tuple[Any, ...]) -> None:
+        """Keep what the comparison says until somebody asks."""
+        with self._lock:
+            if not self._is_wanted:
+                raise _AbandonedError
+            if self._told is None:
+                self._waiting.append(message)
+            else:
+                self._told.send(message)
+
+    def _run(self, request: Request, graphs: Sequence[Graph]) -> None:
+        try:
+            _compare(request, self, graphs)
+        except BaseException as error:  # noqa: BLE001 (raised where it was asked for)
+            self._error = error
+
+
+class _Listener(Protocol):
+    def send(self, message: tuple[Any, ...], /) -> None: ...
+
+
+def _compare(request: Request, told: _Listener, graphs: Sequence[Graph]) -> None:
     chosen = request.settings
     is_told = False
 
@@ -254,7 +353,7 @@ def _own_input(request: Request, graph: Graph) -> Mapping[str, Any] | Path | Non
     return api.image_input(graph, file, api.Preprocessing(**preparing | numbers))
 
 
-def _times(graphs: Sequence[Graph], told: Connection) -> list[dict[str, float]]:
+def _times(graphs: Sequence[Graph], told: _Listener) -> list[dict[str, float]]:
     """Return how long each layer of each net takes, by key; empty for a net that cannot be timed."""
     times: list[dict[str, float]] = []
     for graph, letter in zip(graphs, "AB", strict=True):

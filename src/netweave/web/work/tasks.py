@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,10 @@ from django.conf import settings
 from django.db import transaction
 from django_tasks import task
 
-from netweave.web import chosen_options
 from netweave.web.models import Comparison, File, Net, State
 from netweave.web.owners import may_read_code
 from netweave.web.work import child, leases, shares, storage, supervise
+from netweave.web.work.readers import READERS, Reader, key_of, keys_of
 
 if TYPE_CHECKING:
     from netweave.web.options import Options
@@ -125,11 +124,12 @@ def split(net: Net, facts: dict[str, Any], others: dict[str, dict[str, Any]]) ->
 
 
 def _read(net: Net, lease: str, held: ExitStack) -> dict[str, Any]:
-    _readers.drop()
+    READERS.drop()
     folder = held.enter_context(storage.scratch())
     storage.lay_out(net, folder / "net")
-    stays = net.files.count() > 1  # which may be two nets, to be compared next
-    request = replace(_request(net, folder, nets=[net]), stays=stays)
+    arrived = tuple(net.files.order_by("pk").values_list("name", flat=True))
+    stays = len(arrived) > 1  # which may be two nets, to be compared next
+    request = replace(_request(net, folder, nets=[net]), arrived=arrived, stays=stays)
     process = _run(net, lease, request)
     if process is not None:
         held.callback(process.end)
@@ -139,7 +139,7 @@ def _read(net: Net, lease: str, held: ExitStack) -> dict[str, Any]:
         for number, known in enumerate(facts)
     ]
     if process is not None and others:
-        _readers.keep(_Reader(process, folder, _keys_of(net, facts[0]["sorting"]), held.pop_all()))
+        READERS.keep(Reader(process, folder, keys_of(net, facts[0]["sorting"]), held.pop_all()))
     return first | {"others": {known["facts"]["sorting"]["nets"][0][0]: known for known in others}}
 
 
@@ -153,7 +153,7 @@ def _compare(comparison: Comparison, lease: str, held: ExitStack) -> dict[str, A
     if len(nets) < 2:
         raise supervise.FailedError("a net was deleted before it could be compared")
     chosen = comparison.settings
-    reader = _readers.take(nets, chosen)
+    reader = READERS.take(nets, chosen)
     if reader is not None:
         held.push(reader.held)
     folder = held.enter_context(storage.scratch()) if reader is None else reader.folder
@@ -165,7 +165,7 @@ def _compare(comparison: Comparison, lease: str, held: ExitStack) -> dict[str, A
             storage.lay_out(net, folder / letter)
         _run(comparison, lease, request)
     else:
-        read = tuple(reader.numbers[_key_of(net)] for net in nets)
+        read = tuple(reader.numbers[key_of(net)] for net in nets)
         _run(comparison, lease, replace(request, read=read), reader.process)
     told = json.loads((folder / child.VERDICT).read_bytes())
     fixes = (folder / child.FIXES).read_bytes()
@@ -176,90 +176,6 @@ def _compare(comparison: Comparison, lease: str, held: ExitStack) -> dict[str, A
         "document": storage.keep(f"{place}-document.json.gz", (folder / child.DOCUMENT).read_bytes()),
         "fixes": storage.keep(f"{place}-fixes.json.gz", fixes) if json.loads(fixes) else "",
     }
-
-
-STAY_SECONDS = 20.0
-"""So long a child that has read several nets waits to compare two of them: a page asks within a second."""
-
-_Key = tuple[frozenset[str], str, str]
-"""The stored files, the sizes of inputs and the entry that a net is read with."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """A child that has read several nets, and waits to compare two of them.
-
-    Attributes:
-        process: The child.
-        folder: Where it works.
-        numbers: Its number of each net that it has read.
-        held: Ends it and removes its folder.
-    """
-
-    process: supervise.Child
-    folder: Path
-    numbers: Mapping[_Key, int]
-    held: ExitStack
-
-
-class _Readers:
-    """The reader of the nets that came last: there is one at most, and no other job runs beside it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._reader: _Reader | None = None
-
-    def keep(self, reader: _Reader) -> None:
-        """Keep a reader until its nets are compared, another job begins, or its time is out."""
-        self.drop()
-        with self._lock:
-            self._reader = reader
-        timer = threading.Timer(STAY_SECONDS, self.drop, [reader])
-        timer.daemon = True
-        timer.start()
-
-    def take(self, nets: Sequence[Net], chosen: Mapping[str, Any]) -> _Reader | None:
-        """Return the reader of two nets, which the caller ends; any other one is ended."""
-        with self._lock:
-            reader, self._reader = self._reader, None
-        if reader is None:
-            return None
-        is_read_otherwise = any(name in chosen for name in (*chosen_options.READ, *chosen_options.SIZES))
-        if not is_read_otherwise and all(_key_of(net) in reader.numbers for net in nets):
-            return reader
-        reader.held.close()
-        return None
-
-    def drop(self, only: _Reader | None = None) -> None:
-        """End the reader that is kept, if it is a certain one."""
-        with self._lock:
-            reader = self._reader
-            if reader is None or only not in (None, reader):
-                return
-            self._reader = None
-        reader.held.close()
-
-
-_readers = _Readers()
-
-
-def _keys_of(net: Net, sorting: Mapping[str, Any]) -> dict[_Key, int]:
-    """Return the numbers of the nets that were found among the files of one, by how ``split`` makes them."""
-    stored = {file.name: file.stored for file in net.files.all()}
-    first, *rest = sorting["nets"]
-    keys = {_key([stored[name] for name in first if name in stored], net.input_shapes, net.entry): 0}
-    for number, names in enumerate(rest, 1):
-        if all(name in stored for name in names):
-            keys[_key([stored[name] for name in names], {}, "")] = number
-    return keys
-
-
-def _key_of(net: Net) -> _Key:
-    return _key([file.stored for file in net.files.all()], net.input_shapes, net.entry)
-
-
-def _key(stored: Sequence[str], input_shapes: Mapping[str, Any], entry: str) -> _Key:
-    return frozenset(stored), json.dumps(input_shapes, sort_keys=True), entry
 
 
 def write_array(net: Net, key: str, folder: Path) -> Path:
