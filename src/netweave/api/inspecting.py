@@ -219,6 +219,7 @@ def prepare(
     threads: int | None = None,
     batch: int | None = None,
     example: Mapping[str, np.ndarray] | None = None,
+    again: bool = False,
 ) -> PreparedNet:
     """Make a net ready to run many times, for its outputs alone.
 
@@ -239,6 +240,8 @@ def prepare(
         batch: Batch size of most runs, at which the backends are tried; by default the one that the net's
             files declare, or 1. Any other runs as well.
         example: Inputs such as most runs have, to try the backends on; by default random ones.
+        again: Try the backends even if it is remembered which was the fastest for this net on this processor,
+            at these sizes and settings.
 
     Raises:
         SourceError: The files cannot be read.
@@ -256,7 +259,7 @@ def prepare(
     if backend != AUTO:
         runner = prepare_on(form, backend=backend, settings=settings)
         return PreparedNet(form, settings, backend=backend, runner=runner)
-    selection = select(form, settings, inputs)
+    selection = select(form, settings, inputs, again=again)
     return PreparedNet(
         form, settings, backend=selection.backend, runner=selection.runner, trials=selection.trials
     )

@@ -177,7 +177,9 @@ def time_inference(
     """
     graph = to_inference(net if isinstance(net, Graph) else load(net))
     inputs = draw_inputs(graph, seed=0)
-    with prepare(graph, backend=backend, precision=precision, threads=threads, example=inputs) as prepared:
+    with prepare(
+        graph, backend=backend, precision=precision, threads=threads, example=inputs, again=True
+    ) as prepared:
         prepared.run(inputs)
         runs: list[float] = []
         for _ in range(check_count(iterations, "iterations", least=1)):

@@ -7,9 +7,11 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from netweave.errors import RunError, UsageError
+from netweave.files.reading_cache import cache_folder
 from netweave.graph import GraphBuilder
 from netweave.runtime.backends import AUTO, BACKENDS, Purpose, RunSettings, selection
 from netweave.runtime.backends.runner import prepare
@@ -106,6 +108,64 @@ def test_a_net_that_draws_has_no_outputs_to_agree_with():
     x = builder.input("data", (1, 3, 8, 8))
     graph = builder.finish([builder.add("RandomNormalLike", [x], outputs="y")])
     assert select(graph, SETTINGS, X, backends=["torch"]).backend == "torch"
+
+
+@pytest.fixture
+def prepared(monkeypatch):
+    """Return the backends on which nets are made ready, in order; those without optimisations aside."""
+    names = []
+
+    def note(graph, *, backend="onnxruntime", settings):
+        if settings.purpose is not Purpose.TAPPING:
+            names.append(backend)
+        return prepare(graph, backend="onnxruntime", settings=settings)
+
+    monkeypatch.setattr(selection, "prepare", note)
+    return names
+
+
+def test_what_was_the_fastest_is_remembered(prepared):
+    first = select(branching_net(), SETTINGS, X)
+    assert prepared == list(BACKENDS)
+    again = select(branching_net(), SETTINGS, X)
+    assert prepared[len(BACKENDS) :] == [first.backend]
+    assert (again.backend, again.trials) == (first.backend, first.trials)
+    y = again.runner.run(X)
+    np.testing.assert_array_equal(y["fc"], first.runner.run(X)["fc"])
+
+
+@pytest.mark.parametrize("change", ["asked", "sizes", "weights", "threads", "version", "damage", "nothing"])
+def test_a_trial_holds_for_the_same_net_weights_sizes_settings_and_versions(change, prepared, monkeypatch):
+    fastest = select(branching_net(), SETTINGS, X).backend
+    graph, settings, inputs = branching_net(), SETTINGS, X
+    if change == "sizes":
+        inputs = {"data": X["data"][:1]}
+    elif change == "weights":
+        value = next(iter(graph.model.graph.initializers.values()))
+        value.const_value = ir.tensor(value.const_value.numpy() + 1)
+    elif change == "threads":
+        settings = replace(SETTINGS, threads=2)
+    elif change == "version":
+        monkeypatch.setattr(selection, "_version", lambda backend: "99")
+    elif change == "damage":
+        (file,) = cache_folder().glob("*.json")
+        file.write_text(file.read_text().replace("times_s", "times"))
+    select(graph, settings, inputs, again=change == "asked")
+    assert prepared[len(BACKENDS) :] == ([fastest] if change == "nothing" else list(BACKENDS))
+
+
+def test_a_net_that_its_backend_no_longer_takes_is_tried_anew(prepared, monkeypatch):
+    first = select(branching_net(), SETTINGS, X)
+
+    def lost(graph, *, backend="onnxruntime", settings):
+        if backend == first.backend and settings.purpose is not Purpose.TAPPING:
+            raise RunError("lost")
+        return prepare(graph, settings=settings)
+
+    monkeypatch.setattr(selection, "prepare", lost)
+    found = select(branching_net(), SETTINGS, X)
+    assert found.backend != first.backend
+    assert trial(found, first.backend).failure == "lost"
 
 
 def test_inputs_that_do_not_fit_are_said_once():

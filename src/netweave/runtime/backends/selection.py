@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import NetweaveError, RunError
 from netweave.graph import Effect, Graph, effects_of
 from netweave.runtime.backends.inputs import check_inputs
 from netweave.runtime.backends.runner import BACKENDS, TAPPING, Runner, RunSettings, prepare
-from netweave.runtime.backends.trials import in_turns
+from netweave.runtime.backends.trials import Choices, in_turns
 
 SLOWER = 2.0
 """A backend that takes longer than this, relative to the fastest in the first round, is not timed further.
@@ -41,6 +46,10 @@ The rms of the error is taken, not the largest: half precision moves single elem
 (a box that is suppressed or not) by any amount. The bounds tell rounding that adds up over hundreds of
 layers from an operator that a backend computes otherwise, and nothing finer.
 """
+
+
+PACKAGES = {"opencv": ("opencv-python-headless", "opencv-python", "opencv-contrib-python")}
+"""Packages that a backend may come in, where they have other names than it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +100,80 @@ def select(
     inputs: Mapping[str, np.ndarray],
     *,
     backends: Sequence[str] = BACKENDS,
+    again: bool = False,
 ) -> Selection:
     """Make a graph ready on each backend, and return the one that runs it fastest.
 
     A backend that is not installed, lacks the precision, rejects the graph or computes something else than
     ONNX Runtime without optimisations is left out. Backends are run in turns, so that what else happens on
-    the machine meets all of them.
+    the machine meets all of them. What came of it is remembered by net, weights and sizes, settings, versions
+    of the backends and processor, and the next time only the fastest one is made ready.
 
     Args:
         graph: The graph; it is not changed.
         settings: What it is made ready for.
         inputs: What it is run on.
         backends: Names of the backends to try.
+        again: Try them even if it is remembered.
 
     Raises:
         RunError: The inputs do not fit, or no backend can run it; the message says why for each.
     """
     check_inputs(graph.inputs, inputs)
+    choices, question = Choices(), _question(graph, settings, inputs, backends)
+    remembered = None if again else _remembered(choices.get(question), graph, settings)
+    if remembered is not None:
+        return remembered
+    selection = _tried(graph, settings, inputs, backends)
+    choices.keep(question, json.dumps([asdict(trial) for trial in selection.trials]))
+    return selection
+
+
+def _question(
+    graph: Graph, settings: RunSettings, inputs: Mapping[str, np.ndarray], backends: Sequence[str]
+) -> str:
+    """Return what a trial is about: all that its outcome depends on besides the processor."""
+    digest = hashlib.sha256()
+    for node in graph.nodes:
+        digest.update(ir.serde.serialize_node(node).SerializeToString(deterministic=True))
+    for function in graph.model.functions.values():
+        digest.update(ir.serde.serialize_function(function).SerializeToString(deterministic=True))
+    for name, value in graph.model.graph.initializers.items():
+        digest.update(f"{name} {value.dtype} {value.shape}".encode())
+        array = np.asarray([] if value.const_value is None else value.const_value.numpy())
+        if array.dtype.hasobject:  # texts
+            digest.update(repr(array.tolist()).encode())
+        else:
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    sizes = {name: (array.dtype.str, array.shape) for name, array in sorted(inputs.items())}
+    versions = {backend: _version(backend) for backend in backends}
+    asked = replace(settings, usual_sizes=dict(sorted(settings.usual_sizes.items())))
+    digest.update(repr((asked, sizes, versions)).encode())
+    return f"backend for {graph.name[:80]}, {digest.hexdigest()}"
+
+
+def _version(backend: str) -> str:
+    """Return the version of a backend's package; empty if it is not installed."""
+    for package in PACKAGES.get(backend, (backend,)):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(package)
+    return ""
+
+
+def _remembered(text: str | None, graph: Graph, settings: RunSettings) -> Selection | None:
+    """Make a graph ready on the backend that was the fastest in remembered trials; None if that fails."""
+    try:
+        rows = json.loads(text or "")
+        trials = tuple(BackendTrial(**{**row, "times_s": tuple(row["times_s"])}) for row in rows)
+        backend = trials[0].backend
+        return Selection(backend, prepare(graph, backend=backend, settings=settings), trials)
+    except (ValueError, TypeError, LookupError, NetweaveError):
+        return None
+
+
+def _tried(
+    graph: Graph, settings: RunSettings, inputs: Mapping[str, np.ndarray], backends: Sequence[str]
+) -> Selection:
     expected = _expected(graph, inputs)
     runners: dict[str, Runner] = {}
     trials: dict[str, BackendTrial] = {}
