@@ -58,7 +58,8 @@ def run(folder: Path, *arguments: str, module: str = "pytest", **variables: str)
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "OMP", "FLAKY"))
     }
-    environment = {**kept, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p tests.outcomes", **variables}
+    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist.plugin -p tests.outcomes"}
+    environment = {**kept, "PYTHONPATH": str(ROOT), **plugins, **variables}
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
