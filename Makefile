@@ -31,7 +31,7 @@ frontend:
 	@tools/frontend
 
 test:
-	@tools/test
+	@tools/test $(if $(ALIKE),--except-alike=$(ALIKE))
 
 test-slow:
 	@tools/test --slow

@@ -10,6 +10,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from netweave.runtime.engine.malloc import M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
+
 # How long an example takes is a matter of the machine and of what else it does. Examples are the same in
 # every run, so that a test fails because of a change and of nothing else; new ones are looked for with
 # `tools/test --hypothesis-profile=explore`.
@@ -34,6 +36,17 @@ def own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def memory_kept():
+    """Use freed memory again, in a module of large nets: the system clears each page that is asked for anew.
+
+    Of 240 MB of weights there are several copies, and three quarters of the time were the system's.
+    """
+    set_malloc({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1})
+    yield
+    set_malloc({M_MMAP_MAX: 65_536, M_TRIM_THRESHOLD: 128 << 10})  # glibc's own
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """A pytest plugin: the threads of a run, what it left out and how to get it, and which tests passed.
 
 Every run writes its outcomes to ``.pytest_cache/outcomes.json``; ``--except-passed FILE`` leaves out what
-passed in the run that wrote FILE.
+passed in the run that wrote FILE, ``--except-alike FILE`` only those of them that would also pass with other
+packages installed (tests/alike.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests import alike
 
 RECORD = Path(".pytest_cache", "outcomes.json")
 """Where the outcomes of the latest run lie, in the root of the clone."""
@@ -61,12 +64,15 @@ class Outcomes:
     """What became of the tests of a run, by node id."""
 
     passed: set[str] = field(default_factory=set)
+    looked_further: set[str] = field(default_factory=set)  # what they show may depend on other packages
     failed: dict[str, list[str]] = field(default_factory=dict)  # with its marks among RETRIED
     skipped: dict[str, str] = field(default_factory=dict)  # with the reason
     files: dict[str, str] = field(default_factory=dict)  # that cannot be imported, with the reason
 
     def add(self, report: pytest.TestReport) -> None:
         """Take in the report of the setup, the call or the teardown of a test."""
+        if getattr(report, "looked_further", False):
+            self.looked_further.add(report.nodeid)
         if report.failed:
             self.passed.discard(report.nodeid)
             marks = {"timing"} if "TooSlowError: " in cause(report) else RETRIED & set(report.keywords)
@@ -128,11 +134,17 @@ OUTCOMES = pytest.StashKey[Outcomes]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("outcomes")
     group.addoption("--except-passed", metavar="FILE", help="leave out what passed in a recorded run")
+    group.addoption(
+        "--except-alike",
+        metavar="FILE",
+        help="leave out what passed there and would pass here, whatever is here",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[OUTCOMES] = Outcomes()
     config.pluginmanager.register(Collector(config), "outcomes of this run")
+    config.pluginmanager.register(alike, "tests that behave alike")
 
 
 class Collector:
@@ -178,12 +190,16 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not (record := config.getoption("except_passed")):
-        return
-    passed = set(json.loads(Path(record).read_text())["passed"])
-    left = [item for item in items if item.nodeid in passed]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item.nodeid not in passed]
+    passed = set()
+    if record := config.getoption("except_passed"):
+        passed |= set(json.loads(Path(record).read_text())["passed"])
+    if record := config.getoption("except_alike"):
+        there = json.loads(Path(record).read_text())
+        if there["versions"].items() <= alike.versions().items():
+            passed |= set(there["passed"]) - set(there["looked_further"])
+    if passed:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
@@ -197,7 +213,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         outcomes = config.stash[OUTCOMES]
         text = json.dumps(
-            {"passed": sorted(outcomes.passed), "failed": outcomes.failed, "skipped": outcomes.skipped}
+            {
+                "passed": sorted(outcomes.passed),
+                "failed": outcomes.failed,
+                "skipped": outcomes.skipped,
+                "looked_further": sorted(outcomes.looked_further),
+                "versions": alike.versions(),
+            }
         )
         file = config.rootpath / RECORD
         file.parent.mkdir(exist_ok=True)

@@ -58,7 +58,8 @@ def run(folder: Path, *arguments: str, module: str = "pytest", **variables: str)
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "OMP", "FLAKY"))
     }
-    environment = {**kept, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p tests.outcomes", **variables}
+    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist.plugin -p tests.outcomes"}
+    environment = {**kept, "PYTHONPATH": str(ROOT), **plugins, **variables}
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
@@ -177,3 +178,58 @@ def test_a_file_whose_package_is_missing_is_left_out_and_a_wrong_import_fails(fo
     assert "ERROR test_wrong.py" in out
     assert "ERROR test_training.py" not in out
     assert "of_an_extra  1 file  tools/environment curves" in out
+
+
+FURTHER = {
+    "test_plain.py": "def test_plain():\n    import json\n    assert json.dumps(1) == '1'\n",
+    "test_further.py": """
+import subprocess
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from multiprocessing import get_context
+
+import pytest
+
+@pytest.fixture(scope="module")
+def shared():
+    return find_spec("package_that_nobody_has")
+
+def test_a_package():
+    assert find_spec("package_that_nobody_has") is None
+
+def test_an_import():
+    with pytest.raises(ImportError):
+        import package_that_nobody_has.inner
+
+def test_a_finder():
+    assert PathFinder.find_spec("package_that_nobody_has") is None
+
+def test_a_process():
+    subprocess.run([sys.executable, "-c", ""], check=True)
+
+def test_a_spawned_process():
+    process = get_context("spawn").Process(target=int)
+    process.start()
+    process.join()
+
+def test_what_prepares(shared):
+    pass
+
+def test_what_shares(shared):
+    pass
+""",
+}
+
+
+def test_what_looks_no_further_is_not_run_again_with_other_packages(folder):
+    for name, text in FURTHER.items():
+        (folder / name).write_text(text)
+    assert run(folder, "--numprocesses", "2")[0] == 0
+    first = json.loads((folder / ".pytest_cache" / "outcomes.json").read_text())
+    assert set(first["passed"]) - set(first["looked_further"]) == {"test_plain.py::test_plain"}
+    record = folder / "elsewhere.json"
+    record.write_text(json.dumps(first))
+    assert "7 passed, 1 deselected" in run(folder, "--except-alike", str(record))[1]
+    record.write_text(json.dumps({**first, "versions": {**first["versions"], "pytest": "0.1"}}))
+    assert "8 passed" in run(folder, "--except-alike", str(record))[1]

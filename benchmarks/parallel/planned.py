@@ -27,7 +27,7 @@ from netweave.job import Checkpoints
 from netweave.runtime.backends.torch.memory import record_allocations
 from netweave.runtime.engine import SerialEngine
 from netweave.training.loading import make_nets
-from netweave.training.parallel.link import PAYLOAD, Network, measured_network
+from netweave.training.parallel.network import PAYLOAD, Network, measured_network
 from netweave.training.planned_worker import Durations, Scheme, Worker
 from netweave.training.planning import parse_rate, schemes_of
 from netweave.training.step_program import StepProgram

@@ -24,7 +24,7 @@ from benchmarks.parallel.torch_exchanges import TorchLoop, seconds_of_link
 from benchmarks.training.protocol import say
 from netweave.runtime.engine import ThreadedEngine, Trace
 from netweave.training import Event, Updated
-from netweave.training.parallel.link import slice_elements_for
+from netweave.training.parallel.network import slice_elements_for
 from netweave.training.parallel.plan import ExchangeSettings
 from netweave.training.parallel.world import World, join
 from netweave.training.process import keep_memory

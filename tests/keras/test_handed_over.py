@@ -10,7 +10,8 @@ pytest.importorskip("torch")
 
 from netweave import keras
 from netweave.errors import UsageError
-from netweave.keras.originals import reason_for_keras, spec_of
+from netweave.keras.handing_over import reason_for_keras
+from netweave.keras.originals import spec_of
 from tests.keras.test_older import output
 
 needs_keras = pytest.mark.skipif(spec_of("keras") is None, reason="Keras is not installed")

@@ -62,7 +62,7 @@ def test_values_are_those_of_opencv(corpus, file, record, runs):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory, memory_kept):
     return Runs(tmp_path_factory.mktemp("drawn"))
 
 

@@ -18,6 +18,7 @@ from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Evaluated, Updated
 from tests.oracles import lenet as recipe
+from tests.time_limits import many
 from tests.training import lenet
 from tests.training.trainers import make_trainer
 
@@ -100,9 +101,10 @@ def trained(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_accuracy_after_training_is_that_of_mxnet(trained):
-    """Over five seeds; half a point of the digits kept back is less than two of them."""
-    ours = [trained(seed)[1] for seed in recipe.SEEDS]
-    mxnet = [row["accuracy"] for row in GOLDEN]
+    """Over five seeds, with CI two; half a point of the digits kept back is less than two of them."""
+    seeds = recipe.SEEDS[: many(5, in_ci=2)]
+    ours = [trained(seed)[1] for seed in seeds]
+    mxnet = [GOLDEN[seed]["accuracy"] for seed in seeds]
     assert min(ours) >= 0.97
     assert np.mean(ours) == pytest.approx(np.mean(mxnet), abs=0.005)
     np.testing.assert_allclose(ours, mxnet, atol=0.005)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from netweave import api
 from netweave.cli import netweave
 from netweave.errors import UsageError
-from netweave.training.parallel.link import LATENCY_S, Network, measured_network
+from netweave.training.parallel.network import LATENCY_S, Network, measured_network
 from netweave.training.planned_worker import Durations, Scheme, Worker
 from netweave.training.planning import PlannedPipeline, device_named, plan_run
 from tests.training.parallel import nets

@@ -87,6 +87,7 @@ def drawn(job: Job) -> dict[str, dict[str, np.ndarray]]:
 @pytest.mark.slow
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", READ)
+@pytest.mark.usefixtures("memory_kept")
 def test_a_solver_starts(folder, name):
     job = shortened(read_solver(folder / name, probe=sizes))
     events = []

@@ -340,7 +340,7 @@ def shared(job: Job, options: TrainOptions, world: World, watch: Watch) -> tuple
         describe_shards,
         with_batch,
     )
-    from netweave.training.parallel.link import slice_elements_for
+    from netweave.training.parallel.network import slice_elements_for
 
     shards, parts = options.same_bits, options.micro_batches
     if parts is not None:

@@ -310,7 +310,7 @@ def plan_run(
     """
     need_torch()
     from netweave.training.parallel.batch import batch_meaning, with_batch
-    from netweave.training.parallel.link import PAYLOAD, Network, measured_network
+    from netweave.training.parallel.network import PAYLOAD, Network, measured_network
     from netweave.training.planning import device_named, parse_machines, parse_rate
     from netweave.training.planning import plan_run as plan_job
 

@@ -14,8 +14,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from netweave.api.import_hook import ImportHook, cells_of, run_script
+from netweave.keras.handing_over import hand_over, reason_for_keras
 from netweave.keras.operation import set_random_seed
-from netweave.keras.originals import REAL, hand_over, reason_for_keras, spec_of
+from netweave.keras.originals import REAL, spec_of
 
 OLD_MODULES = {
     "layers": (

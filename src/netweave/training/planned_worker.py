@@ -31,7 +31,7 @@ from netweave.training.loading import trained
 from netweave.training.net_passes import NetPasses, Part, Where
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import make_rule
-from netweave.training.parallel.link import ELEMENTS_OF_ONE_MACHINE, PROBE_ELEMENTS, SLICES
+from netweave.training.parallel.network import ELEMENTS_OF_ONE_MACHINE, PROBE_ELEMENTS, SLICES
 from netweave.training.parallel.occupancy import Occupancy
 from netweave.training.parallel.world import World
 from netweave.training.partition_ranks import PartitionRanks, partition_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch.stages import Stage
     from netweave.runtime.engine import Completion, Trace
     from netweave.runtime.engine.dependency_engine import Task
-    from netweave.training.parallel.link import Network
+    from netweave.training.parallel.network import Network
     from netweave.training.partitioned import Partition
     from netweave.training.planning import Device
 

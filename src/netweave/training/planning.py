@@ -30,7 +30,7 @@ from netweave.runtime.memory_plan import TrainingMemory, prepare, timeline
 from netweave.training.loading import make_nets, trained
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import make_rule
-from netweave.training.parallel.link import Network
+from netweave.training.parallel.network import Network
 from netweave.training.parallel.plan import FORWARD, num_held, passes_of
 from netweave.training.partition_ranks import partition_of
 from netweave.training.pipeline import MicroBatch

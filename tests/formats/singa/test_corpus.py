@@ -60,5 +60,6 @@ def test_every_layer_makes_what_singas_code_makes(name, corpus, tmp_path):
 @pytest.mark.slow
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", [f"{V3}__alexnet__job.conf", f"{V3}__alexnet__cudnn.conf"])
+@pytest.mark.usefixtures("memory_kept")
 def test_alexnet(name, corpus, tmp_path):
     check(tmp_path, (corpus / name).read_text(), {"image": normal(2, 3, 227, 227), "label": LABELS})

@@ -178,6 +178,15 @@ def find_moved(alignment: Alignment, drafts: Sequence[Draft]) -> dict[int, str]:
 
 NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
 
+PARALLEL_IN_A = (
+    "{a!r} of A reads the residual, in parallel with what is added to it; "
+    "{b!r} of B reads its sum with the output of {branch!r}, one after the other"
+)
+SEQUENTIAL_IN_A = (
+    "{a!r} of A reads the sum of the residual and the output of {branch!r}, one after the other; "
+    "{b!r} of B reads the residual alone, in parallel"
+)
+
 
 def find_parallel(alignment: Alignment, drafts: Sequence[Draft]) -> dict[int, Finding]:
     """Return norms that read a residual in one net and its sum with a branch in the other: by B's node.
@@ -199,17 +208,18 @@ def find_parallel(alignment: Alignment, drafts: Sequence[Draft]) -> dict[int, Fi
                 continue
             name_a, name_b = where(a.signals, node_a)[0], where(b.signals, node_b)[0]
             if branch_b:
-                cause = (
-                    f"{name_a!r} of A reads the residual, in parallel with what is added to it; {name_b!r}"
+                cause, fix = (
+                    PARALLEL_IN_A,
+                    f"let {name_b!r} read the residual without the output of {branch_b!r}",
                 )
-                cause += f" of B reads its sum with the output of {branch_b!r}, one after the other"
-                fix = f"let {name_b!r} read the residual without the output of {branch_b!r}"
             else:
-                cause = f"{name_a!r} of A reads the sum of the residual and the output of {branch_a!r}, one"
-                cause += f" after the other; {name_b!r} of B reads the residual alone, in parallel"
-                fix = f"let {name_b!r} read the sum"
+                cause, fix = SEQUENTIAL_IN_A, f"let {name_b!r} read the sum"
             found[id(node_b)] = finding_at(
-                (a.signals, node_a), (b.signals, node_b), mismatch="residual-order", cause=cause, fix=fix
+                (a.signals, node_a),
+                (b.signals, node_b),
+                mismatch="residual-order",
+                cause=cause.format(a=name_a, b=name_b, branch=branch_a or branch_b),
+                fix=fix,
             )
     return found
 

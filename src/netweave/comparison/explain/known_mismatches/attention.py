@@ -387,24 +387,30 @@ def position_mismatches(case: Case) -> Iterator[Proposal]:
             )
 
 
+ROWS_BEHIND = (
+    "the rows of positions that B adds start {shift} behind A's: step t has those of step t + {shift}"
+)
+ROWS_BEFORE = (
+    "the rows of positions that B adds start {shift} before A's: step t has those of step t - {shift}"
+)
+OTHER_CONSTANT = (
+    "the vector that B adds to every step besides the positions is another one: another row of the table of "
+    "token types, or another bias",
+    "add the row that A adds",
+)
+"""Cause and fix."""
+
+
 def _say_rows(a: np.ndarray, b: np.ndarray) -> tuple[str, str] | None:
     """Return the cause and the fix of other rows; None if they are the same, or neither is a shift."""
     if same_array(a, b):
         return None
     for shift in range(1, len(a) // 2 + 1):
-        for first, second, words in ((a, b, "behind A's"), (b, a, "before A's")):
-            if same_array(first[shift:], second[:-shift]):
-                cause = (
-                    f"the rows of positions that B adds start {shift} {words}: step t has those of step t "
-                )
-                cause += f"{'+' if second is b else '-'} {shift}"
-                return cause, f"start the positions {shift} {'earlier' if second is b else 'later'}"
-    if same_array(a - a[:1], b - b[:1]):
-        cause = (
-            "the vector that B adds to every step besides the positions is another one: another row of the "
-        )
-        return f"{cause}table of token types, or another bias", "add the row that A adds"
-    return None
+        if same_array(a[shift:], b[:-shift]):
+            return ROWS_BEHIND.format(shift=shift), f"start the positions {shift} earlier"
+        if same_array(b[shift:], a[:-shift]):
+            return ROWS_BEFORE.format(shift=shift), f"start the positions {shift} later"
+    return OTHER_CONSTANT if same_array(a - a[:1], b - b[:1]) else None
 
 
 def centring_mismatches(case: Case) -> Iterator[Proposal]:
