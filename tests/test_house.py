@@ -77,7 +77,6 @@ SHORT = {
     "formats/chainer/weights.py": "an entry of the table of formats",
     "formats/mxnet/training.py": "an entry of the table of formats",
     "formats/onnx/writer.py": "an entry of the table of formats",
-    "formats/pytorch/error_text.py": "imported by the sandbox's child and by the reader",
     "graph/naming.py": "imported by readers that load no graph",
     "graph/opset.py": "constants on the lowest floor",
     "keras/*.py": "a module whose name is Keras'",
