@@ -10,6 +10,7 @@ from netweave.errors import UnsupportedError
 from netweave.files.model_imports import imports_of_source
 from netweave.files.onnx.model import read_saved
 from netweave.files.python_code import run_reader
+from netweave.graph.passes import chain, compose, see_through
 
 if TYPE_CHECKING:
     from netweave.files import Source
@@ -44,4 +45,6 @@ def read(source: Source) -> Graph:
     with run_reader(
         source, CHILD, ["net.onnx"], readable=imports.files, beside=beside, **imports.request()
     ) as (net,):
-        return read_saved(net, place=place, files=[str(path) for path in files])
+        graph = read_saved(net, place=place, files=[str(path) for path in files])
+    chain(see_through, compose).edit(graph)
+    return graph
