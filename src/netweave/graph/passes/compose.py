@@ -180,10 +180,13 @@ def _take_softmax(rewriter: Rewriter, quotient: ir.Node) -> None:
     """Write ``exp(x - max(x)) / sum(exp(x - max(x)))`` along one axis as a Softmax."""
     dividend, divisor = quotient.inputs
     exponential = dividend.producer() if dividend is not None else None
-    shift = exponential.inputs[0].producer() if _is_plain(exponential, "Exp") else None
-    if dividend is None or divisor is None or exponential is None or not _is_plain(shift, "Sub"):
+    shifted = exponential.inputs[0] if _is_plain(exponential, "Exp") else None
+    shift = shifted.producer() if shifted is not None else None
+    if dividend is None or divisor is None or exponential is None or shifted is None:
         return
-    x, offset = shift.inputs
+    x, offset = shift.inputs if _is_plain(shift, "Sub") else (None, None)
+    if x is None or offset is None or shift is None:
+        return
     walk = _Walk(divisor)
     list(walk.over_views())
     total = walk.node("ReduceSum")
@@ -202,7 +205,7 @@ def _take_softmax(rewriter: Rewriter, quotient: ir.Node) -> None:
     reduced = tuple(1 if place == axis else size for place, size in enumerate(shape))
     if others or axes[0] != axes[1] or any(known_shape(each) != reduced for each in (offset, divisor)):
         return
-    if has_one_reader(exponential.inputs[0]) and not dividend.is_graph_output():
+    if has_one_reader(shifted) and not dividend.is_graph_output():
         nodes = [most, *highest.nodes, shift, exponential, total, *walk.nodes, quotient]
         rewriter.replace(nodes, "Softmax", [x], {"axis": axis})
 
