@@ -74,7 +74,6 @@ SHORT = {
     "comparison/stopwatch.py": "imported on three floors of comparison",
     "formats/*/dialect.py": "a plain table of words",
     "formats/*/registry.py": "a table that its modules fill when they are imported",
-    "formats/chainer/weights.py": "an entry of the table of formats",
     "formats/mxnet/training.py": "an entry of the table of formats",
     "formats/onnx/writer.py": "an entry of the table of formats",
     "graph/naming.py": "imported by readers that load no graph",
