@@ -28,7 +28,7 @@ from benchmarks.hostile.readers.reader import Reader, Seed, one_file
 from netweave import api
 from netweave.files.zipped import unpack
 from netweave.formats.caffe import parameters
-from netweave.formats.chainer.weights import read_weights
+from netweave.formats.chainer.child import read_weights
 from netweave.formats.pytorch import read_state
 from netweave.training.checkpoint_file import MAGIC, Checkpoint, Origin, _digest, encode, read_checkpoint
 from tests.formats.pytorch import test_state

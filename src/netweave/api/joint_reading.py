@@ -26,6 +26,9 @@ Sizes = dict[str, Shape]
 USUAL_SIDES = (224, 24, 28, 32, 48, 12, 64, 96, 112, 128, 227, 256, 299)
 """Heights and widths that a net of data is tried with whose weights do not take those of the other net."""
 
+USUAL_TOGETHER: tuple[Shape, ...] = ((1, 16), (1, 3, 64, 64))
+"""Sizes that code with several inputs is tried with: sequences of tokens, and pictures."""
+
 MOST_TRIED = 40
 """So many sizes are tried for one net."""
 
@@ -253,8 +256,6 @@ class _Reading:
             other = "the first net" if whose == 0 else str(self.nets[whose])
             self._take(index, read, sizes, f"takes its sizes from {other}")
             return
-        if refused is None:
-            raise failure
         likely = self._likely(self._own(index))
         if likely != self._tried[index]:  # as if the other net had been the first: with its axes in any order
             try:
@@ -263,6 +264,9 @@ class _Reading:
                 pass
             else:
                 return
+        if refused is None:
+            self._guess(index, failure)
+            return
         for sizes in islice(self._others(index, names), MOST_TRIED):
             try:
                 read = self._read_with(index, sizes)
@@ -276,6 +280,30 @@ class _Reading:
             place=refused.place,
             open_inputs=names,
         )
+
+    def _guess(self, index: int, failure: SourceError) -> None:
+        """Read code with sizes that other code was traced with, or that several inputs usually have.
+
+        Raises:
+            SourceError: None fits; the usual ones of an only input the code's reader has tried before.
+        """
+        names = failure.open_inputs
+        assumed = list(dict.fromkeys(_assumed(graph) for graph in self._graphs.values() if graph.assumed))
+        if assumed and len(names) == 1:
+            try:
+                self._graphs[index] = self._traced(index, assumed)
+            except SourceError:
+                raise failure from None
+            return
+        for shape in USUAL_TOGETHER if len(names) > 1 and _is_code(self.nets[index]) else ():
+            sizes: Sizes = dict.fromkeys(names, shape)
+            try:
+                read = self._read_with(index, sizes)
+            except SourceError:
+                continue
+            self._take(index, read, sizes, "has no size (set one with --input-shape); its code takes")
+            return
+        raise failure
 
     def _take(self, index: int, graph: Graph, sizes: Sizes, how: str) -> None:
         """Keep a net that was read with sizes that are not its own, and say so."""

@@ -8,8 +8,10 @@ expect. The fuzzer (``benchmarks/hostile``) counts those apart, since each is a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from netweave.errors import NetweaveError, ReadError
 
@@ -54,3 +56,25 @@ def reading(place: str, *, passes: tuple[type[Exception], ...] = ()) -> Iterator
             "program that wrote it reads it, please report this as a bug of Netweave",
             place=place,
         ) from error
+
+
+# Errors of code that Netweave runs as text, and which files are not the code's own.
+
+MAX_CHARACTERS = 300
+
+
+def root_cause(error: BaseException) -> str:
+    """Return the first cause's kind and message, on one line and not too long."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
+
+
+_NETWEAVE = f"{Path(__file__).parents[1]}{os.sep}"
+"""The folder of this package, which stands in traces as what calls a model."""
+
+
+def is_machinery(file: str) -> bool:
+    """Return whether a file is PyTorch's or Netweave's."""
+    return "/torch/" in file or file.startswith(_NETWEAVE)

@@ -471,6 +471,7 @@ class Wanted:
         config: Settings for it.
         argument_files: Full paths of the files that the arguments name, by the texts that name them.
         as_tensor: Makes an array among the arguments what the framework takes.
+        adapted: Makes a model of something else that a class or function may return, such as a function.
     """
 
     base: type
@@ -481,6 +482,7 @@ class Wanted:
     config: Mapping[str, Any] | None = None
     argument_files: Mapping[str, str] = field(default_factory=dict)
     as_tensor: Callable[[np.ndarray], Any] = np.asarray
+    adapted: Callable[[Any], Any] = field(default=lambda made: made)
 
     @classmethod
     def of_request(
@@ -490,6 +492,7 @@ class Wanted:
         *,
         noun: str,
         as_tensor: Callable[[np.ndarray], Any] = np.asarray,
+        adapted: Callable[[Any], Any] = lambda made: made,
     ) -> Wanted:
         """Return what a child process was asked for."""
         return cls(
@@ -501,6 +504,7 @@ class Wanted:
             config=request.get("config"),
             argument_files=request.get("argument_files") or {},
             as_tensor=as_tensor,
+            adapted=adapted,
         )
 
 
@@ -550,7 +554,7 @@ def construct(code: ModuleType, candidates: Mapping[str, Callable[..., Any]], wa
         return Constructed(factory)
     made = Constructed(None)
     positional, named = _arguments(factory, name, wanted, made.notes)
-    made.model = factory(*positional, **named)
+    made.model = wanted.adapted(factory(*positional, **named))
     if not isinstance(made.model, wanted.base):
         raise UsageError(f"{name!r} makes a {type(made.model).__name__}, expected {wanted.noun}")
     return made

@@ -207,6 +207,7 @@ FORMATS = (
         written=".py",
         writer="source",
     ),
+    Format("jax", "JAX", "MODEL.py", code=("",)),
     Format(
         "tensorflow",
         "TensorFlow",

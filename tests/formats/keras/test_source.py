@@ -309,6 +309,30 @@ def test_code_cannot_write_the_lines_of_layers_itself(tmp_path):
         netweave.load(tmp_path / "net.py")
 
 
+SIZED = """import keras
+
+
+def load():
+    def build(height, width):
+        image = keras.Input((height, width, 3))
+        return keras.Model(image, keras.layers.Conv2D(2, 3)(image))
+
+    return build
+"""
+
+
+def test_a_function_of_the_size_is_called_with_that_of_the_input(tmp_path):
+    (tmp_path / "net.py").write_text(SIZED)
+    name = f"{tmp_path / 'net.py'}:load"
+    net = netweave.load(name)
+    assert net.assumed == {net.inputs[0].name: (1, 224, 224, 3)}
+    assert "the function that makes the model was called with height=224, width=224" in net.notes[-1]
+    assert list(netweave.load(name, likely_shapes=[(1, 3, 20, 30)]).assumed.values()) == [(1, 20, 30, 3)]
+    (tmp_path / "net.py").write_text(SIZED.replace("width", "depth"))
+    with pytest.raises(UsageError, match=r"'load' makes a function, expected a keras\.Model"):
+        netweave.load(name)
+
+
 def test_without_keras_the_files_are_written_and_the_error_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("netweave.formats.keras.code.find_spec", lambda name: None)
     net = residuals(tmp_path, 8)

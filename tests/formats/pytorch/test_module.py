@@ -97,6 +97,52 @@ def test_sizes_are_found_or_asked_for() -> None:
         )
 
 
+class Tokens(torch.nn.Module):
+    """A dense layer over the tokens of a picture: 12 of them are no square."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = torch.nn.Conv2d(3, 5, 4, stride=4)
+        self.mixed = torch.nn.Linear(12, 12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.mixed(self.patch(x).flatten(2))
+
+
+class Functional(torch.nn.Module):
+    """A convolution by a function, with filters that are an array of the module's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = torch.nn.Parameter(torch.ones(4, 2, 3, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv2d(x, self.filters)
+
+
+@pytest.mark.parametrize(
+    ("module", "sizes"),
+    [(Tokens(), (1, 3, 12, 16)), (Functional(), (1, 2, 224, 224))],
+    ids=["tokens", "functions"],
+)
+def test_sizes_follow_from_arrays(module: torch.nn.Module, sizes: tuple[int, ...]) -> None:
+    assert netweave.load(module).assumed == {"x": sizes}
+
+
+def test_a_function_of_tensors_is_a_module(tmp_path: Path) -> None:
+    """What a factory returns need not be an ``nn.Module``."""
+    path = tmp_path / "net.py"
+    path.write_text(
+        "import torch\n"
+        "W = torch.arange(12.0).view(3, 4)\n"
+        "def load():\n"
+        "    return lambda x: torch.relu(x) @ W\n"
+    )
+    x = np.array([[1.0, -2.0, 3.0]], np.float32)
+    made = netweave.run(netweave.load(f"{path}:load", input_shapes={"x": (1, 3)}), {"x": x})
+    np.testing.assert_allclose(next(iter(made.values())), [[24.0, 28.0, 32.0, 36.0]])
+
+
 def test_where_open_sizes_cannot_be_solved_the_batch_alone_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of nets with a pooling of four before a dense layer: sympy gives up, and with it the tracing."""
     export = torch.export.export

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.formats.pytorch.returned import return_place  # noqa: E402
+from netweave.files.construction_lines import return_place  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path

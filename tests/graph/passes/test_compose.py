@@ -217,3 +217,41 @@ def test_what_is_no_group_normalisation_stays(change):
     assert [node.op_type for node in compose_group_norm(graph).nodes] == [
         node.op_type for node in graph.nodes
     ]
+
+
+def softmax_in_parts(axis=1, of_sum=None, of_max=None, keepdims=1):
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", X.shape)
+    whole = builder.constant([axis], dtype="int64")
+    summed = builder.constant([axis if of_sum is None else of_sum], dtype="int64")
+    highest = builder.constant([axis if of_max is None else of_max], dtype="int64")
+    most = builder.add("ReduceMax", [x, highest], {"keepdims": keepdims})
+    most = builder.add("Max", [builder.constant(-np.inf), most])
+    if not keepdims:
+        most = builder.add("Unsqueeze", [most, whole])
+    powers = builder.add("Exp", [builder.add("Sub", [x, most])])
+    total = builder.add("ReduceSum", [powers, summed], {"keepdims": keepdims})
+    if not keepdims:
+        total = builder.add("Unsqueeze", [total, whole])
+    return builder.finish([builder.add("Div", [powers, total])])
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_softmax"),
+    [
+        ({}, True),
+        ({"axis": 3, "keepdims": 0}, True),
+        ({"keepdims": 0}, True),
+        ({"of_sum": 2}, False),
+        ({"of_max": 2}, False),
+    ],
+)
+def test_a_quotient_of_exponentials_is_a_softmax(settings, is_softmax):
+    graph = softmax_in_parts(**settings)
+    before = prepare(graph).run({"x": X})
+    compose.edit(graph)
+    kinds = [node.op_type for node in graph.nodes]
+    assert (kinds == ["Softmax"]) is is_softmax
+    after = prepare(graph).run({"x": X})
+    for a, b in zip(before.values(), after.values(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)

@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 import netweave  # noqa: E402
 from netweave.comparison import Verdict, compare  # noqa: E402
 from netweave.comparison.metric import comparable  # noqa: E402
+from netweave.graph import GraphBuilder  # noqa: E402
+from netweave.graph.passes.mask_forms import settle_masks  # noqa: E402
 from netweave.runtime.backends import prepare  # noqa: E402
 from tests.comparison.torch_pairs import copied, drawn  # noqa: E402
 
@@ -99,3 +101,27 @@ def test_whole_numbers_that_are_no_mask_are_not_taken_for_one():
 
     graph = netweave.load(Net(), examples=[torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.long)])
     assert "Sub" in [node.op_type for node in comparable(graph).nodes]
+
+
+@pytest.mark.parametrize("is_inverted", [False, True])
+@pytest.mark.parametrize("fill", [-np.inf, -1e9, -1.0])
+def test_a_stored_mask_is_filled_with_one_number(is_inverted, fill):
+    """A row without any score keeps its number: of minus infinities a softmax makes none."""
+    seen = np.tri(STEPS, dtype=bool)
+    for rows, is_changed in ((seen, fill != -1.0), (seen & (np.arange(STEPS) > 0), False)):
+        builder = GraphBuilder("net", format="onnx")
+        scores = builder.input("x", (2, STEPS, STEPS))
+        hidden = builder.constant(fill)
+        condition = builder.constant(~rows if is_inverted else rows, dtype=bool)
+        branches = [hidden, scores] if is_inverted else [scores, hidden]
+        chosen = builder.add("Where", [condition, *branches])
+        graph = builder.finish([builder.add("Softmax", [chosen], {"axis": -1})])
+        x = {"x": np.random.default_rng(0).standard_normal((2, STEPS, STEPS), dtype=np.float32)}
+        before = next(iter(prepare(graph).run(x).values()))
+        settle_masks.edit(graph)
+        after = next(iter(prepare(graph).run(x).values()))
+        np.testing.assert_array_equal(before, after)
+        numbers = {
+            float(value.const_value.numpy().min()) for value in graph.model.graph.initializers.values()
+        }
+        assert (LOWEST in numbers) is is_changed

@@ -9,8 +9,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from netweave.errors import ReadError
+from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 from netweave.files.missing_modules import importing
 from netweave.files.model_imports import Wanted, construct, imported, imports_of, in_folder, own_factories
+from netweave.files.npy import read_npz
 from netweave.files.onnx.model import save
 from netweave.files.seccomp import answer
 from netweave.formats.chainer.dialect import OWN_MODULES
@@ -18,7 +23,6 @@ from netweave.formats.chainer.shim import installed
 from netweave.formats.chainer.shim.link import Link, modes_given
 from netweave.formats.chainer.shim.recorder import Recorder
 from netweave.formats.chainer.tracing import trace
-from netweave.formats.chainer.weights import read_weights
 
 NET = Path("net.onnx")
 
@@ -63,6 +67,26 @@ def _model(code: ModuleType, request: dict[str, Any]) -> Link:
     candidates = classes if len(classes) == 1 else classes | functions
     model: Link = construct(code, candidates, Wanted.of_request(request, Link, noun="a link")).model
     return model
+
+
+def read_weights(path: Path, *, place: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by path (``conv1/W``), without the slash that ``save_hdf5`` begins with.
+
+    Args:
+        path: The file.
+        place: Its name for messages.
+
+    Raises:
+        ReadError: It is damaged, or neither ``.npz`` nor HDF5.
+        UsageError: It is HDF5, and h5py is not installed.
+    """
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head == HDF5_MAGIC:
+        return dict(read_hdf5(path, place=place).arrays())
+    if head[:2] != b"PK":
+        raise ReadError("is not a weights file of Chainer (.npz or HDF5)", place=place)
+    return {name.lstrip("/"): array for name, array in read_npz(path, place=place).items()}
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """The program that the guarded child process runs: a model's code to ``net.keras``. It is never imported.
 
-It is given a request as JSON, and leaves ``net.keras`` and ``lines.json`` in its working folder, or
-``error.json``.
+It is given a request as JSON, and leaves ``net.keras``, ``lines.json`` and ``sizes.json`` in its working
+folder, or ``error.json``.
 """
 
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import os
 from pathlib import Path
@@ -42,12 +43,53 @@ def main(request: dict[str, Any]) -> None:
                 is_own_used=request["is_own_used"],
             )
         classes, functions = own_factories(code, keras.Model)
-        wanted = Wanted.of_request(request, keras.Model, noun="a keras.Model")
+        sizes: dict[str, int] = {}
+        wanted = Wanted.of_request(
+            request, keras.Model, noun="a keras.Model", adapted=lambda made: _at_size(made, request, sizes)
+        )
         model = construct(code, functions or classes, wanted).model
     if request["loads_weights"]:
         _load_weights(model, request["weights"], place=request["weights_place"])
     model.save("net.keras")
     Path("lines.json").write_text(json.dumps(_lines(model, constructed)), encoding="utf-8")
+    Path("sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
+
+
+AXES = {"height": 0, "h": 0, "rows": 0, "width": 1, "w": 1, "columns": 1, "size": 0, "side": 0}
+"""Which axis of a picture an argument is for, by its name."""
+
+MOST_CHANNELS = 4
+"""A picture has at most so many; a larger size is not taken for channels."""
+
+
+def _at_size(made: Any, request: dict[str, Any], sizes: dict[str, int]) -> Any:
+    """Return the model that a function of the size of pictures makes; anything else stays as it is.
+
+    Args:
+        made: What the code constructs.
+        request: What the child process was asked for.
+        sizes: What the function was called with is added here, if nobody gave it.
+    """
+    if isinstance(made, keras.Model) or not inspect.isfunction(made):
+        return made
+    names = list(inspect.signature(made).parameters)
+    if not names or not all(name.lower() in AXES for name in names):
+        return made
+    given = [shape for shape in request["input_shapes"].values() if len(shape) == PICTURE_RANK]
+    likely = [shape for shape in request["likely_shapes"] if len(shape) == PICTURE_RANK]
+    shape = next(iter([*given, *likely]), USUAL_PICTURE)
+    are_first = shape[1] <= MOST_CHANNELS < shape[-1]
+    picture = shape[2:] if are_first else shape[1:-1]
+    arguments = {name: picture[AXES[name.lower()]] for name in names}
+    if not given:
+        sizes |= arguments
+    return made(**arguments)
+
+
+PICTURE_RANK = 4
+
+USUAL_PICTURE = (1, 224, 224, 3)
+"""The size of an input where nobody says one; only its height and width are used."""
 
 
 def _load_weights(model: keras.Model, path: str, *, place: str) -> None:

@@ -70,15 +70,24 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
         if (path := source.net.with_name(source.net.stem + suffix)).is_file()
     ]
     imports = imports_of_source(source)
-    made = ["net.keras", "lines.json"]
+    made = ["net.keras", "lines.json", "sizes.json"]
     readable = [*beside, *imports.files]
     with run_reader(
         source, CHILD, made, readable=readable, loads_weights=loads_weights, **imports.request()
-    ) as (saved, lines):
+    ) as (saved, lines, sizes):
         graph = read(Source(saved, input_shapes=source.input_shapes))
         layers = _at_lines(graph, lines, place=place)
+        called_with = _numbers(sizes, place=place)
     files = (place, str(source.weights)) if source.weights is not None else (place,)
-    return replace(graph, files=files, layers=layers)
+    graph = replace(graph, files=files, layers=layers)
+    if called_with:
+        call = ", ".join(f"{name}={size}" for name, size in called_with.items())
+        note = f"nobody said the size of its input: the function that makes the model was called with {call}"
+        graph.notes += (f"{note}; say another by --input-shape",)
+        if len(graph.declared) == 1:
+            ((name, shape),) = graph.declared.items()
+            graph.assumed = {name: (1, *(size or 1 for size in shape[1:]))}
+    return graph
 
 
 def _check_weights(source: Source) -> None:
@@ -105,15 +114,24 @@ def _at_lines(graph: Graph, written: Path, *, place: str) -> LayerTable:
     Raises:
         ReadError: They are something else: the code has written there itself.
     """
+    lines, layers = _numbers(written, place=place), graph.layers.values()
+    return LayerTable(replace(layer, origin=Origin(place, lines.get(layer.name))) for layer in layers)
+
+
+def _numbers(written: Path, *, place: str) -> dict[str, int]:
+    """Return the whole numbers by name that the child process wrote.
+
+    Raises:
+        ReadError: The file holds something else.
+    """
     try:
-        lines = json.loads(written.read_bytes())
+        numbers = json.loads(written.read_bytes())
     except (ValueError, RecursionError):
-        lines = None
-    if not isinstance(lines, dict) or not all(type(line) is int and line > 0 for line in lines.values()):
+        numbers = None
+    if not isinstance(numbers, dict) or not all(type(each) is int and each > 0 for each in numbers.values()):
         raise ReadError(
-            f"its code wrote to {written.name}, where Netweave notes the lines of layers, expected nothing "
+            f"its code wrote to {written.name}, where Netweave notes lines and sizes, expected nothing "
             "else to write there; write elsewhere",
             place=place,
         )
-    layers = graph.layers.values()
-    return LayerTable(replace(layer, origin=Origin(place, lines.get(layer.name))) for layer in layers)
+    return numbers

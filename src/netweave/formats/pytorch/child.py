@@ -17,11 +17,10 @@ gc.disable()  # until it answers: what PyTorch makes lives on, and the search is
 import numpy as np
 import torch
 
-from netweave.files.construction_lines import recording
+from netweave.files.construction_lines import recording, return_place
 from netweave.files.seccomp import answer
 from netweave.formats.pytorch.construction import module_from_code, module_from_folder, on_cpu
 from netweave.formats.pytorch.module import describe, export, outputs_of, write, write_script
-from netweave.formats.pytorch.returned import return_place
 from netweave.formats.pytorch.training_record import train_code
 
 if TYPE_CHECKING:

@@ -190,7 +190,9 @@ def module_from_code(request: Mapping[str, Any], notes: list[str]) -> torch.nn.M
                 is_own_used=request["is_own_used"],
             )
         stand_in(code)
-        wanted = Wanted.of_request(request, torch.nn.Module, noun="an nn.Module", as_tensor=torch.from_numpy)
+        wanted = Wanted.of_request(
+            request, torch.nn.Module, noun="an nn.Module", as_tensor=torch.from_numpy, adapted=as_module
+        )
         classes, functions = own_factories(code, torch.nn.Module)
         made = construct(code, classes if len(classes) == 1 else functions or classes, wanted)
     notes += [f"{place}: {note}" for note in made.notes]
@@ -199,6 +201,15 @@ def module_from_code(request: Mapping[str, Any], notes: list[str]) -> torch.nn.M
         module = module.module
     if request["weights"]:
         load_weights(module, Path(request["weights"]), request["weights_place"], notes)
+    return module
+
+
+def as_module(made: Any) -> Any:
+    """Return a function as a module that calls it; a module, and what cannot be called, stay as they are."""
+    if isinstance(made, torch.nn.Module) or not callable(made) or isinstance(made, type):
+        return made
+    module = torch.nn.Module()
+    module.forward = made
     return module
 
 

@@ -21,10 +21,10 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import ReadError, SourceError
+from netweave.files.library_errors import is_machinery
 from netweave.files.onnx import Rows, read_model
 from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
-from netweave.formats.pytorch.error_text import is_machinery
 from netweave.formats.pytorch.traced_sizes import drop_volume_biases, settle_reshapes, settle_splits
 from netweave.graph import Graph, Layer, LayerTable, Origin, Parameter, Trace, parameter_key, set_layer_keys
 from netweave.graph.parameters import tag_parameter

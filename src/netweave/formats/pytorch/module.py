@@ -18,8 +18,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._pytree import TreeSpec
 
 from netweave.errors import CodeError
+from netweave.files.library_errors import is_machinery, root_cause
 from netweave.formats.pytorch.complex_numbers import write_as_pairs
-from netweave.formats.pytorch.error_text import is_machinery, root_cause
 from netweave.formats.pytorch.exporting import (
     byte_masks,
     join_along_axes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,8 +17,8 @@ import torch
 from numpy.typing import ArrayLike
 
 from netweave.errors import ShapeError, UsageError
+from netweave.files.library_errors import root_cause
 from netweave.files.unknown_names import check_input_names
-from netweave.formats.pytorch.error_text import root_cause
 
 # PyTorch's exporter names them after the argument: ``x_0``, ``x_1`` for a list, ``x_image`` for a dict. The
 # same names give their sizes.
@@ -84,11 +85,20 @@ VOLUME_SIZES = ((16, 16, 16), (32, 32, 32), (16, 112, 112), (64, 64, 64), (112, 
 
 VOLUME_RANK = 3
 
+PICTURE_RANK = 4
+"""Axes of a batch of pictures, and of a convolution's filters."""
+
 SIGNAL_SIZES = (1024, 4096, 16384, 65536)
 """Lengths of signals that are tried besides: a second of sound has thousands of samples."""
 
 SIZES = (224, 32, 24, 28, 48, 12, 64, 96, 112, 128, 227, 256, 299, 320, 416, 448, 512)
 """Heights and widths that are tried, in this order, where nobody says one."""
+
+RARE_SIZES = tuple(side for side in range(8, 81) if side not in SIZES)
+"""Heights and widths that are tried after all else."""
+
+MOST_TOKENS = 4096
+"""A dense layer over the tokens of a picture has no more columns."""
 
 STEPS = 16
 """Length of a sequence where nobody says one."""
@@ -329,6 +339,7 @@ def _candidates(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     """Yield inputs of the first part that says what it takes, then of others that may be called first."""
     said = [part for part in module.modules() if isinstance(part, _SAYING)]
     if not said:
+        yield from _for_arrays(module)
         return
     is_signal = isinstance(said[0], torch.nn.Conv1d) and any(isinstance(p, torch.nn.RNNBase) for p in said)
     if is_signal:  # torch.export writes out each step, which takes a minute for hundreds
@@ -347,6 +358,34 @@ def _candidates(module: torch.nn.Module) -> Iterator[torch.Tensor]:
             yield _drawn([2, steps, said[0].in_features])
         elif isinstance(said[0], torch.nn.Embedding):
             yield _counting(torch.empty(2, steps), said[0].num_embeddings)
+    yield from _of_tokens(said)
+    yield from _for_arrays(module)
+
+
+def _of_tokens(said: Sequence[torch.nn.Module]) -> Iterator[torch.Tensor]:
+    """Yield pictures of which a first convolution makes as many tokens as some dense layer has columns."""
+    first = said[0]
+    if not isinstance(first, torch.nn.Conv2d):
+        return
+    counts = dict.fromkeys(part.in_features for part in said if isinstance(part, torch.nn.Linear))
+    for count in (count for count in counts if count <= MOST_TOKENS):
+        rows = max(row for row in range(1, math.isqrt(count) + 1) if count % row == 0)
+        sides = [n * step for n, step in zip((rows, count // rows), first.stride, strict=True)]
+        yield _drawn([2, first.in_channels, *sides])
+        yield _drawn([2, first.in_channels, *sides[::-1]])
+
+
+def _for_arrays(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Yield inputs of code that calls functions with arrays of its own: pictures, rows, whole numbers."""
+    arrays = [array for array in module.parameters() if array.ndim > 1]
+    filters = [array for array in arrays if array.ndim == PICTURE_RANK]
+    for channels in dict.fromkeys([*(array.shape[1] for array in filters[:1]), *USUAL_CHANNELS]):
+        for side in (*SIZES, *RARE_SIZES):
+            yield _drawn([2, channels, side, side])
+    for array in arrays[:1]:
+        yield _drawn([2, array.shape[-1]])
+        yield _drawn([2, STEPS, array.shape[-1]])
+    yield _counting(torch.empty(2, STEPS), below=2)
 
 
 def _rows_of_tables(module: torch.nn.Module) -> list[int]:

@@ -10,6 +10,7 @@
 - ArgMax and ArgMin, for which OpenVINO takes TopK of one element.
 - Layer normalisation with scale and shift, which OpenVINO has as operators behind it.
 - A reciprocal as the quotient of 1.
+- Softmax, which JAX and people write as a quotient of exponentials less their largest.
 - A product of matrices that is written as an Einsum.
 - Group normalisation before opset 21: an instance normalisation of the groups between two reshapes.
 """
@@ -18,8 +19,9 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
@@ -168,6 +170,55 @@ def _take_reciprocal(rewriter: Rewriter, quotient: ir.Node) -> None:
         rewriter.replace([quotient], "Reciprocal", [divisor], {})
 
 
+def _take_quotient(rewriter: Rewriter, quotient: ir.Node) -> None:
+    _take_reciprocal(rewriter, quotient)
+    if quotient.graph is not None:
+        _take_softmax(rewriter, quotient)
+
+
+def _take_softmax(rewriter: Rewriter, quotient: ir.Node) -> None:
+    """Write ``exp(x - max(x)) / sum(exp(x - max(x)))`` along one axis as a Softmax."""
+    dividend, divisor = quotient.inputs
+    exponential = dividend.producer() if dividend is not None else None
+    shifted = exponential.inputs[0] if _is_plain(exponential, "Exp") else None
+    shift = shifted.producer() if shifted is not None else None
+    if dividend is None or divisor is None or exponential is None or shifted is None:
+        return
+    x, offset = shift.inputs if _is_plain(shift, "Sub") else (None, None)
+    if x is None or offset is None or shift is None:
+        return
+    walk = _Walk(divisor)
+    list(walk.over_views())
+    total = walk.node("ReduceSum")
+    if total is None or total.inputs[0] is not dividend or len(dividend.uses()) != 2:
+        return
+    highest = _Walk(offset)
+    list(highest.over_views())
+    is_free = highest.over_number("Max", -np.inf) == -np.inf  # JAX lets an empty row have one
+    list(highest.over_views())
+    most = highest.node("ReduceMax")
+    axes = _axes(total), _axes(most) if most is not None else None
+    shape = known_shape(x)
+    if most is None or not is_free or most.inputs[0] is not x or shape is None or axes[0] is None:
+        return
+    axis, *others = (axis % len(shape) for axis in axes[0])
+    reduced = tuple(1 if place == axis else size for place, size in enumerate(shape))
+    if others or axes[0] != axes[1] or any(known_shape(each) != reduced for each in (offset, divisor)):
+        return
+    if has_one_reader(shifted) and not dividend.is_graph_output():
+        nodes = [most, *highest.nodes, shift, exponential, total, *walk.nodes, quotient]
+        rewriter.replace(nodes, "Softmax", [x], {"axis": axis})
+
+
+def _is_plain(node: ir.Node | None, op_type: str) -> TypeGuard[ir.Node]:
+    return node is not None and not node.domain and node.op_type == op_type
+
+
+def _axes(reduction: ir.Node) -> list[int] | None:
+    axes = _second(reduction)
+    return None if axes is None or axes.const_value is None else axes.const_value.numpy().tolist()
+
+
 def _take_scale_and_shift(rewriter: Rewriter, norm: ir.Node) -> None:
     """Give a layer normalisation without scale and shift those that a Mul and an Add behind it hold."""
     ones = norm.inputs[1].const_value if norm.inputs[1] is not None else None
@@ -211,7 +262,7 @@ def _with_sizes(rewriter: Rewriter, stored: ir.Value, sizes: Sequence[int]) -> i
 _RULES: dict[str, Callable[[Rewriter, ir.Node], object]] = {
     "Add": join_slopes,
     "Conv": _take_padding,
-    "Div": _take_reciprocal,
+    "Div": _take_quotient,
     "Einsum": _take_product,
     "LayerNormalization": _take_scale_and_shift,
     "Mul": _take_mish,

@@ -43,6 +43,7 @@ def settle_masks(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op_type == "Softmax" and not node.domain:
             is_changed |= _settle(rewriter, node)
+            _lower(rewriter, node)
     prune.edit(graph)
     if is_changed:
         infer_shapes(graph)
@@ -298,6 +299,31 @@ def _settle(rewriter: Rewriter, softmax: ir.Node) -> bool:
     masked.type, masked.shape = scores.type, scores.shape
     softmax.replace_input_with(0, masked)
     return True
+
+
+def _lower(rewriter: Rewriter, softmax: ir.Node) -> None:
+    """Fill the scores that a stored mask takes out with one number, if it leaves some in each row.
+
+    Code writes minus infinity, the lowest number of a type, or a large negative one.
+    """
+    scores = softmax.inputs[0]
+    choice = scores.producer() if scores is not None and has_one_reader(scores) else None
+    if choice is None or choice.domain or choice.op_type != "Where" or scores is None or scores.shape is None:
+        return
+    condition, *branches = (
+        None if v is None or v.const_value is None else v.const_value for v in choice.inputs
+    )
+    if condition is None or softmax.attributes.get_int("axis", -1) not in {-1, len(scores.shape) - 1}:
+        return
+    allowed = condition.numpy()
+    for place, (fill, hidden) in enumerate(zip(branches, (allowed, ~allowed), strict=True), start=1):
+        is_whole = hidden.ndim > 0 and hidden.shape[-1] == scores.shape[-1]
+        if fill is None or not is_whole or hidden.all(-1).any():
+            continue
+        numbers = fill.numpy()
+        if (numbers <= NEVER).all():
+            lowest = np.array(LOWEST, numbers.dtype)
+            choice.replace_input_with(place, rewriter.initializer(ir.Tensor(lowest), "mask/lowest"))
 
 
 def _joined(rewriter: Rewriter, before: ir.Node, terms: _Terms) -> ir.Value | None:
