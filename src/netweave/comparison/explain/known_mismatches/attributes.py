@@ -94,6 +94,8 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
         if node_a.op_type != node_b.op_type or node_a.op_type in ELSEWHERE:
             continue
         different = differences(node_a, node_b, orientation=case.orientation)
+        if "axis" in different and _is_same_once_turned(case, node_a, node_b, different["axis"]):
+            del different["axis"]
         if (proposal := _rounding(case, node_a, node_b)) is not None and different.keys() <= WINDOWS:
             yield proposal
             continue
@@ -200,6 +202,15 @@ def _is_same_from_the_end(node_a: ir.Node, node_b: ir.Node, axes: tuple[Any, Any
     ranks = [len(value.shape) for node in (node_a, node_b) if (value := node.inputs[0]) and value.shape]
     is_known = len(ranks) == 2 and None not in axes
     return is_known and ranks[0] != ranks[1] and axes[0] - ranks[0] == axes[1] - ranks[1]
+
+
+def _is_same_once_turned(case: Case, node_a: ir.Node, node_b: ir.Node, axes: tuple[Any, Any]) -> bool:
+    """Return whether an axis of B is that of A: what they make is the same with its axes in another order."""
+    pair = case.known.get(str(node_b.outputs[0].name))
+    change = pair.change if pair is not None and pair.a == node_a.outputs[0].name else None
+    if change is None or change.axes is None or change.split is not None or None in axes:
+        return False
+    return axes in {(of_a, of_b) for of_b, of_a in enumerate(change.axes)}
 
 
 def _has_one_window(pool: ir.Node) -> bool:
