@@ -281,3 +281,33 @@ def test_other_pairs_of_a_rotary_embedding_are_told_at_queries_and_keys():
     for finding in effective(found):
         assert "of A pairs feature i with feature i + d/2" in finding.cause
         assert "of B pairs neighbours" in finding.cause
+
+
+class Steps(nn.Module):
+    """What is computed step by step, of tensors whose steps or whose features come last."""
+
+    def __init__(self, *, turned: bool, axis: int = 1) -> None:
+        super().__init__()
+        self.dense, self.out, self.turned, self.axis = nn.Linear(5, STEPS), nn.Linear(STEPS, 3), turned, axis
+
+    def forward(self, x):
+        x = torch.sigmoid(self.dense(x))
+        if self.turned:
+            x = torch.sin(x.transpose(1, 2)).contiguous()
+            steps = [x[:, :, i] if self.axis == 1 else x[:, i] for i in range(3)]
+        else:
+            x = torch.sin(x)
+            steps = [x[:, i] if self.axis == 1 else x[:, :, i] for i in range(3)]
+        state = torch.zeros_like(steps[0])
+        for step in steps:
+            state = torch.tanh(state * 0.5 + step)
+        return self.out(state)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_steps_are_taken_along_one_axis_of_a_tensor_or_of_its_transpose(axis):
+    a = drawn(Steps(turned=False))
+    nets = [a, copied(a, Steps(turned=True, axis=axis))]
+    found = compare(*(load(net, x=(2, STEPS, 5)) for net in nets))
+    assert found.equal == (axis == 1)
+    assert bool(found.findings) == (axis == 2)

@@ -148,3 +148,20 @@ def test_a_bias_of_zeros_that_one_net_stores_is_no_finding(bias, findings):
     comparison = compare(*(netweave.load(net, input_shapes={"x": (1, 4, 5)}) for net in (plain, biased)))
     assert len(comparison.findings) == findings
     assert (comparison.verdict is Verdict.IDENTICAL) == (not findings)
+
+
+@pytest.mark.parametrize("is_of_b", [True, False])
+def test_a_norm_that_one_net_lacks_is_said_to_be_one(is_of_b):
+    def net(*, has_norm):
+        norm = torch.nn.LayerNorm(WIDTH) if has_norm else torch.nn.Identity()
+        embed = torch.nn.Sequential(torch.nn.Linear(5, WIDTH), norm, torch.nn.Linear(WIDTH, 3))
+        return drawn(torch.nn.Sequential(embed), seed=1)
+
+    nets = [net(has_norm=not is_of_b), net(has_norm=is_of_b)]
+    dense = [[layer for layer in each.modules() if isinstance(layer, torch.nn.Linear)] for each in nets]
+    for own, other in zip(*dense, strict=True):
+        copied(own, other)
+    comparison = compare(*(netweave.load(each, input_shapes={"input": (1, 4, 5)}) for each in nets))
+    owner, lacking = ("B", "A") if is_of_b else ("A", "B")
+    assert comparison.verdict is Verdict.DIFFERENT
+    assert f"{owner} has 0.1 (a layer norm) here, {lacking} has nothing" in comparison.findings[0].cause
