@@ -40,6 +40,12 @@ FILES = {
     "swin/swin_transformer.py": "microsoft/Swin-Transformer: models/swin_transformer.py",
     "convnext/convnext.py": "facebookresearch/ConvNeXt: models/convnext.py",
     "vit/vit.py": "lucidrains/vit-pytorch: vit_pytorch/vit.py",
+    "gemma/*.py": "google/gemma_pytorch: gemma/model.py and config.py",
+    "mamba_minimal/model.py": "johnma2006/mamba-minimal: model.py",
+    "llama2c/model.py": "karpathy/llama2.c: model.py",
+    "mingpt/*.py": "karpathy/minGPT: mingpt/model.py and utils.py",
+    "llama3/model.py": "meta-llama/llama3: llama/model.py",
+    "gptfast/model.py": "pytorch-labs/gpt-fast: model.py",
 }
 """Files in the folder of sources, and where they are from."""
 
@@ -91,6 +97,37 @@ class Encode(nn.Module):
         return features
 
 
+class Filled(nn.Module):
+    """The prefill of a net that is given positions."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        logits: torch.Tensor = self.net(tokens, torch.arange(tokens.shape[1]))
+        return logits
+
+
+class GemmaFilled(nn.Module):
+    """The prefill of Google's Gemma, which is given positions, caches and a mask; logits of the last step."""
+
+    def __init__(self, net: nn.Module, cache: tuple[int, ...]) -> None:
+        super().__init__()
+        self.net, self.cache = net, cache
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        count, steps = tokens.shape
+        sizes = (count, steps, *self.cache)
+        caches = [(torch.zeros(sizes), torch.zeros(sizes)) for _ in self.net.model.layers]  # type: ignore[union-attr, arg-type]  # Google's
+        mask = torch.full((1, 1, steps, steps), -2.3819763e38).triu(1)
+        places, last = torch.arange(steps), torch.tensor([steps - 1])
+        logits: torch.Tensor = self.net(tokens, places, None, caches, mask, last, None, None, None)[1]
+        return logits
+
+
 class Lookup(nn.Embedding):
     """An embedding that takes the arguments of fairscale's."""
 
@@ -109,11 +146,14 @@ STANDS_IN = {
     "fairscale.nn.model_parallel.initialize": {"get_model_parallel_world_size": lambda: 1},
     "fairscale.nn.model_parallel.layers": {
         "ColumnParallelLinear": Dense, "RowParallelLinear": Dense, "ParallelEmbedding": Lookup,
+        "VocabParallelEmbedding": Lookup,
     },
     "timm.models.layers": {
         "DropPath": nn.Identity, "trunc_normal_": nn.init.trunc_normal_, "to_2tuple": lambda x: (x, x),
     },
     "timm.models.registry": {"register_model": lambda function: function},
+    "gemma.tokenizer": {"Tokenizer": lambda path: None},
+    "gemma.siglip_vision": {"config": SimpleNamespace(SiglipVisionModelConfig=object)},
     "tiktoken": {}, "tiktoken.load": {"load_tiktoken_bpe": None}, "requests": {},
     "litgpt.scripts.convert_hf_checkpoint": {"qkv_reassemble": None},
     "whisper.decoding": {"decode": None, "detect_language": None}, "whisper.transcribe": {"transcribe": None},
@@ -177,7 +217,8 @@ def given(
             values = [made.pop(name.replace(parts[0], part), None) for part in parts]
             made[name.replace(parts[0], joined)] = torch.cat([x for x in values if x is not None])
     own = net.state_dict()
-    missing = [name for name in own if name not in made and not re.search(r"mask|\bbias$|index|_cache", name)]
+    computed = r"mask|\bbias$|index|_cache|freqs_cis"
+    missing = [name for name in own if name not in made and not re.search(computed, name)]
     if missing:
         raise KeyError(f"no weights for {missing} among {list(made)}")
     with torch.no_grad():
@@ -283,32 +324,93 @@ def scratch_qwen(sources: Path) -> tuple[nn.Module, nn.Module]:
     return Only(theirs, _logits), given(net, theirs, SCRATCH)
 
 
-def meta_llama(sources: Path) -> tuple[nn.Module, nn.Module]:
+META = [
+    ("model.embed_tokens", "tok_embeddings"), ("model.layers", "layers"), ("model.norm", "norm"),
+    ("lm_head", "output"), (r"self_attn\.(.)_proj", r"attention.w\1"), ("input_layernorm", "attention_norm"),
+    ("post_attention_layernorm", "ffn_norm"), ("mlp.gate_proj", "feed_forward.w1"),
+    ("mlp.up_proj", "feed_forward.w3"), ("mlp.down_proj", "feed_forward.w2"),
+]  # fmt: skip
+
+
+def neighbouring(theirs: nn.Module) -> SimpleNamespace:
+    """Return Llama's weights with queries and keys in the order in which neighbours are rotated."""
+    parts = dict(theirs.state_dict())
+    for name, value in parts.items():
+        if re.search(r"[qk]_proj", name):
+            parts[name] = value.view(-1, 2, 8, 64).transpose(1, 2).reshape(value.shape)
+    return SimpleNamespace(state_dict=lambda: parts)
+
+
+def meta_llama(sources: Path, module: str = "llama.model", **rotary: Any) -> tuple[nn.Module, nn.Module]:
     """Return Llama and Meta's own, with its cache, which rotates neighbours, on a CPU."""
     keep = torch.Tensor.cuda, torch.inference_mode
     torch.Tensor.cuda = lambda x, *_: x  # type: ignore[method-assign, assignment]
     torch.inference_mode = lambda: lambda function: function  # type: ignore[assignment, misc]
     try:
-        code = source(sources, "llama.model")
+        code = source(sources, module)
         sizes = {"dim": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 97, "multiple_of": 32}
-        net = code.Transformer(code.ModelArgs(**sizes, max_batch_size=4, max_seq_len=64))
+        net = code.Transformer(code.ModelArgs(**sizes, max_batch_size=4, max_seq_len=64, **rotary))
     finally:
         torch.Tensor.cuda, torch.inference_mode = keep  # type: ignore[method-assign, misc]
-    theirs = _llama(intermediate_size=net.layers[0].feed_forward.w1.out_features)
-    parts = dict(theirs.state_dict())
-    for name, value in parts.items():
-        if re.search(r"[qk]_proj", name):
-            parts[name] = value.view(-1, 2, 8, 64).transpose(1, 2).reshape(value.shape)
-    rules = [
-        ("model.embed_tokens", "tok_embeddings"), ("model.layers", "layers"), ("model.norm", "norm"),
-        ("lm_head", "output"), (r"self_attn\.(.)_proj", r"attention.w\1"),
-        ("input_layernorm", "attention_norm"),
-        ("post_attention_layernorm", "ffn_norm"), ("mlp.gate_proj", "feed_forward.w1"),
-        ("mlp.up_proj", "feed_forward.w3"), ("mlp.down_proj", "feed_forward.w2"),
-    ]  # fmt: skip
-    stand_in = SimpleNamespace(state_dict=lambda: parts)
-    net = given(net, stand_in, rules)  # type: ignore[arg-type]
+    sizes = {"intermediate_size": net.layers[0].feed_forward.w1.out_features}
+    theirs = _llama(**sizes, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **rotary})
+    net = given(net, neighbouring(theirs), META)  # type: ignore[arg-type]
     return Only(theirs, _logits), Only(net, lambda output: output, 0)
+
+
+def llama2_c(sources: Path) -> tuple[nn.Module, nn.Module]:
+    """Return Llama with a tied head and llama2.c's, which gives the logits of the last token alone."""
+    code, theirs = source(sources, "llama2c.model"), _llama(tie_word_embeddings=True)
+    sizes = {"dim": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 97, "hidden_dim": 96}
+    net = code.Transformer(code.ModelArgs(**sizes, max_seq_len=64))
+    net = given(net, neighbouring(theirs), META)  # type: ignore[arg-type]
+    return Only(theirs, lambda output: output.logits[:, -1:]), Only(net, lambda output: output)
+
+
+def gpt_fast(sources: Path) -> tuple[nn.Module, nn.Module]:
+    """Return Llama and gpt-fast's, with its cache of 64 steps, which fuses queries, keys and values."""
+    code, theirs = source(sources, "gptfast.model"), _llama()
+    sizes = {"dim": 64, "n_layer": 2, "n_head": 4, "n_local_heads": 2, "vocab_size": 97, "block_size": 64}
+    net = code.Transformer(code.ModelArgs(**sizes, intermediate_size=96))
+    net = given(net, neighbouring(theirs), META, fused="wq,wk,wv,wqkv")  # type: ignore[arg-type]
+    net.setup_caches(2, 64)  # type: ignore[operator]
+    return Only(theirs, _logits), Filled(net)
+
+
+def gemma(sources: Path) -> tuple[nn.Module, nn.Module]:
+    """Return Gemma and Google's own, with its cache."""
+    import transformers as hf
+
+    code = source(sources, "gemma.model")
+    sizes = {"vocab_size": 97, "intermediate_size": 96, "num_key_value_heads": 2, "head_dim": 16, **SIZES}
+    sizes |= {"max_position_embeddings": 64}
+    theirs = drawn(hf.GemmaForCausalLM(hf.GemmaConfig(**sizes, **TEXT)))
+    net = code.GemmaForCausalLM(code.gemma_config.GemmaConfig(**sizes))
+    rules = [("model.embed_tokens", "embedder")]
+    net = given(net, theirs, rules, fused="q_proj,k_proj,v_proj,qkv_proj")
+    return Only(theirs, lambda output: output.logits[:, -1]), GemmaFilled(net, (2, 16))
+
+
+def mingpt(sources: Path) -> tuple[nn.Module, nn.Module]:
+    """Return GPT-2 and minGPT."""
+    code, theirs = source(sources, "mingpt.model"), _gpt2("gelu_new")
+    config = code.GPT.get_default_config()
+    sizes = {"vocab_size": 97, "block_size": 64, "n_layer": 2, "n_head": 4, "n_embd": 64}
+    config.merge_from_dict({"model_type": None, **sizes})
+    net = given(code.GPT(config), theirs, [], turned=r"(c_attn|c_proj|c_fc)\.weight")
+    return Only(theirs, _logits), Only(net, lambda output: output[0])
+
+
+def mamba_minimal(sources: Path) -> tuple[nn.Module, nn.Module]:
+    """Return Mamba and mamba-minimal's."""
+    import transformers as hf
+
+    code = source(sources, "mamba_minimal.model")
+    config = hf.MambaConfig(vocab_size=104, hidden_size=32, num_hidden_layers=2, state_size=4, **TEXT)
+    theirs = drawn(hf.MambaForCausalLM(config))
+    net = code.Mamba(code.ModelArgs(d_model=32, n_layer=2, vocab_size=104, d_state=4))
+    rules = [(r"^backbone\.embeddings", "embedding"), (r"^backbone\.", "")]
+    return Only(theirs, _logits), given(net, theirs, rules)
 
 
 def litgpt(sources: Path) -> tuple[nn.Module, nn.Module]:
@@ -506,6 +608,12 @@ PAIRS: dict[str, tuple[Callable[[Path], tuple[nn.Module, nn.Module]], str]] = {
     "scratch-qwen": (scratch_qwen, "text"),
     "meta-llama": (meta_llama, "text"),
     "litgpt": (litgpt, "text"),
+    "gemma": (gemma, "text"),
+    "mamba-minimal": (mamba_minimal, "text"),
+    "llama2.c": (llama2_c, "text"),
+    "mingpt": (mingpt, "text"),
+    "llama3": (partial(meta_llama, module="llama3.model", rope_theta=500000.0), "text"),
+    "gpt-fast": (gpt_fast, "text"),
     "clip-text": (partial(clip, tower="text"), "text"),
     "clip-vision": (partial(clip, tower="vision"), "image"),
     "whisper": (whisper, "sound"),

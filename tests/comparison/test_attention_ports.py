@@ -162,6 +162,118 @@ def test_dense_layers_over_steps_and_over_examples_first_are_the_same(is_own_fir
     assert not found.findings
 
 
+class Block(nn.Module):
+    """A block of a transformer that is given (L, N, E), between transposes, or (N, L, E)."""
+
+    def __init__(self, *, steps_first: bool, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.steps_first = steps_first
+        self.norm1, self.norm2 = nn.LayerNorm(FEATURES), nn.LayerNorm(FEATURES, eps=eps)
+        self.attention = nn.MultiheadAttention(FEATURES, HEADS, batch_first=not steps_first)
+        self.mlp = nn.Sequential(nn.Linear(FEATURES, 24), nn.GELU(), nn.Linear(24, FEATURES))
+        self.head = nn.Linear(FEATURES, 3)
+        places = torch.rand(1, STEPS, FEATURES, generator=torch.Generator().manual_seed(2))
+        self.register_buffer("places", places, persistent=False)
+
+    def forward(self, x):
+        x = torch.tanh(x)
+        x = x.transpose(0, 1) + self.places.transpose(0, 1) if self.steps_first else x + self.places
+        y = self.norm1(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        x = x + self.mlp(self.norm2(x))
+        return self.head(x[0] if self.steps_first else x[:, 0])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_residual_whose_steps_come_first_is_one_whose_examples_do(is_first):
+    a = drawn(Block(steps_first=is_first))
+    nets = [a, copied(a, Block(steps_first=not is_first))]
+    found = compare(*(load(net, x=(2, STEPS, FEATURES)) for net in nets))
+    assert found.equal
+    assert not found.findings
+
+
+def test_a_mistake_where_steps_come_first_is_named():
+    a = drawn(Block(steps_first=False))
+    nets = [a, copied(a, Block(steps_first=True, eps=0.1))]
+    (finding,) = compare(*(load(net, x=(2, STEPS, FEATURES)) for net in nets)).findings
+    assert (finding.mismatch, finding.layer_a, finding.layer_b) == ("epsilon", "norm2", "norm2")
+
+
+class Grouped(nn.Module):
+    """Attention whose keys and values are repeated, along the axis of heads, where that stands."""
+
+    def __init__(self, *, repeated: str) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(FEATURES, 32), nn.Linear(FEATURES, 16), nn.Linear(FEATURES, 16)
+        self.repeated = repeated
+
+    def forward(self, x):
+        n, length = x.shape[:2]
+        q = self.q(x).view(n, length, 4, WIDTH).transpose(1, 2)
+        k, v = (layer(x).view(n, length, 2, WIDTH) for layer in (self.k, self.v))
+        if self.repeated == "before":
+            k, v = (part.repeat_interleave(2, 2).transpose(1, 2) for part in (k, v))
+        elif self.repeated == "tiled":
+            k, v = (part.repeat(1, 1, 2, 1).transpose(1, 2) for part in (k, v))
+        else:
+            k, v = (part.transpose(1, 2).repeat_interleave(2, 1) for part in (k, v))
+        return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, length, 32)
+
+
+@pytest.mark.findings_by_order(reason="heads that A tiles are said once more where they are read")
+@pytest.mark.parametrize("repeated", ["before", "tiled"])
+def test_heads_are_repeated_before_they_are_transposed_or_after(repeated):
+    a = drawn(Grouped(repeated="behind"))
+    nets = [a, copied(a, Grouped(repeated=repeated))]
+    found = compare(*(load(net, x=(2, STEPS, FEATURES)) for net in nets))
+    assert ["those of B are tiled" in finding.cause for finding in found.findings] == [True] * (
+        2 if repeated == "tiled" else 0
+    )
+
+
+class Windows(nn.Module):
+    """Attention within two windows that overlap two images: a bias for all, and a mask for each of them."""
+
+    def __init__(self, *, joined: bool, shifted: int = 1) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(FEATURES, FEATURES) for _ in range(4))
+        self.bias = nn.Parameter(torch.zeros(HEADS, 4, 4))
+        self.joined = joined
+        mask = torch.zeros(2, 4, 4)
+        mask[1, :shifted, shifted:], mask[1, shifted:, :shifted] = -100.0, -100.0
+        self.register_buffer("window_mask", mask, persistent=False)
+
+    def forward(self, x):
+        n = x.shape[0]
+        x = torch.tanh(x).view(2 * n, 4, FEATURES)
+        q, k, v = (layer(x).view(-1, 4, HEADS, WIDTH).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        if self.joined:
+            mask = self.window_mask[None, :, None].expand(n, 2, 1, 4, 4).reshape(2 * n, 1, 4, 4)
+            y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask + self.bias)
+        else:
+            scores = q * WIDTH**-0.5 @ k.transpose(-2, -1) + self.bias
+            scores = scores.view(n, 2, HEADS, 4, 4) + self.window_mask[None, :, None]
+            y = scores.view(2 * n, HEADS, 4, 4).softmax(-1) @ v
+        return self.o(y.transpose(1, 2).reshape(n, 8, FEATURES))
+
+
+@pytest.mark.parametrize("is_joined", [True, False])
+def test_a_mask_for_each_window_is_added_once_or_to_the_windows_of_each_image(is_joined):
+    a = drawn(Windows(joined=is_joined))
+    nets = [a, copied(a, Windows(joined=not is_joined))]
+    found = compare(*(load(net, x=(2, 8, FEATURES)) for net in nets))
+    assert found.equal
+    assert not found.findings
+
+
+def test_windows_that_are_shifted_further_are_told_by_their_mask():
+    a = drawn(Windows(joined=True))
+    nets = [a, copied(a, Windows(joined=False, shifted=2))]
+    (finding,) = compare(*(load(net, x=(2, 8, FEATURES)) for net in nets)).findings
+    assert "-100" in finding.cause
+
+
 def test_other_pairs_of_a_rotary_embedding_are_told_at_queries_and_keys():
     found, is_same = pair({"pairs": "halves"}, {"pairs": "neighbours"})
     assert not is_same
@@ -169,3 +281,33 @@ def test_other_pairs_of_a_rotary_embedding_are_told_at_queries_and_keys():
     for finding in effective(found):
         assert "of A pairs feature i with feature i + d/2" in finding.cause
         assert "of B pairs neighbours" in finding.cause
+
+
+class Steps(nn.Module):
+    """What is computed step by step, of tensors whose steps or whose features come last."""
+
+    def __init__(self, *, turned: bool, axis: int = 1) -> None:
+        super().__init__()
+        self.dense, self.out, self.turned, self.axis = nn.Linear(5, STEPS), nn.Linear(STEPS, 3), turned, axis
+
+    def forward(self, x):
+        x = torch.sigmoid(self.dense(x))
+        if self.turned:
+            x = torch.sin(x.transpose(1, 2)).contiguous()
+            steps = [x[:, :, i] if self.axis == 1 else x[:, i] for i in range(3)]
+        else:
+            x = torch.sin(x)
+            steps = [x[:, i] if self.axis == 1 else x[:, :, i] for i in range(3)]
+        state = torch.zeros_like(steps[0])
+        for step in steps:
+            state = torch.tanh(state * 0.5 + step)
+        return self.out(state)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_steps_are_taken_along_one_axis_of_a_tensor_or_of_its_transpose(axis):
+    a = drawn(Steps(turned=False))
+    nets = [a, copied(a, Steps(turned=True, axis=axis))]
+    found = compare(*(load(net, x=(2, STEPS, 5)) for net in nets))
+    assert found.equal == (axis == 1)
+    assert bool(found.findings) == (axis == 2)

@@ -148,3 +148,44 @@ def test_a_bias_of_zeros_that_one_net_stores_is_no_finding(bias, findings):
     comparison = compare(*(netweave.load(net, input_shapes={"x": (1, 4, 5)}) for net in (plain, biased)))
     assert len(comparison.findings) == findings
     assert (comparison.verdict is Verdict.IDENTICAL) == (not findings)
+
+
+@pytest.mark.parametrize("is_of_b", [True, False])
+def test_a_norm_that_one_net_lacks_is_said_to_be_one(is_of_b):
+    def net(*, has_norm):
+        norm = torch.nn.LayerNorm(WIDTH) if has_norm else torch.nn.Identity()
+        embed = torch.nn.Sequential(torch.nn.Linear(5, WIDTH), norm, torch.nn.Linear(WIDTH, 3))
+        return drawn(torch.nn.Sequential(embed), seed=1)
+
+    nets = [net(has_norm=not is_of_b), net(has_norm=is_of_b)]
+    dense = [[layer for layer in each.modules() if isinstance(layer, torch.nn.Linear)] for each in nets]
+    for own, other in zip(*dense, strict=True):
+        copied(own, other)
+    comparison = compare(*(netweave.load(each, input_shapes={"input": (1, 4, 5)}) for each in nets))
+    owner, lacking = ("B", "A") if is_of_b else ("A", "B")
+    assert comparison.verdict is Verdict.DIFFERENT
+    assert f"{owner} has 0.1 (a layer norm) here, {lacking} has nothing" in comparison.findings[0].cause
+
+
+class Patches(torch.nn.Module):
+    """Patches of an image and the token of a class, which comes first or last."""
+
+    def __init__(self, *, is_last):
+        super().__init__()
+        self.patch, self.kind = torch.nn.Conv2d(3, WIDTH, 2, 2), torch.nn.Parameter(torch.zeros(1, 1, WIDTH))
+        self.place, self.norm = torch.nn.Parameter(torch.zeros(1, 5, WIDTH)), torch.nn.LayerNorm(WIDTH)
+        self.mix, self.head, self.is_last = torch.nn.Linear(5, 5), torch.nn.Linear(WIDTH, 3), is_last
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        kind = self.kind.expand(x.shape[0], -1, -1)
+        x = self.norm(torch.cat((x, kind) if self.is_last else (kind, x), 1) + self.place)
+        return self.head(self.mix(x.transpose(1, 2)).transpose(1, 2)[:, 0])
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_token_that_comes_last_is_told_by_the_order_of_what_is_joined(is_last):
+    a = drawn(Patches(is_last=not is_last))
+    nets = [a, copied(a, Patches(is_last=is_last))]
+    first = compare(*(netweave.load(net, input_shapes={"x": (2, 3, 4, 4)}) for net in nets)).findings[0]
+    assert (first.mismatch, first.fix) == ("input-order", "put the inputs in the order 2, 1")

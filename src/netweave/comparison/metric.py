@@ -32,7 +32,7 @@ from netweave.graph.passes.masks import store_masks
 from netweave.graph.passes.no_effect import drop_idle_nodes
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
-from netweave.graph.passes.sums import join_stored_terms
+from netweave.graph.passes.sums import join_stored_terms, join_window_terms
 
 LOCAL_TOLERANCE = 1e-4
 """Largest error of one group, run on the same inputs, that counts as rounding.
@@ -281,6 +281,7 @@ _ONE_SPELLING = chain(
     fuse_layer_norm,
     fuse_rms_norm,
     fuse_gelu,
+    join_window_terms,
     settle_masks,
     join_rotations,
     join_repeats,

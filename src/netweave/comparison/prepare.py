@@ -38,7 +38,7 @@ from netweave.graph.passes.rounding import (
     num_signed_roundings,
     unsigned_roundings,
 )
-from netweave.graph.passes.steps_first import examples_first, num_over_rows, num_steps_first, over_sequences
+from netweave.graph.passes.steps_first import examples_first, num_over_rows, over_sequences, steps_first
 from netweave.graph.passes.sums import order_sums, sum_orders
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 UNALIKE: tuple[tuple[Callable[[Graph], object], Pass], ...] = (
     (num_global_pools, pool_whole_images),
-    (num_steps_first, examples_first),
+    (steps_first, examples_first),
     (num_idle_roundings, drop_idle_roundings),
     (num_signed_roundings, unsigned_roundings),
     (functions_before_choices, drop_before_choices),

@@ -52,6 +52,7 @@ IDLE = {
         ["Cast", "Mul"],
     ),
     "before bounds below what is there": ("float[N,8] x", "a = Relu(x) y = Clip(a, least, less)", ["Clip"]),
+    "padding by nothing": ("float[N,8] x", "a = Pad(x, none) y = Sign(a)", ["Sign"]),
     "before bounds that cross": ("float[N,8] x", "a = Clip(x, lo, hi) y = Clip(a, hi, lo)", ["Clip"]),
 }
 """Inputs, nodes, and the operators that are left."""
@@ -69,6 +70,7 @@ ACTING = {
         "a = Cast<to=1>(x) m = ReduceMean<axes=[1]>(a) i = Cast<to=2>(m) b = Cast<to=1>(i) y = Add(a, b)",
         5,
     ),
+    "padding": ("float[N,8] x", "a = Pad(x, columns) s = Slice(a, zero, eight, first) y = Sign(s)", 3),
     "bounds that leave zero and more": ("float[N,8] x", "a = Relu(x) y = Clip(a, least, hi)", 2),
 }
 
@@ -81,7 +83,8 @@ def read(inputs, body, folder, name):
     rank = "N,K" if "OneHot" in body else "N,8"
     stored = (
         "int64 k = {30}, float[2] v = {0,1}, float lo = {0}, float hi = {6}, float least = {-7}, "
-        "float less = {-2}, float one = {1}, float half = {0.5}"
+        "float less = {-2}, float one = {1}, float half = {0.5}, int64[4] none = {0, 0, 0, 0}, "
+        "int64[4] columns = {0, 1, 0, 0}, int64[1] zero = {0}, int64[1] eight = {8}, int64[1] first = {1}"
     )
     return read_text(f"g ({inputs}) => ({kind}[{rank}] y) <{stored}> {{ {body} }}", folder, name)
 
@@ -117,6 +120,16 @@ def test_a_cast_that_others_read_stays(tmp_path):
     graph = drop_idle_nodes(read_text(text, tmp_path, "net"))
     assert [node.op_type for node in graph.nodes] == ["Cast", "Cast", "Relu"]
     assert graph.nodes[1].inputs[0] is graph.inputs[0]
+
+
+@pytest.mark.parametrize(("rows", "op_types"), [(9, ["Gather", "ArgMax"]), (None, ["Cast", "ArgMax"])])
+def test_a_cast_of_numbers_of_rows_goes_before_a_choice(rows, op_types, tmp_path):
+    table = "t = Gather(rows, x)" if rows else ""
+    outputs = ("float[N,8,2] t, " if rows else "") + "int64[N] y"
+    body = f"{table} a = Cast<to=6>(x) y = ArgMax<axis=1, keepdims=0>(a)"
+    stored = f"float[9,2] rows = {{{', '.join(map(str, range(18)))}}}"
+    graph = read_text(f"g (int64[N,8] x) => ({outputs}) <{stored}> {{ {body} }}", tmp_path, "net")
+    assert sorted(node.op_type for node in drop_idle_nodes(graph).nodes) == sorted(op_types)
 
 
 def test_a_net_without_the_cast_is_identical(tmp_path):

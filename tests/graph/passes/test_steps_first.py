@@ -7,7 +7,7 @@ import pytest
 
 import netweave
 from netweave.comparison import Verdict, compare
-from netweave.graph.passes.steps_first import num_over_rows, over_sequences
+from netweave.graph.passes.steps_first import examples_first, num_over_rows, over_sequences, steps_first
 from tests.comparison.onnx_text import read_text
 
 RNG = np.random.default_rng(3)
@@ -47,6 +47,39 @@ def test_nets_that_differ_in_it_alone_are_identical(tmp_path):
     comparison = compare(*nets)
     assert comparison.verdict is Verdict.IDENTICAL
     assert not comparison.findings
+
+
+STEPS_FIRST = f"""g (float[N,3,4] x) => (float[N,6] y)
+<float[4,6] w = {{{W}}}, float[6] v = {{{V}}}, float[3,1,4] places = {{{numbers(3, 1, 4)}}},
+ int64 last = {{2}}, float[6] g = {{{numbers(6)}}}>
+{{ h = Tanh(x)  t = Transpose<perm = [1, 0, 2]>(h)  p = Add(t, places)  z = MatMul(p, w)  s = Add(z, v)
+  n = LayerNormalization(s, g)  r = Add(s, n)  y = Gather<axis = 0>(r, last) }}"""
+KEPT = STEPS_FIRST.replace("LayerNormalization(s, g)", "ReduceSum<keepdims = 1>(s, axes)").replace(
+    "int64 last", "int64[1] axes = {0}, int64 last"
+)
+
+
+def test_a_transpose_goes_behind_all_that_computes_each_step_by_itself(tmp_path):
+    graph = read_text(STEPS_FIRST, tmp_path, "first")
+    changed = examples_first(graph)
+    assert (steps_first(graph), steps_first(changed)) == ([(1, 0, 2)], [])
+    assert [node.op_type for node in changed.nodes] == [
+        "Tanh", "Add", "MatMul", "Add", "LayerNormalization", "Add", "Gather"
+    ]  # fmt: skip
+    assert {str(value.name) for node in changed.nodes for value in node.outputs} >= set("hpsnry")
+    x = RNG.standard_normal((2, 3, 4)).astype(np.float32)
+    first, second = (netweave.run(each, {"x": x})["y"] for each in (graph, changed))
+    np.testing.assert_allclose(second, first, rtol=1e-5, atol=1e-6)
+
+
+def test_what_reads_all_steps_at_once_is_given_them_first(tmp_path):
+    graph = read_text(KEPT, tmp_path, "kept")
+    changed = examples_first(graph)
+    op_types = [node.op_type for node in changed.nodes]
+    assert op_types.index("Transpose") < op_types.index("ReduceSum")
+    x = RNG.standard_normal((2, 3, 4)).astype(np.float32)
+    first, second = (netweave.run(each, {"x": x})["y"] for each in (graph, changed))
+    np.testing.assert_allclose(second, first, rtol=1e-5, atol=1e-6)
 
 
 SCORES = """g (float[N,2,3,4] q, float[N,2,3,4] k, float[N,2,3,4] v) => (float[N,2,3,4] y)

@@ -23,6 +23,14 @@ RANGES = {
 }
 
 
+def test_whole_numbers_that_tables_have_rows_for_are_of_these(tmp_path):
+    text = (
+        "g (int64[N] x) => (float[N] y, float[N] z) <float[3] few = {1, 2, 3}, float[4] more = {1, 2, 3, 4}, "
+        "int64[1] flat = {-1}> { r = Reshape(x, flat) y = Gather(few, r) z = Gather(more, x) }"
+    )
+    assert range_of(read_text(text, tmp_path, "net").inputs[0]) == (-3.0, 2.0)
+
+
 @pytest.mark.parametrize(("shape", "body", "expected"), RANGES.values(), ids=RANGES)
 def test_a_range_holds_all_that_a_value_can_be(shape, body, expected, tmp_path):
     kind = "uint8" if "Cast<to=2>" in body else "int64" if expected == INT64 else "float"

@@ -55,6 +55,7 @@ def latent_finding(
         orientation=alignment.orientation,
         changes={pair.b: pair.change for pair in read if pair.change is not None} | dict(layouts or {}),
         shapes_a={pair.a: shape for pair in read if (shape := a.tensors.shape_of(pair.a)) is not None},
+        known=b.pairs,
     )
     proposals = [p for propose in (attribute_mismatches, constant_mismatches) for p in propose(case)]
     if not proposals:

@@ -59,7 +59,8 @@ def missing_finding(
             edits=edits_of([fix]),
             latent=bool(latent),
         )
-    names = list_stretch(where(side.signals, node)[0] for node in nodes) + _block(nodes)
+    names = list_stretch(where(side.signals, node)[0] for node in nodes)
+    names += _block(nodes, named=names)
     last = None if moved or not side.is_a else function_of_output(alignment, nodes)
     if last is not None:
         return replace(
@@ -89,16 +90,18 @@ def missing_finding(
 
 _BLOCKS = {
     "RotaryEmbedding": "a rotary embedding",
+    "LayerNormalization": "a layer norm",
     "RMSNormalization": "an RMS norm",
     "Attention": "attention",
 }
 
 
-def _block(nodes: Sequence[ir.Node]) -> str:
-    """Return in brackets which block of a transformer some nodes are, which their names seldom say."""
+def _block(nodes: Sequence[ir.Node], *, named: str) -> str:
+    """Return in brackets which block of a transformer some nodes are, if their names do not say it."""
     scaled = [scalar_factor(node) for node in nodes]
     if len(nodes) == 1 and nodes[0].op_type in _BLOCKS:
-        return f" ({_BLOCKS[nodes[0].op_type]})"
+        block = _BLOCKS[nodes[0].op_type]
+        return "" if nodes[0].op_type in named else f" ({block})"
     if not nodes or scaled[0] is None:
         return ""
     bent = next((use.node for use in nodes[0].outputs[0].uses()), None)

@@ -43,6 +43,8 @@ def join_repeats(graph: Graph) -> None:
             axis, places = found
             if view.source.shape is None or not isinstance(view.source.shape[axis], int):
                 continue  # how many entries there are is open
+            if view.source.const_value is not None:
+                continue  # no heads, but what is stored for each example
             index = rewriter.initializer(ir.Tensor(places), f"{node.name}/places")
             inputs = [view.source, index]
             rewriter.fuse(view.nodes, node.outputs[0], "Gather", inputs, {"axis": axis})

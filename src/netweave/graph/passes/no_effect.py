@@ -27,11 +27,11 @@ BOUNDS = frozenset({"Clip", "Relu"})
 
 @Pass
 def drop_idle_nodes(graph: Graph) -> None:
-    """Drop casts, clips and second applications of a function that change no number.
+    """Drop casts, clips, paddings and second applications of a function that change no number.
 
-    Of two Casts the first goes if it loses nothing, a Cast to the type that is there, and a Clip of whole
-    numbers that none of them reaches: readers put one before a lookup. So do bounds before a Clip that gives
-    one number whatever it reads.
+    Of two Casts the first goes if it loses nothing, a Cast to the type that is there, one between whole
+    numbers before a choice or a lookup, and a Clip of whole numbers that none of them reaches: readers put
+    one before a lookup. So do bounds before a Clip that gives one number whatever it reads.
     """
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
@@ -49,13 +49,34 @@ def drop_idle_nodes(graph: Graph) -> None:
 
 def _is_idle(node: ir.Node, source: ir.Value) -> bool:
     if node.op_type == "Cast":
-        return node.attributes.get_int("to", 0) == int(source.dtype or 0)
+        is_same = node.attributes.get_int("to", 0) == int(source.dtype or 0)
+        return is_same or _is_before_choices(node, source)
+    if node.op_type == "Pad":
+        pads = node.inputs[1].const_value if node.inputs[1] is not None else None
+        return pads is not None and not pads.numpy().any()
     maker = source.producer()
     is_repeated = maker is not None and not maker.domain and maker.op_type == node.op_type
     if node.op_type == "Clip":
         is_whole = source.dtype is not None and source.dtype.is_integer()
         return (is_repeated and _has_same_bounds(node, maker)) or (is_whole and _is_within(node, source))
     return is_repeated and node.op_type in IDEMPOTENT
+
+
+def _is_before_choices(cast: ir.Node, source: ir.Value) -> bool:
+    """Return whether whole numbers are cast without a loss, and read where any type of theirs does."""
+    made = cast.outputs[0]
+    is_whole = all(x.dtype is not None and x.dtype.is_integer() for x in (made, source))
+    uses = list(made.uses())
+    is_free = (
+        bool(uses) and not made.is_graph_output() and all(_takes_any_type(use.node, use.idx) for use in uses)
+    )
+    return is_whole and is_free and made.dtype is not None and _holds_all(made.dtype, source, np.inf)
+
+
+def _takes_any_type(node: ir.Node, index: int) -> bool:
+    """Return whether whole numbers of any type do as an input of a node, and its output has the same type."""
+    is_choice = node.op_type in {"ArgMax", "ArgMin"} or (node.op_type, index) == ("Gather", 1)
+    return not node.domain and is_choice
 
 
 def _has_same_bounds(clip: ir.Node, other: ir.Node | None) -> bool:

@@ -1,11 +1,14 @@
-"""Sums of several terms in one order."""
+"""Sums of several terms: in one order, and with stored terms as one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
+from netweave.graph import infer_shapes
 from netweave.graph.parameters import source_keys, tag_sources
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
 
@@ -78,6 +81,124 @@ def _is_row(value: ir.Value) -> bool:
     maker = value.producer()
     table = maker.inputs[0] if maker is not None and maker.op_type == "Gather" and not maker.domain else None
     return table is not None and table.const_value is not None
+
+
+# Scores of the W windows of N images, (N * W, H, L, L), are given what is stored for each window: code adds
+# it to (N, W, H, L, L) and joins the axes again, or repeats it N times. A bias for all is added as well.
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """A term that repeats stored numbers (1, W, ...) for each of N examples, and joins the first two axes.
+
+    Attributes:
+        stored: The numbers.
+        sizes: What they are expanded to.
+    """
+
+    stored: ir.Value
+    sizes: ir.Value
+
+
+@Pass
+def join_window_terms(graph: Graph) -> None:
+    """Add what is stored for each window of an image as one term that repeats it for each image."""
+    rewriter = Rewriter(graph)
+    joining = [(node, *joined) for node in graph.nodes if (joined := _joins_windows(node)) is not None]
+    for node, x, parted, stored in joining:
+        term = _repeated_once_more(rewriter, node, parted, stored)
+        rewriter.take_over(node.outputs[0], rewriter.insert(node, "Add", [x, term]).outputs[0])
+    if joining:
+        prune.edit(graph)
+    is_changed = [_take_stored(rewriter, node) for node in list(graph.nodes)]
+    if joining or any(is_changed):
+        prune.edit(graph)
+        infer_shapes(graph)
+
+
+def _joins_windows(node: ir.Node) -> tuple[ir.Value, ir.Value, ir.Value] | None:
+    """Return scores (N * W, ...), (N, W, ...) and what is stored for each window, if a node joins the sum."""
+    total = node.inputs[0] if node.op_type == "Reshape" and not node.domain else None
+    term = _stored_term(total.producer()) if total is not None and has_one_reader(total) else None
+    parted = term[0].producer() if term is not None else None
+    if term is None or parted is None or parted.op_type != "Reshape":
+        return None
+    x, stored, out = parted.inputs[0], term[1], node.outputs[0]
+    shapes = [list(value.shape or ()) for value in (term[0], stored)]
+    if x is None or x.shape is None or x.shape != out.shape or len(shapes[0]) != len(x.shape) + 1:
+        return None
+    is_parted = shapes[0][2:] == list(x.shape)[1:] and len(shapes[1]) == len(shapes[0])
+    return (x, term[0], stored) if is_parted and shapes[1][:2] == [1, shapes[0][1]] else None
+
+
+def _repeated_once_more(rewriter: Rewriter, before: ir.Node, parted: ir.Value, stored: ir.Value) -> ir.Value:
+    """Return what is stored for each window, repeated for each example of scores (N, W, ...)."""
+    shape = list(parted.shape or ())
+    ones = [1] * (len(shape) - 1)
+    if isinstance(shape[0], int):
+        sizes = rewriter.initializer(ir.Tensor(np.array([shape[0], *ones])), f"{before.name}/sizes")
+    else:
+        value, axis = _sized(rewriter.graph, shape[0]) or (parted, 0)
+        first = rewriter.insert(before, "Shape", [value], {"start": axis, "end": axis + 1}).outputs[0]
+        rest = rewriter.initializer(ir.Tensor(np.array(ones)), f"{before.name}/ones")
+        sizes = rewriter.insert(before, "Concat", [first, rest], {"axis": 0}).outputs[0]
+    return _repeat(rewriter, before, stored, sizes)
+
+
+def _sized(graph: Graph, size: ir.SymbolicDim) -> tuple[ir.Value, int] | None:
+    """Return the input that has an open size along an axis, and the axis."""
+    places = ((value, axis) for value in graph.inputs for axis in range(len(value.shape or ())))
+    return next((place for place in places if place[0].shape and place[0].shape[place[1]] == size), None)
+
+
+def _repeat(rewriter: Rewriter, before: ir.Node, stored: ir.Value, sizes: ir.Value) -> ir.Value:
+    every = rewriter.insert(before, "Expand", [stored, sizes]).outputs[0]
+    own = [*stored.shape.numpy()[2:]] if stored.shape is not None else []
+    joined = rewriter.initializer(ir.Tensor(np.array([-1, *own])), f"{before.name}/joined")
+    term = rewriter.insert(before, "Reshape", [every, joined]).outputs[0]
+    term.type, every.type, term.shape = stored.type, stored.type, ir.Shape([None, *own])
+    return term
+
+
+def _take_stored(rewriter: Rewriter, node: ir.Node) -> bool:
+    """Let a term that is repeated hold what is stored and added to it, or to what it is added to."""
+    if (node.domain, node.op_type) != ("", "Add"):
+        return False
+    for term, other in (tuple(node.inputs), tuple(reversed(node.inputs))):
+        repeated = _repeated(term)
+        inner = _stored_term(other.producer()) if other is not None and has_one_reader(other) else None
+        bias = other if other is not None and other.const_value is not None else inner[1] if inner else None
+        if (
+            repeated is None
+            or bias is None
+            or repeated.stored.const_value is None
+            or bias.const_value is None
+        ):
+            continue
+        numbers, own = repeated.stored.const_value.numpy(), bias.const_value.numpy()
+        if own.ndim >= numbers.ndim or (own.ndim == numbers.ndim - 1 and own.shape[0] != 1):
+            continue  # for each window another one
+        total = rewriter.initializer(ir.Tensor(numbers + own), f"{node.name}/stored")
+        tag_sources(total, list(dict.fromkeys([*source_keys(repeated.stored), *source_keys(bias)])))
+        made = _repeat(rewriter, node, total, repeated.sizes)
+        if inner is not None:
+            made = rewriter.insert(node, "Add", [inner[0], made]).outputs[0]
+        rewriter.take_over(node.outputs[0], made)
+        return True
+    return False
+
+
+def _repeated(value: ir.Value | None) -> _Repeated | None:
+    joined = value.producer() if value is not None else None
+    every = joined.inputs[0].producer() if joined is not None and joined.inputs and joined.inputs[0] else None
+    if joined is None or every is None or (joined.op_type, every.op_type) != ("Reshape", "Expand"):
+        return None
+    stored, sizes = every.inputs
+    if stored is None or sizes is None or stored.const_value is None or value is None or value.shape is None:
+        return None
+    shape = [*stored.const_value.shape.numpy()]
+    is_joined = len(shape) > 2 and shape[0] == 1 and shape[2:] == list(value.shape)[1:]
+    return _Repeated(stored, sizes) if is_joined else None
 
 
 def _sums(graph: Graph) -> Iterator[tuple[ir.Node, list[ir.Value]]]:

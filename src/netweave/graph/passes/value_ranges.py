@@ -80,6 +80,8 @@ def range_of(value: ir.Value, depth: int = MAX_DEPTH) -> Range:
         return (float(x.min()), float(x.max())) if x.size and x.dtype.kind in "fiu" else OPEN
     node = value.producer()
     limits = _type_limits(value)
+    if node is None and value.dtype is not None and value.dtype.is_integer():
+        return _looked_up(value, limits)
     if node is None or node.domain or (value is not node.outputs[0] and node.op_type != "Split"):
         return limits
     low, high = LIMITED.get(node.op_type, limits)
@@ -114,6 +116,20 @@ def is_whole(value: ir.Value, depth: int = MAX_DEPTH) -> bool:
         node.op_type in OF_WHOLE_NUMBERS or node.op_type in KEEPING - AVERAGING or node.op_type == "Cast"
     )
     return is_kept and all(x is not None and is_whole(x, depth - 1) for x in read)
+
+
+def _looked_up(value: ir.Value, limits: Range) -> Range:
+    """Return the range of whole numbers by which rows of tables are looked up; ``limits`` without any."""
+    for use in value.uses():
+        table = use.node.inputs[0]
+        if use.node.domain or table is None or table.shape is None:
+            continue
+        if (use.node.op_type, use.idx) == ("Gather", 1):
+            rows = table.shape[use.node.attributes.get_int("axis", 0)]
+            limits = (max(limits[0], -rows), min(limits[1], rows - 1)) if isinstance(rows, int) else limits
+        elif use.node.op_type in {"Identity", "Reshape", "Squeeze", "Unsqueeze"} and use.idx == 0:
+            limits = _looked_up(use.node.outputs[0], limits)
+    return limits
 
 
 def _type_limits(value: ir.Value) -> Range:

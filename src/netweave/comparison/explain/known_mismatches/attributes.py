@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named, together
 from netweave.comparison.explain.known_mismatches.same_windows import (
@@ -14,6 +17,7 @@ from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.formats.dialect import dialect_of
 from netweave.graph import DOMAIN, attributes_of, default_attributes, find_operator, known_shape
 from netweave.graph.ops.pooling import ROUNDED_IN_WORDS, PoolWindows
+from netweave.graph.passes.views import OpenSizes, View, views_of
 from netweave.graph.passes.windows import PADDING_RULE_PROP
 from netweave.graph.subgraph_text import subgraph_text
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from netweave.comparison.metric import Signals
     from netweave.graph import Graph
 
 
@@ -94,6 +99,8 @@ def attribute_mismatches(case: Case) -> Iterator[Proposal]:
         if node_a.op_type != node_b.op_type or node_a.op_type in ELSEWHERE:
             continue
         different = differences(node_a, node_b, orientation=case.orientation)
+        if "axis" in different and _is_same_once_turned(case, node_a, node_b, different["axis"]):
+            del different["axis"]
         if (proposal := _rounding(case, node_a, node_b)) is not None and different.keys() <= WINDOWS:
             yield proposal
             continue
@@ -200,6 +207,45 @@ def _is_same_from_the_end(node_a: ir.Node, node_b: ir.Node, axes: tuple[Any, Any
     ranks = [len(value.shape) for node in (node_a, node_b) if (value := node.inputs[0]) and value.shape]
     is_known = len(ranks) == 2 and None not in axes
     return is_known and ranks[0] != ranks[1] and axes[0] - ranks[0] == axes[1] - ranks[1]
+
+
+def _is_same_once_turned(case: Case, node_a: ir.Node, node_b: ir.Node, axes: tuple[Any, Any]) -> bool:
+    """Return whether an axis of B is that of A, as one net turns what it reads, or later what it makes."""
+    if None in axes:
+        return False
+    if _is_same_line(case, node_a, node_b, axes):
+        return True
+    made = case.known.get(str(node_b.outputs[0].name))
+    change = made.change if made is not None and made.a == node_a.outputs[0].name else None
+    if change is None or change.axes is None or change.split is not None:
+        return False
+    return axes in {(of_a, of_b) for of_b, of_a in enumerate(change.axes)}
+
+
+def _is_same_line(case: Case, node_a: ir.Node, node_b: ir.Node, axes: tuple[int, int]) -> bool:
+    """Return whether along the two axes of what the nodes read lie the same elements of a pair of signals."""
+    views = _read(case.a, node_a), _read(case.b, node_b)
+    pair = case.known.get(str(views[1].source.name)) if views[1] is not None else None
+    if views[0] is None or views[1] is None or pair is None or pair.change is None:
+        return False
+    if pair.a != views[0].source.name or pair.change.scale != 1:
+        return False
+    try:
+        numbers = pair.change.apply(np.arange(prod(views[0].sizes)).reshape(views[0].sizes)).reshape(-1)
+        own = views[0].elements, numbers[views[1].elements]
+        first, second = (np.unique(np.diff(x, axis=axis)) for x, axis in zip(own, axes, strict=True))
+    except (IndexError, ValueError):  # sizes that stand for open ones do not fit
+        return False
+    is_same = own[0].shape[axes[0]] == own[1].shape[axes[1]] and np.array_equal(first, second)
+    return is_same and first.size == 1
+
+
+def _read(signals: Signals, node: ir.Node) -> View | None:
+    """Return what a node reads first as a view of the signal that it is of."""
+    value = node.inputs[0]
+    views = views_of(value, OpenSizes()) if value is not None else []
+    root = signals.root.get(str(value.name)) if value is not None else None
+    return next((view for view in views if view.source.name == root), None)
 
 
 def _has_one_window(pool: ir.Node) -> bool:

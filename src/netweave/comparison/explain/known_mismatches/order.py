@@ -49,11 +49,12 @@ def reordered(case: Case, reader: ir.Node) -> Proposal | None:
     if repeated is not None:
         return replace(repeated, change=unchanged)
     views_a, views_b = views_before(made_a), views_before(node)
-    if num_shuffled(views_a) != num_shuffled(views_b):
+    parts_b = [pair.a if (pair := case.known.get(part)) else None for part in case.b.inputs_of(node)]
+    has_same_first = parts_b[:1] == case.a.inputs_of(made_a)[:1]  # else their views are of other signals
+    if num_shuffled(views_a) != num_shuffled(views_b) and (has_same_first or None in parts_b):
         return replace(shuffle_proposal(case, (made_a, node), views_a, views_b), change=unchanged)
     joined = node.op_type == "Concat"
     layers = case.b.graph.layers_of(reader)
-    parts_b = [pair.a if (pair := case.known.get(part)) else None for part in case.b.inputs_of(node)]
     return Proposal(
         mismatch="input-order" if joined else "channel-order",
         cause=f"the channels that {node.op_type} makes stand in another order in B than in A, and "
