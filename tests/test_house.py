@@ -70,7 +70,6 @@ MIN_LINES, MAX_LINES = 40, 700
 SHORT = {
     "*/__init__.py": "the surface of a package",
     "__main__.py": "the entry point of python -m",
-    "comparison/name_lists.py": "imported by modules of comparison that do not import each other",
     "comparison/stopwatch.py": "imported on three floors of comparison",
     "formats/*/dialect.py": "a plain table of words",
     "formats/*/registry.py": "a table that its modules fill when they are imported",
@@ -81,7 +80,6 @@ SHORT = {
     "keras/*.py": "a module whose name is Keras'",
     "mxnet/*.py": "a module whose name is MXNet's",
     "runtime/engine/malloc.py": "imported by training and comparison, without the engine",
-    "training/parallel/time_limits.py": "one clock for stores and worlds",
     "web/*.py": "a module whose name or place Django expects, or one page",
 }
 """The files that may be shorter, by path in src/netweave, each with its reason."""

@@ -28,12 +28,12 @@ from netweave.comparison.missing_weights import (
     copied_in_words,
     nodes_with,
 )
-from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Evidence
 from netweave.errors import RunError
 from netweave.graph import Graph, drawn_arrays, parameter_layout, with_arrays
 from netweave.graph.parameters import apply_layout, drawn
 from netweave.graph.stored import stored_values
+from netweave.graph.summary import list_names
 
 if TYPE_CHECKING:
     from netweave.comparison.prepare import Side

@@ -17,7 +17,6 @@ from netweave.comparison.execution.inputs import pair_inputs
 from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.tapped_values import ValueStore
 from netweave.comparison.metric import comparable, joined
-from netweave.comparison.name_lists import list_names
 from netweave.comparison.pipeline import compare
 from netweave.comparison.prepare import Side
 from netweave.comparison.recurrent import copy_recurrent, recurrent_layers
@@ -26,7 +25,7 @@ from netweave.comparison.result.verdict import place_in_words
 from netweave.errors import UsageError
 from netweave.graph import Graph, as_loaded, complete_arrays, parameter_key, with_arrays
 from netweave.graph.stored import source_array, stored_values
-from netweave.graph.summary import value_summary
+from netweave.graph.summary import list_names, value_summary
 
 
 def transfer_weights(net: Graph, port: Graph) -> Graph:

@@ -26,6 +26,9 @@ OPEN_LETTERS = "CDHW"
 
 PREFIXES = ("", "k", "M", "G", "T")
 
+MAX_NAMES = 4
+"""Names that a sentence lists; more are not read but skipped over."""
+
 HOW_TO_TRAIN = (
     *("param", "blobs_lr", "weight_decay", "blob_share_mode", "propagate_down", "weight_filler"),
     *("bias_filler", "filler", "lr_mult", "wd_mult", "__lr_mult__", "__wd_mult__", "__init__"),
@@ -95,6 +98,27 @@ def names_text(names: Iterable[str], most: int = 5) -> str:
     unique = list(dict.fromkeys(names))
     more = f" and {len(unique) - most} more" if len(unique) > most else ""
     return ", ".join(map(repr, unique[:most])) + more
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Return names for a sentence.
+
+    >>> list_names(["conv1", "conv2"]), list_names("abcdef")
+    ('conv1, conv2', 'a, b, c, d and 2 more')
+    """
+    names = list(dict.fromkeys(names))
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def list_stretch(names: Iterable[str]) -> str:
+    """Return the names of layers that follow one another.
+
+    >>> list_stretch(["conv1", "conv2"]), list_stretch("abcdef")
+    ('conv1, conv2', 'a to f (6 layers)')
+    """
+    names = list(dict.fromkeys(names))
+    return ", ".join(names) if len(names) <= MAX_NAMES else f"{names[0]} to {names[-1]} ({len(names)} layers)"
 
 
 def joined_text(texts: Iterable[str]) -> str:

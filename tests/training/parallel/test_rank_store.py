@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave.errors import PeerError, UsageError
-from netweave.training.parallel import time_limits, world
+from netweave.training.parallel import heartbeat, world
 from netweave.training.parallel.environment import RankEnvironment
 from netweave.training.parallel.launcher import store_on_loopback
 from netweave.training.parallel.world import Rank, RankStore, StartedAgainError, World
@@ -153,12 +153,12 @@ def test_a_store_that_is_gone_is_named(monkeypatch):
 
 
 def test_waiting_ends_and_passes_results_and_errors_on():
-    assert time_limits.within(5, lambda: 3) == 3
+    assert heartbeat.within(5, lambda: 3) == 3
     with pytest.raises(UsageError, match="so"):
-        time_limits.within(5, lambda: (_ for _ in ()).throw(UsageError("so")))
+        heartbeat.within(5, lambda: (_ for _ in ()).throw(UsageError("so")))
     stop = threading.Event()
     with pytest.raises(TimeoutError):
-        time_limits.within(0.05, stop.wait)
+        heartbeat.within(0.05, stop.wait)
     stop.set()
 
 

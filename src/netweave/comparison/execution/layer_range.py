@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.comparison.metric import Signals, is_constant
-from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Unexercised
 from netweave.errors import UsageError
 from netweave.formats.dialect import dialect_of
 from netweave.graph import known_shape, layer_keys
 from netweave.graph.passes.extraction import extract
+from netweave.graph.summary import list_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

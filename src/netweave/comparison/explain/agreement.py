@@ -25,10 +25,10 @@ from netweave.comparison.explain.aimed_inputs import (
 from netweave.comparison.explain.isolated import IsolatedTester
 from netweave.comparison.explain.known_mismatches.attributes import differences
 from netweave.comparison.metric import LOCAL_TOLERANCE
-from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Group, Status
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
+from netweave.graph.summary import list_names
 from netweave.runtime.backends import prepare
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from netweave.comparison.explain.known_mismatches.constants import scaled_in_att
 from netweave.comparison.explain.outputs import function_of_output
 from netweave.comparison.explain.wording import activation_setting, count_of_filters, in_groups, setting
 from netweave.comparison.metric import LOCAL_TOLERANCE, family_of, relative_error
-from netweave.comparison.name_lists import list_stretch
 from netweave.graph import attributes_of
 from netweave.graph.passes.views import scalar_factor
-from netweave.graph.summary import joined_text
+from netweave.graph.summary import joined_text, list_stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

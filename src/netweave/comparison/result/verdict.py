@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import OUTPUT_TOLERANCE
-from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.causes import apart_in_words, causes_of
 from netweave.comparison.result.comparison import (
     MAX_SHOWN,
@@ -18,7 +17,7 @@ from netweave.comparison.result.comparison import (
     Unexercised,
 )
 from netweave.comparison.result.verdicts import Verdict
-from netweave.graph.summary import ratio_text
+from netweave.graph.summary import list_names, ratio_text
 
 if TYPE_CHECKING:
     from netweave.comparison.explain.agreement import Agreement

@@ -14,11 +14,11 @@ from netweave.comparison.align.sketches import SketchIndex, sketch
 from netweave.comparison.layout.change import LayoutChange, LayoutMatch
 from netweave.comparison.layout.tensors import match_stored
 from netweave.comparison.layout.wording import describe
-from netweave.comparison.name_lists import list_stretch
 from netweave.comparison.result.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph, parameter_key, parameter_layout
 from netweave.graph.parameters import undo_layout
+from netweave.graph.summary import list_stretch
 
 HALF = 0.5
 """Arrays of which more elements differ are not each other's for what they hold."""

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Finding
 from netweave.comparison.training_step.pairing import WeightPair, copies
 from netweave.comparison.training_step.record import Arrays, Cut, TrainingRecord
-from netweave.graph.summary import ratio_text
+from netweave.graph.summary import list_names, ratio_text
 
 TOLERANCES = {True: 1e-7, False: 2e-3}
 """Largest difference that counts as rounding, relative to the rms; by whether both are in double

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Finding
 from netweave.comparison.training_step.pairing import WeightPair
 from netweave.comparison.training_step.record import Setting, TrainingRecord
 from netweave.comparison.training_step.rules import Rule, completed, rates, updated, variants
-from netweave.graph.summary import ratio_text
+from netweave.graph.summary import list_names, ratio_text
 
 TOLERANCES = {True: 1e-8, False: 1e-4}
 """Largest error of a recomputed update, relative to its size; by whether the record is in double

@@ -11,8 +11,8 @@ import numpy as np
 from netweave.comparison.align.sketches import SketchIndex, sketch
 from netweave.comparison.layout.change import LayoutChange
 from netweave.comparison.layout.tensors import match_stored
-from netweave.comparison.name_lists import list_names
 from netweave.errors import UsageError
+from netweave.graph.summary import list_names
 
 Arrays = Mapping[str, np.ndarray]
 

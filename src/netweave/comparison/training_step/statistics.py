@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from netweave.comparison.name_lists import list_names
 from netweave.comparison.result.comparison import Finding
 from netweave.comparison.training_step.pairing import pair_buffers
 from netweave.comparison.training_step.record import TrainingRecord
+from netweave.graph.summary import list_names
 
 TOLERANCES = {True: 1e-7, False: 2e-4}
 """Largest difference that counts as rounding, relative to the largest move; by whether both are in double

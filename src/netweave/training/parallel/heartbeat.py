@@ -20,18 +20,20 @@ import statistics
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from torch import distributed
 
 from netweave.training.parallel.environment import GROUP_LOST, leave_error
-from netweave.training.parallel.time_limits import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from netweave.training.parallel.world import RankStore
+
+T = TypeVar("T")
 
 BEAT_S = 1.0
 """Seconds between two beats."""
@@ -435,3 +437,29 @@ class Heartbeat:
         for message in messages:
             if not self._hushed:
                 self._tell(message)
+
+
+def within(seconds: float, task: Callable[[], T]) -> T:
+    """Return what a task returns, or raise what it raises.
+
+    A call to the store, or into gloo while it connects, takes a timeout and yet does not return while the
+    link is down: its time begins only when the other side has answered. The thread of a task that is given
+    up is left behind; it cannot be ended, and does not keep the process.
+
+    Args:
+        seconds: How long the task is waited for.
+        task: What to do, on a thread of its own.
+
+    Raises:
+        TimeoutError: It has not ended.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(task())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="within", daemon=True).start()
+    return future.result(seconds)

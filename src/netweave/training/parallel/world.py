@@ -24,10 +24,9 @@ from torch import distributed
 from netweave.errors import NetweaveError, PeerError, UsageError
 from netweave.runtime.backends.torch.device import find_device
 from netweave.training.parallel.environment import DEVICE, MACHINE, UNITS, is_launched, rank_environment
-from netweave.training.parallel.heartbeat import BEAT_S, Heartbeat
+from netweave.training.parallel.heartbeat import BEAT_S, Heartbeat, within
 from netweave.training.parallel.occupancy import Occupancy
 from netweave.training.parallel.roster import Roster
-from netweave.training.parallel.time_limits import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

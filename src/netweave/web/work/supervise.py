@@ -19,6 +19,9 @@ from netweave.web.work.child import Request
 SIGN_SECONDS = 1.0
 """So often a sign of life is given."""
 
+EARLY_SECONDS, EARLY_SIGN_SECONDS = 2.0, 0.1
+"""In the beginning signs are given more often: a second file ends the reading of the first."""
+
 GRACE_SECONDS = 0.5
 """So long a child that has said its last word may take to end."""
 
@@ -96,9 +99,12 @@ class Child:
         """Wait until it has done what it was asked for; the arguments and the errors are those of ``run``."""
         stage, given = "starting", 0.0
         known: dict[str, str] = {}
-        deadline = time.monotonic() + max_seconds
+        began = time.monotonic()
+        deadline = began + max_seconds
         while True:
-            if self._ours.poll(max(0.0, min(SIGN_SECONDS, deadline - time.monotonic()))):
+            now = time.monotonic()
+            every = EARLY_SIGN_SECONDS if now - began < EARLY_SECONDS else SIGN_SECONDS
+            if self._ours.poll(max(0.0, min(every, deadline - now))):
                 kind, text, *rest = _received(self._ours, self._process)
                 if kind == "done":
                     return
@@ -113,7 +119,7 @@ class Child:
                     f"took longer than the {max_seconds:g} seconds that this workbench allows ({stage}); "
                     "use the command line for it"
                 )
-            if time.monotonic() - given >= SIGN_SECONDS / 2:
+            if time.monotonic() - given >= every / 2:
                 if not alive(stage, known):
                     raise LostError
                 given = time.monotonic()

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named, together
 from netweave.comparison.explain.known_mismatches.same_windows import (
@@ -16,15 +17,13 @@ from netweave.comparison.explain.wording import OPERATORS_IN_WORDS, in_words, se
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.formats.dialect import dialect_of
 from netweave.graph import DOMAIN, attributes_of, default_attributes, find_operator, known_shape
+from netweave.graph.graph import captured
 from netweave.graph.ops.pooling import ROUNDED_IN_WORDS, PoolWindows
 from netweave.graph.passes.views import OpenSizes, View, views_of
 from netweave.graph.passes.windows import PADDING_RULE_PROP
-from netweave.graph.subgraph_text import subgraph_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import onnx_ir as ir
 
     from netweave.comparison.metric import Signals
     from netweave.graph import Graph
@@ -292,10 +291,8 @@ def canonical(node: ir.Node) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Return a setting as a value that can be held against another net's: a branch by what it computes."""
-    import onnx_ir as ir
-
     if isinstance(value, ir.Graph):
-        return subgraph_text(value)
+        return _subgraph_text(value)
     return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
@@ -366,8 +363,6 @@ class _Change:
         self._node, self._name, self._value = node, name, value
 
     def __call__(self, graph: Graph) -> None:
-        import onnx_ir as ir
-
         node = node_named(graph, self._node)
         if self._name == "rounding":
             self._round(node)
@@ -375,8 +370,6 @@ class _Change:
         node.attributes[self._name] = ir.convenience.convert_attribute(self._name, self._value)
 
     def _round(self, node: ir.Node) -> None:
-        import onnx_ir as ir
-
         node.attributes.pop("rounding", None)
         node.attributes.pop("ceil_mode", None)
         if self._value in {"floor", "ceil"}:
@@ -385,3 +378,72 @@ class _Change:
         else:
             node.domain = "netweave"
             node.attributes["rounding"] = ir.AttrString("rounding", self._value)
+
+
+SHOWN = 8
+"""Elements of a constant that are written out; of a larger one, its sum and shape are."""
+
+
+def _subgraph_text(graph: ir.Graph) -> str:
+    """Return what a branch or a body computes, as text that is equal for equal graphs.
+
+    Values are numbered in the order in which the results need them, whatever order the nodes are stored in;
+    those of the graph around are ``outer``.
+
+    Args:
+        graph: The branch or body.
+    """
+    names: dict[int, str] = {id(value): f"in{i}" for i, value in enumerate(graph.inputs)}
+    own = {id(value) for node in graph for value in node.outputs}
+    lines = [_node_text(node, names, own) for node in _in_order_of_need(graph)]
+    results = ", ".join(_value_text(value, names, own) for value in graph.outputs)
+    return f"{'; '.join(lines)} -> {results}"
+
+
+def _in_order_of_need(graph: ir.Graph) -> Iterator[ir.Node]:
+    """Yield the nodes of a graph that its results need, each behind what it reads, in the order they do."""
+    left = {id(node) for node in graph}
+    waiting = [value.producer() for value in reversed(graph.outputs)]
+    while waiting:
+        node = waiting[-1]
+        if node is None or id(node) not in left:
+            waiting.pop()
+            continue
+        read = [*filter(None, node.inputs), *captured(node)]
+        before = [maker for value in read if (maker := value.producer()) is not None and id(maker) in left]
+        if before:
+            waiting += reversed(before)
+            continue
+        left.discard(id(node))
+        waiting.pop()
+        yield node
+
+
+def _node_text(node: ir.Node, names: dict[int, str], own: set[int]) -> str:
+    read = ", ".join(_value_text(value, names, own) for value in node.inputs)
+    settings = "".join(f", {text}" for text in _settings(node))
+    for value in node.outputs:
+        names[id(value)] = f"v{len(names)}"
+    return f"{node.op_type}({read}{settings})"
+
+
+def _settings(node: ir.Node) -> Iterator[str]:
+    for name, attribute in sorted(node.attributes.items()):
+        value = attribute.value
+        if isinstance(value, ir.TensorProtocol):
+            yield f"{name}={_array_text(value)}"
+        else:
+            yield f"{name}={_subgraph_text(value) if isinstance(value, ir.Graph) else value}"
+
+
+def _value_text(value: ir.Value | None, names: dict[int, str], own: set[int]) -> str:
+    if value is None:
+        return "-"
+    if value.const_value is not None and id(value) not in own:
+        return _array_text(value.const_value)
+    return names.setdefault(id(value), f"outer{len(names)}")
+
+
+def _array_text(tensor: ir.TensorProtocol) -> str:
+    x = tensor.numpy()
+    return str(x.tolist()) if x.size <= SHOWN else f"array of {x.shape} with the sum {x.sum():.9g}"
