@@ -41,6 +41,7 @@ EXTRAS = {
     "django": "web",
     "fsspec": "data",
     "h5py": "hdf5",
+    "jax": "jax",
     "jsonschema": "mcp",
     "keras": "keras",
     "lmdb": "data",

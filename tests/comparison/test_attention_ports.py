@@ -311,3 +311,57 @@ def test_steps_are_taken_along_one_axis_of_a_tensor_or_of_its_transpose(axis):
     found = compare(*(load(net, x=(2, STEPS, 5)) for net in nets))
     assert found.equal == (axis == 1)
     assert bool(found.findings) == (axis == 2)
+
+
+class GroupAxis(nn.Module):
+    """Attention of four query heads in two groups: keys and values are repeated, or have one axis more."""
+
+    def __init__(self, core: str, mask: str = "infinite", *, is_tiled: bool = False) -> None:
+        super().__init__()
+        self.q, self.o = (nn.Linear(FEATURES, FEATURES) for _ in range(2))
+        self.k, self.v = (nn.Linear(FEATURES, FEATURES // 2) for _ in range(2))
+        self.core, self.mask, self.is_tiled = core, mask, is_tiled
+
+    def forward(self, x):
+        n, size = x.shape[0], FEATURES // 4
+        q, k, v = (layer(x).view(n, STEPS, -1, size) for layer in (self.q, self.k, self.v))
+        bias = torch.full((STEPS, STEPS), ADDED[self.mask]).triu(1)
+        if self.core == "repeated":
+            k, v = (y.repeat(1, 1, 2, 1) if self.is_tiled else y.repeat_interleave(2, dim=2) for y in (k, v))
+            q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+            y = (q @ k.transpose(-1, -2) / math.sqrt(size) + bias).softmax(-1) @ v
+            return self.o(y.transpose(1, 2).reshape(n, STEPS, FEATURES))
+        q = q.view(n, STEPS, 2, 2, size)
+        if self.core == "einsum":
+            scores = torch.einsum("nqgrd,nkgd->ngrqk", q, k) / math.sqrt(size) + bias
+            y = torch.einsum("ngrqk,nkgd->nqgrd", scores.softmax(-1), v)
+        elif self.core == "keys first":
+            scores = torch.einsum("nkgd,nqgrd->ngqrk", k, q).transpose(2, 3) / math.sqrt(size)
+            weights = torch.where(LATER, ADDED[self.mask], scores).softmax(-1)
+            y = torch.einsum("nkgd,ngrqk->ngrqd", v, weights).permute(0, 3, 1, 2, 4)
+        else:
+            k, v = (each.transpose(1, 2)[:, :, None] for each in (k, v))
+            scores = q.permute(0, 2, 3, 1, 4) @ k.transpose(-1, -2) / math.sqrt(size)
+            y = ((scores + bias).softmax(-1) @ v).permute(0, 3, 1, 2, 4)
+        return self.o(y.reshape(n, STEPS, FEATURES))
+
+
+def grouped_pair(core: str, *, is_tiled: bool = False):
+    right = drawn(GroupAxis("repeated", is_tiled=is_tiled))
+    ported = copied(right, GroupAxis(core))
+    return compare(*(load(net, x=(1, STEPS, FEATURES)) for net in (right, ported)))
+
+
+@pytest.mark.parametrize("core", ["einsum", "keys first", "broadcast"])
+def test_grouped_queries_are_repeated_keys_and_values(core):
+    found = grouped_pair(core)
+    assert found.equal
+    assert not effective(found), [finding.cause for finding in effective(found)]
+
+
+@pytest.mark.findings_by_order(reason="heads that A tiles are said of the layer that repeats them")
+def test_grouped_queries_are_no_tiled_keys_and_values():
+    found = grouped_pair("einsum", is_tiled=True)
+    assert not found.equal
+    first, *_ = effective(found)
+    assert "those of A are tiled" in first.cause or "the heads of A are tiled" in first.cause

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,6 +158,25 @@ def test_nets_in_one_drop_are_read_once_and_are_nets_of_their_own(visitor, monke
     assert storage.kept_json(second.document) == documents[1]
 
 
+class Inline:
+    """A process that is none: this one may have threads of other tests, which a fork would lose."""
+
+    def __init__(self, *, target, args):
+        self._target, self._args, self.exitcode = target, args, None
+
+    def start(self):
+        self._target(*self._args)
+        self.exitcode = 0
+
+    def join(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def no_fork(monkeypatch):
+    monkeypatch.setattr(child, "FORKED", SimpleNamespace(Process=Inline))
+
+
 class Reader:
     """A child in this process: what it has read stays with it."""
 
@@ -259,6 +279,20 @@ def test_nets_are_ordered_as_their_files_came(tmp_path):
     child.answer(replace(request, nets=("a", "b"), read=(1, 0)), pipe := Pipe(), read)
     assert read.ahead._order == (1, 0)
     assert pipe.said[-1] == ("done", "")
+
+
+def test_nets_are_drawn_though_the_process_that_draws_them_dies(tmp_path, monkeypatch):
+    class Killed(Inline):
+        def start(self):
+            self.exitcode = -9
+
+    monkeypatch.setattr(child, "FORKED", SimpleNamespace(Process=Killed))
+    (tmp_path / "net").mkdir()
+    for name in ("a.prototxt", "b.prototxt"):
+        (tmp_path / "net" / name).write_bytes(NET)
+    child.answer(replace(request_in(tmp_path), nets=("net",), stays=True), pipe := Pipe())
+    assert pipe.said[-1] == ("done", "")
+    assert json.loads((tmp_path / child.NET.format(1)).read_text())["title"]
 
 
 def test_why_a_comparison_that_began_early_failed_is_said_when_it_is_asked_for(tmp_path, monkeypatch):

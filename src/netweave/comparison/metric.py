@@ -26,7 +26,7 @@ from netweave.graph.passes import (
 )
 from netweave.graph.passes.branches import two_term_sums
 from netweave.graph.passes.decomposition import Branchings, find_branchings, spread_groups
-from netweave.graph.passes.heads import join_repeats
+from netweave.graph.passes.heads import join_groups, join_repeats
 from netweave.graph.passes.mask_forms import settle_masks
 from netweave.graph.passes.masks import store_masks
 from netweave.graph.passes.no_effect import drop_idle_nodes
@@ -283,6 +283,7 @@ _ONE_SPELLING = chain(
     fuse_gelu,
     join_window_terms,
     settle_masks,
+    join_groups,
     join_rotations,
     join_repeats,
     flatten_concats,

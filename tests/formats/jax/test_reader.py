@@ -10,9 +10,11 @@ import pytest
 
 import netweave
 from netweave.errors import CodeError, ShapeError, UnsupportedError, UsageError
+from netweave.files.sandbox import has_guard
 from netweave.formats.jax import reader
 
 pytest.importorskip("jax")
+pytestmark = pytest.mark.skipif(not has_guard(), reason="bubblewrap is not installed")
 
 NET = """import jax
 import jax.numpy as jnp

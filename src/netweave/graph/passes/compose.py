@@ -82,33 +82,77 @@ def _take_padding(rewriter: Rewriter, conv: ir.Node) -> None:
 
 
 def _take_product(rewriter: Rewriter, einsum: ir.Node) -> None:
-    """Put a MatMul between transposes in the place of an Einsum that sums over one axis of two matrices."""
+    """Put a MatMul between transposes in the place of an Einsum that sums over one axis of two matrices.
+
+    An axis that the first matrix has besides, behind one of both, is one of size 1 in the second: queries
+    of attention stand in groups so.
+    """
     equation = str(attributes_of(einsum).get("equation", "")).replace(" ", "")
     read, arrow, out = equation.partition("->")
-    terms = read.split(",")
+    terms, inputs = read.split(","), list(einsum.inputs)
     letters = [set(term) for term in (*terms, out)]
     is_plain = arrow and len(terms) == 2 and read.replace(",", "").isalpha()
     if not is_plain or any(map(operator.ne, map(len, letters), map(len, (*terms, out)))):
         return
+    if len(letters[1] - letters[0]) > 1:
+        terms, inputs, letters[:2] = terms[::-1], inputs[::-1], letters[1::-1]
     a, b, made = letters
+    turn = _only_turn(einsum.outputs[0])
+    if turn is not None and len(a - b) > 1:
+        out = "".join(out[axis] for axis in attributes_of(turn)["perm"])
     batch = "".join(letter for letter in out if letter in a & b)
-    summed, rows, columns = ("".join(sorted(each)) for each in (a & b - made, a - b, b - a))
+    summed, columns = ("".join(sorted(each)) for each in (a & b - made, b - a))
+    rows, grouped = _rows_and_groups(terms[0], out, batch, a - b)
     if len(summed) != 1 or len(rows) != 1 or len(columns) != 1 or (a ^ b) - made:
         return
-    wanted = batch + rows + summed, batch + summed + columns, batch + rows + columns
+    wanted = batch + grouped + rows + summed, batch + summed + columns, batch + grouped + rows + columns
     inputs = [
         _transposed(rewriter, einsum, value, [term.index(letter) for letter in order])
-        for value, term, order in zip(einsum.inputs, terms, wanted, strict=False)
+        for value, term, order in zip(inputs, terms, wanted, strict=False)
     ]
+    if grouped:
+        inputs[1] = _with_axis(rewriter, einsum, inputs[1], len(batch))
     product = rewriter.insert(einsum, "MatMul", inputs).outputs[0]
-    result = einsum.outputs[0]
+    last = turn if turn is not None and grouped else einsum
+    result = last.outputs[0]
     product.type = result.type
     if result.shape is not None:
         product.shape = ir.Shape([result.shape[out.index(letter)] for letter in wanted[2]])
     made_of = _transposed(rewriter, einsum, product, [wanted[2].index(letter) for letter in out])
     if made_of is not None:
         rewriter.take_over(result, made_of)
-        rewriter.graph.model.graph.remove(einsum, safe=True)
+        for node in dict.fromkeys((last, einsum)):
+            rewriter.graph.model.graph.remove(node, safe=True)
+
+
+def _only_turn(value: ir.Value) -> ir.Node | None:
+    """Return the transpose that alone reads a value."""
+    uses = list(value.uses())
+    is_turned = len(uses) == 1 and not value.is_graph_output() and _is_plain(uses[0].node, "Transpose")
+    return uses[0].node if is_turned else None
+
+
+def _rows_and_groups(term: str, out: str, batch: str, own: set[str]) -> tuple[str, str]:
+    """Return the axis of a matrix' rows, and one that stands behind the same axis of the batch all along."""
+    if len(own) != 2 or not own.issubset(out):
+        return "".join(own), ""
+
+    def before(text: str, letter: str) -> str:
+        return text[: text.index(letter)][-1:]
+
+    behind = [each for each in sorted(own) if before(term, each) == before(out, each) in list(batch)]
+    return ("".join(own - {*behind}), behind[0]) if len(behind) == 1 else ("".join(own), "")
+
+
+def _with_axis(rewriter: Rewriter, before: ir.Node, value: ir.Value | None, axis: int) -> ir.Value:
+    """Return a value with one more axis, of size 1."""
+    place = rewriter.initializer(ir.Tensor(np.array([axis])), f"{before.name}/axis")
+    spread = rewriter.insert(before, "Unsqueeze", [value, place]).outputs[0]
+    if value is not None:
+        spread.type = value.type
+        shape = list(value.shape) if value.shape is not None else None
+        spread.shape = ir.Shape([*shape[:axis], 1, *shape[axis:]]) if shape is not None else None
+    return spread
 
 
 def _transposed(

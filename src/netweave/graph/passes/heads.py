@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.graph import DOMAIN, attributes_of
+from netweave.graph import DOMAIN, attributes_of, infer_shapes, known_shape
 from netweave.graph.parameters import source_keys, tag_sources
+from netweave.graph.passes.attention import Scores, scores_around
 from netweave.graph.passes.projections import Dense, dense_before
 from netweave.graph.passes.rewriting import Pass, Rewriter, prune
 from netweave.graph.passes.views import OpenSizes, View, is_repeat, views_of
@@ -67,6 +68,99 @@ def _repeated(view: View) -> tuple[int, np.ndarray] | None:
     line = view.elements[tuple(slice(None) if at == axis else 0 for at in range(len(shape)))]
     places = np.unravel_index(line, view.sizes)[axis].astype(np.int64)
     return (axis, places) if np.array_equal(whole.take(places, axis), view.elements) else None
+
+
+# Queries may stand in groups, (N, G, R, L, D), each of which shares its keys and values, (N, G, 1, S, D).
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Sizes of grouped queries.
+
+    Attributes:
+        count: Number of groups, G.
+        members: Queries in each, R.
+        features: Features of a query.
+        columns: Features of a value.
+    """
+
+    count: int
+    members: int
+    features: int
+    columns: int
+
+
+@Pass
+def join_groups(graph: Graph) -> None:
+    """Give each head of grouped queries its keys and values, as code does that repeats these."""
+    rewriter = Rewriter(graph)
+    softmaxes = [node for node in graph.nodes if node.op_type == "Softmax" and not node.domain]
+    cores = [scores for node in softmaxes if (scores := scores_around(node)) is not None]
+    is_joined = [_join_groups(rewriter, scores) for scores in cores]
+    if any(is_joined):
+        prune.edit(graph)
+        infer_shapes(graph)
+
+
+def _groups_of(scores: Scores) -> _Groups | None:
+    query, key, value = (known_shape(x) or () for x in (scores.query, scores.key, scores.value))
+    if not len(query) == len(key) == len(value) == 5 or not key[2] == value[2] == 1 != query[2]:
+        return None
+    count, members, features, columns = query[1], query[2], query[4], value[4]
+    if count is None or members is None or features is None or columns is None:
+        return None
+    return _Groups(count, members, features, columns)
+
+
+def _join_groups(rewriter: Rewriter, scores: Scores) -> bool:
+    """Compute the core of attention with one axis for the heads; return whether it had two."""
+    groups = _groups_of(scores)
+    product, last = next(node for node in scores.nodes if node.op_type == "MatMul"), scores.nodes[-1]
+    masks = _read_beside(scores, [product, last])
+    if groups is None or any(set(shape[-4:-2]) - {1} for shape in masks.values()):
+        return False
+    heads = groups.count * groups.members
+    joined = {
+        scores.query: _reshaped(rewriter, product, scores.query, [0, heads, -1, groups.features]),
+        scores.key: _for_each_head(rewriter, product, scores.key, groups, is_turned=True),
+        scores.value: _for_each_head(rewriter, last, scores.value, groups),
+    }
+    for node in scores.nodes:
+        for x in (x for x in node.inputs if x in masks and x not in joined and len(masks[x]) > 2):
+            axis = rewriter.initializer(ir.Tensor(np.array([len(masks[x]) - 3])), f"{node.name}/axis")
+            joined[x] = rewriter.insert(node, "Squeeze", [x, axis]).outputs[0]
+        inputs = [joined.get(x, x) if x is not None else None for x in node.inputs]
+        attributes = attributes_of(node) | ({"axis": -1} if node.op_type == "Softmax" else {})
+        joined[node.outputs[0]] = rewriter.insert(node, node.op_type, inputs, attributes).outputs[0]
+    result, shape = last.outputs[0], [0, groups.count, groups.members, -1, groups.columns]
+    rewriter.take_over(result, _reshaped(rewriter, last, joined[result], shape))
+    return True
+
+
+def _read_beside(scores: Scores, products: Sequence[ir.Node]) -> dict[ir.Value, tuple[int | None, ...]]:
+    """Return what the core of attention reads besides queries, keys and values, with its sizes."""
+    made = {value for node in scores.nodes for value in node.outputs}
+    read = [value for node in scores.nodes if node not in products for value in node.inputs]
+    return {x: known_shape(x) or () for x in read if x is not None and x not in made}
+
+
+def _reshaped(rewriter: Rewriter, before: ir.Node, x: ir.Value, shape: Sequence[int]) -> ir.Value:
+    sizes = rewriter.initializer(ir.Tensor(np.array(shape, np.int64)), f"{before.name}/sizes")
+    return rewriter.insert(before, "Reshape", [x, sizes]).outputs[0]
+
+
+def _for_each_head(
+    rewriter: Rewriter, before: ir.Node, x: ir.Value, groups: _Groups, *, is_turned: bool = False
+) -> ir.Value:
+    """Return keys or values of each head, (N, H, S, D), those of keys turned as they were."""
+    turn = {"perm": [0, 1, 3, 2]}
+    axis = rewriter.initializer(ir.Tensor(np.array([2])), f"{before.name}/axis")
+    x = rewriter.insert(before, "Squeeze", [x, axis]).outputs[0]
+    x = rewriter.insert(before, "Transpose", [x], turn).outputs[0] if is_turned else x
+    index = ir.Tensor(np.repeat(np.arange(groups.count), groups.members))
+    places = rewriter.initializer(index, f"{before.name}/places")
+    x = rewriter.insert(before, "Gather", [x, places], {"axis": 1}).outputs[0]
+    return rewriter.insert(before, "Transpose", [x], turn).outputs[0] if is_turned else x
 
 
 # Queries, keys and values, or a gate and what it multiplies, are columns of one dense layer or of several.

@@ -50,6 +50,9 @@ TIMED_PASSES = 3
 ALLOW_CODE = "which you have not allowed yet: press Read files with code, or export the net to ONNX"
 """How a message about code ends where a button of the pages allows it."""
 
+FORKED = multiprocessing.get_context("fork")
+"""Draws nets of thousands of nodes, which would take as long to hand over as to draw."""
+
 MAX_OPEN_FILE_BYTES = 8 << 30
 
 NET = "net-{}.json"
@@ -201,8 +204,7 @@ def _read(request: Request, told: Connection) -> _Read | None:
     if not request.stays or len(nets) != 2 or parts.unread:
         _draw(request, nets)
         return _Read(nets)
-    # forked, since nets of thousands of nodes would take as long to hand over as to draw
-    drawing = multiprocessing.get_context("fork").Process(target=_draw, args=(request, nets))
+    drawing = FORKED.Process(target=_draw, args=(request, nets))
     drawing.start()
     read = _Read(nets, _Ahead(request, nets, _in_order_of_arrival(parts, request.arrived)))
     drawing.join()
