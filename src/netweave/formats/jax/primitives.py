@@ -8,7 +8,7 @@ operators of one primitive. To add a primitive, write a function under ``@rule``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import UnsupportedError
+from netweave.formats.lowering.elementwise import find_function, find_operator
 from netweave.graph import GraphBuilder
 
 DTYPES = {
@@ -221,24 +222,55 @@ def factor_of(size: Any) -> int | None:
 
 # Element by element: the inputs need not be broadcast as long as the result is.
 
-ELEMENTWISE = {
-    "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "add": "Add", "add_any": "Add", "and": "And",
-    "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "ceil": "Ceil", "cos": "Cos",
-    "cosh": "Cosh", "div": "Div", "eq": "Equal", "erf": "Erf", "exp": "Exp", "floor": "Floor",
-    "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual", "log": "Log", "logistic": "Sigmoid",
-    "lt": "Less", "max": "Max", "min": "Min", "mul": "Mul", "neg": "Neg", "not": "Not", "or": "Or",
-    "pow": "Pow", "sign": "Sign", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt", "sub": "Sub", "tan": "Tan",
-    "tanh": "Tanh", "xor": "Xor",
+UNARY = (
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "erfc", "exp",
+    "expm1", "floor", "log", "log1p", "logistic", "neg", "not", "rsqrt", "sign", "sin", "sinh", "sqrt",
+    "square", "tan", "tanh",
+)  # fmt: skip
+"""Functions of each element that are what other frameworks call so too."""
+
+BINARY = {
+    **{name: find_operator(name) for name in ("add", "div", "mul", "pow", "sub")},
+    "add_any": "Add", "and": "And", "eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater",
+    "le": "LessOrEqual", "lt": "Less", "max": "Max", "min": "Min", "or": "Or", "xor": "Xor",
 }  # fmt: skip
+"""Operators on two tensors that are broadcast."""
 
 LOGICAL = frozenset({"and", "not", "or", "xor"})
 
 
-@rule(*ELEMENTWISE)
-def _elementwise(eq: Equation) -> ir.Value:
+@rule(*UNARY)
+def _unary(eq: Equation) -> ir.Value:
+    _check_logical(eq)
+    function = find_function(eq.name)
+    assert function is not None  # as ``UNARY`` has it
+    return function(_Adder(eq), operands(eq)[0])
+
+
+@rule(*BINARY)
+def _binary(eq: Equation) -> ir.Value:
+    _check_logical(eq)
+    return eq.add(BINARY[eq.name], operands(eq))
+
+
+def _check_logical(eq: Equation) -> None:
     if eq.name in LOGICAL and eq.inputs[0].dtype != "bool":
         raise eq.unsupported("whole numbers bit by bit")
-    return eq.add(ELEMENTWISE[eq.name], operands(eq))
+
+
+@dataclass(frozen=True, slots=True)
+class _Adder:
+    """Adds the nodes of a function that frameworks share."""
+
+    equation: Equation
+
+    def add(
+        self, op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any] | None = None
+    ) -> ir.Value:
+        return self.equation.builder.add(op_type, inputs, attributes)
+
+    def scalar(self, number: float, like: ir.Value) -> ir.Value:
+        return self.equation.scalar(number, self.equation.inputs[0].dtype)
 
 
 def operands(eq: Equation) -> list[ir.Value]:
@@ -266,16 +298,6 @@ def _remainder(eq: Equation) -> ir.Value:
     return eq.add("Mod", operands(eq), fmod=1)
 
 
-@rule("rsqrt")
-def _rsqrt(eq: Equation) -> ir.Value:
-    return eq.add("Reciprocal", [eq.add("Sqrt", [eq.whole(0)])])
-
-
-@rule("square")
-def _square(eq: Equation) -> ir.Value:
-    return eq.add("Mul", [eq.whole(0)] * 2)
-
-
 @rule("integer_pow")
 def _integer_pow(eq: Equation) -> ir.Value:
     x = eq.whole(0)
@@ -285,21 +307,6 @@ def _integer_pow(eq: Equation) -> ir.Value:
 @rule("exp2")
 def _exp2(eq: Equation) -> ir.Value:
     return eq.add("Pow", [eq.scalar(2, eq.inputs[0].dtype), eq.whole(0)])
-
-
-@rule("log1p")
-def _log1p(eq: Equation) -> ir.Value:
-    return eq.add("Log", [eq.add("Add", [eq.whole(0), eq.scalar(1, eq.inputs[0].dtype)])])
-
-
-@rule("expm1")
-def _expm1(eq: Equation) -> ir.Value:
-    return eq.add("Sub", [eq.add("Exp", [eq.whole(0)]), eq.scalar(1, eq.inputs[0].dtype)])
-
-
-@rule("erfc")
-def _erfc(eq: Equation) -> ir.Value:
-    return eq.add("Sub", [eq.scalar(1, eq.inputs[0].dtype), eq.add("Erf", [eq.whole(0)])])
 
 
 @rule("cbrt")
