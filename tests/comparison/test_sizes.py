@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 import netweave
 from netweave.comparison import Status, Verdict
 from netweave.errors import RunError
+from netweave.files.sandbox import has_guard
 from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.comparison.onnx_text import read_text
 from tests.oracles import recipe
@@ -200,4 +201,46 @@ def test_a_net_that_was_frozen_at_its_size_is_compared_there(tmp_path):
     )
     found = netweave.compare(free, frozen)
     assert found.verdict is Verdict.IDENTICAL
-    assert "not exercised: other sizes (B resizes to numbers that hold for its own size)" in found.sentence
+    assert "not exercised: other sizes (what B computes holds for its own size alone)" in found.sentence
+
+
+BINS = """
+import torch
+from torch.nn import functional
+
+
+class Pooled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scaled = torch.nn.Conv2d(3, 3, 1)
+        torch.nn.init.constant_(self.scaled.weight, 0.5)
+        torch.nn.init.zeros_(self.scaled.bias)
+
+    def forward(self, x):
+        return functional.adaptive_avg_pool2d(self.scaled(x), 2)
+
+
+class Halves(Pooled):
+    def forward(self, x):
+        x = self.scaled(x)
+        rows, columns = x.shape[2] // 2, x.shape[3] // 2
+        top, bottom = x[:, :, :rows], x[:, :, -rows:]
+        places = slice(columns), slice(-columns, None)
+        parts = [part[..., place].mean((2, 3)) for part in (top, bottom) for place in places]
+        return torch.stack(parts, -1).unflatten(-1, (2, 2))
+"""
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_code_whose_trace_holds_for_one_size_is_compared_there(is_first, tmp_path):
+    """The windows of an adaptive pooling are those of the trace, and at another size not its own."""
+    pytest.importorskip("torch")
+    (tmp_path / "nets.py").write_text(BINS)
+    pooled, halves = (
+        netweave.load(f"{tmp_path / 'nets.py'}:{name}", likely_shapes=[(1, 3, 24, 36)], trust=not has_guard())
+        for name in ("Pooled", "Halves")
+    )
+    assert [pooled.clone().is_fixed, halves.is_fixed] == [True, False]
+    found = netweave.compare(*((pooled, halves) if is_first else (halves, pooled)))
+    assert found.equal
+    assert "own size alone" in found.sentence

@@ -129,7 +129,7 @@ class _Search:
         ]
         frozen = frozen_side(self.pair.a.graph, self.pair.b.graph)
         if frozen is not None and self.options.inputs is None:
-            reason = f"{frozen} resizes to numbers that hold for its own size"
+            reason = f"what {frozen} computes holds for its own size alone"
             missed.append(Unexercised("other sizes", "", reason, is_limit=True))
         return assessment.missing(*missed) if missed else assessment
 

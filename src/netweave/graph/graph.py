@@ -63,6 +63,7 @@ class Graph:
         unread: Arrays that the files store and a setting keeps from being read (MXNet's gammas under
             ``fix_gamma``), by the initializer in their place, if they hold anything else.
         assumed: Input sizes that code was traced with because nobody gave any, by input name.
+        is_fixed: Whether code was traced to what holds for its input sizes alone, but for the batch.
         unknown: Types of layers that no reader knows, in a net that was read only to be looked at.
         trace: How code was traced, if the net is code and this is how it was read; a copy has none.
     """
@@ -78,6 +79,7 @@ class Graph:
     returned: Origin | None = None
     unread: dict[str, np.ndarray] = field(default_factory=dict)
     assumed: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    is_fixed: bool = False
     unknown: tuple[str, ...] = ()
     trace: Trace | None = field(default=None, repr=False, compare=False)
 
@@ -180,6 +182,7 @@ class Graph:
             returned=self.returned,
             unread=dict(self.unread),
             assumed=dict(self.assumed),
+            is_fixed=self.is_fixed,
         )
 
     def __repr__(self) -> str:

@@ -162,10 +162,15 @@ def oblong(sizes: Sizes, mappings: Sequence[InputMapping]) -> Sizes:
 
 
 def frozen_side(a: Graph, b: Graph) -> str | None:
-    """Return the net that resizes to numbers that hold at its declared size alone; None if neither does.
+    """Return the net that computes what holds at its declared size alone; None if neither does.
 
-    Both nets declare all sizes, and the other net does not resize to these numbers: it has factors, perhaps.
+    It was traced so, and the other net takes other sizes. Or both nets declare all sizes, and the other one
+    does not resize to the same numbers: it has factors, perhaps.
     """
+    for name, net, other in (("A", a, b), ("B", b, a)):
+        is_open = any(None in sizes[1:] for sizes in memory_budget.base_sizes(other).values())
+        if net.is_fixed and is_open:
+            return name
     declared = [sizes for net in (a, b) for sizes in memory_budget.base_sizes(net).values()]
     if any(size is None for sizes in declared for size in sizes[1:]):
         return None

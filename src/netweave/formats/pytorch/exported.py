@@ -205,6 +205,7 @@ class Tables:
             known.
         returned: File and line that return the outputs, where that is known.
         assumed: Sizes of inputs that the module was traced with because nobody gave any.
+        is_fixed: As in ``Graph``.
         lengths: As in ``Trace``.
         left_out: As in ``Trace``.
     """
@@ -217,6 +218,7 @@ class Tables:
     lines: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     returned: tuple[str, int] | None = None
     assumed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    is_fixed: bool = False
     lengths: Mapping[int, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
@@ -246,6 +248,7 @@ class Tables:
                 assumed={
                     str(name): tuple(map(int, sizes)) for name, sizes in value.get("assumed", {}).items()
                 },
+                is_fixed=bool(value.get("is_fixed", False)),
                 lengths={int(number): str(name) for number, name in value.get("lengths", {}).items()},
                 left_out=tuple(str(name)[:100] for name in value.get("left_out", ())),
             )
@@ -297,6 +300,7 @@ def read_exported(
     graph.notes += tuple(note.replace(str(path), place) for note in content.notes)
     graph.returned = origin_of(tables.returned, places)
     graph.assumed = dict(tables.assumed)
+    graph.is_fixed = tables.is_fixed
     graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"
     chain(see_through, compose).edit(graph)
     _say_edges(graph)

@@ -85,15 +85,16 @@ def export(
         inputs = find_inputs(module, input_shapes, examples, likely_shapes)
         notes += inputs.notes
         try:
-            program = _written(module, inputs, path, notes)
+            program, is_fixed = _written(module, inputs, path, notes)
         except CodeError as error:
             if MUTATED not in str(error):
                 raise
             with _tensors_as_buffers(module):  # a cache of keys that is a plain attribute, for example
-                program = _written(module, inputs, path, notes)
+                program, is_fixed = _written(module, inputs, path, notes)
     return describe(module, notes) | {
         "is_flat": _is_flat(program.call_spec.out_spec),
         "assumed": {name: list(sizes) for name, sizes in inputs.assumed.items()},
+        "is_fixed": is_fixed,
         "lengths": {str(number): name for number, name in lengths_of(module).items()},
         "left_out": left_out(module, inputs.values),
     }
@@ -105,8 +106,13 @@ MUTATED = "is mutated in the forward method"
 
 def _written(
     module: torch.nn.Module, inputs: Inputs, path: Path, notes: list[str]
-) -> torch.export.ExportedProgram:
-    """Trace a module, write it as an ONNX file, and return what was traced; notes are added."""
+) -> tuple[torch.export.ExportedProgram, bool]:
+    """Trace a module and write it as an ONNX file; notes are added.
+
+    Returns:
+        What was traced, and whether it holds for the sizes alone that it was traced with.
+    """
+    is_fixed = True
     program = _traced(module, inputs.values, is_open=bool(inputs.assumed))
     if _unrolls_open_steps(program):
         program = _with_sizes(module, inputs.values)
@@ -117,6 +123,8 @@ def _written(
             "the windows of an adaptive pooling follow the size of its input: all sizes but the batch "
             "are those that it was traced with"
         )
+    else:
+        is_fixed = False
     try:
         write(program, path)
     except CodeError:
@@ -124,7 +132,8 @@ def _written(
             raise
         write(_with_sizes(module, inputs.values), path)
         notes.append("it cannot be written with open sizes: all sizes are those that it was traced with")
-    return program
+        is_fixed = True
+    return program, is_fixed
 
 
 @contextmanager
