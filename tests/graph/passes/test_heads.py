@@ -178,6 +178,35 @@ def test_the_root_mean_square_is_one_operator(function):
     check(graph, function, shape=(1, 2, STEPS, WIDTH))
 
 
+@pytest.mark.parametrize(
+    ("axes", "keepdim", "count"),
+    [
+        (-1, True, WIDTH),
+        (-1, False, WIDTH),
+        ((1, 3), True, 2 * WIDTH),
+        ((2, 3), True, WIDTH),
+        (-1, True, WIDTH + 1),
+    ],
+)
+def test_a_sum_divided_by_the_number_of_its_terms_is_a_mean(axes, keepdim, count):
+    def divided(x):
+        return x.sum(axes, keepdim=keepdim) / count
+
+    graph = form(divided)
+    is_mean = axes != (2, 3) and count != WIDTH + 1
+    assert [node.op_type for node in graph.nodes] == (["ReduceMean"] if is_mean else ["ReduceSum", "Div"])
+    check(graph, divided, shape=(1, 2, STEPS, WIDTH))
+
+
+def test_a_norm_by_sums_is_one_operator():
+    def norm(x):
+        return x * torch.rsqrt((x * x).sum(-1).unsqueeze(-1) / WIDTH + 1e-3)
+
+    graph = form(norm)
+    assert [node.op_type for node in graph.nodes] == ["RMSNormalization"]
+    check(graph, norm, shape=(1, 2, STEPS, WIDTH))
+
+
 @pytest.mark.parametrize("equation", ["bhqd,bhkd->bhqk", "bhqd,bhkd->bkhq", "bhqd,bhke->bhqk"])
 def test_an_einsum_of_two_matrices_is_a_product(equation):
     def product(x):

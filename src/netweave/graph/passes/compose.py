@@ -11,6 +11,7 @@
 - Layer normalisation with scale and shift, which OpenVINO has as operators behind it.
 - A reciprocal as the quotient of 1.
 - Softmax, which JAX and people write as a quotient of exponentials less their largest.
+- A mean, which JAX writes as a sum divided by a number.
 - A product of matrices that is written as an Einsum.
 - Group normalisation before opset 21: an instance normalisation of the groups between two reshapes.
 """
@@ -215,9 +216,33 @@ def _take_reciprocal(rewriter: Rewriter, quotient: ir.Node) -> None:
 
 
 def _take_quotient(rewriter: Rewriter, quotient: ir.Node) -> None:
-    _take_reciprocal(rewriter, quotient)
-    if quotient.graph is not None:
-        _take_softmax(rewriter, quotient)
+    for take in (_take_reciprocal, _take_mean, _take_softmax):
+        if quotient.graph is not None:
+            take(rewriter, quotient)
+
+
+def _take_mean(rewriter: Rewriter, quotient: ir.Node) -> None:
+    """Write a sum over some axes, divided by the number of its terms, as a mean."""
+    dividend, count = quotient.inputs[0], _number(quotient.inputs[1])
+    if dividend is None or count is None:
+        return
+    walk = _Walk(dividend)
+    list(walk.over_views())
+    total = walk.node("ReduceSum")
+    axes, shape = (_axes(total), known_shape(total.inputs[0])) if total is not None else (None, None)
+    if total is None or not axes or shape is None:
+        return
+    summed = {axis % len(shape) for axis in axes}
+    sizes = [size for axis, size in enumerate(shape) if axis in summed and size is not None]
+    kept = tuple(1 if axis in summed else size for axis, size in enumerate(shape))
+    made, dropped = (
+        known_shape(quotient.outputs[0]),
+        tuple(kept[i] for i in range(len(kept)) if i not in summed),
+    )
+    is_plain = made == kept or (made == dropped and not walk.nodes)
+    if is_plain and len(sizes) == len(summed) and np.prod(sizes) == count:
+        settings = {"keepdims": int(made == kept)}
+        rewriter.replace([total, *walk.nodes, quotient], "ReduceMean", list(total.inputs), settings)
 
 
 def _take_softmax(rewriter: Rewriter, quotient: ir.Node) -> None:
