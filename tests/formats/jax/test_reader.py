@@ -130,3 +130,46 @@ def test_without_jax_the_message_says_what_else_can_be_done(net, monkeypatch):
     with pytest.raises(UnsupportedError, match=re.escape("JAX, which is not installed")) as caught:
         netweave.load(f"{net}:load", input_shapes=SHAPES)
     assert "dump of its tensors" in str(caught.value)
+
+
+SAME = """
+import jax
+import jax.numpy as jnp
+
+
+def make():
+    return {"kernel": jnp.full((3, 3, 3, 4), 0.1)}
+
+
+def forward(params, x):
+    return jax.lax.conv_general_dilated(
+        x, params["kernel"], (2, 2), "SAME", dimension_numbers=("NCHW", "HWIO", "NCHW")
+    ).mean((2, 3))
+"""
+
+PADDED = """
+import torch
+from torch.nn import functional
+
+
+class Padded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, stride=2, bias=False)
+        torch.nn.init.constant_(self.conv.weight, 0.1)
+
+    def forward(self, x):
+        rows, columns = (max((-(-size // 2) - 1) * 2 + 3 - size, 0) for size in x.shape[2:])
+        pads = (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2)
+        return self.conv(functional.pad(x, pads)).mean((2, 3))
+"""
+
+
+def test_paddings_of_the_traced_size_are_not_held_against_code_of_open_sizes(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "port.py").write_text(SAME)
+    (tmp_path / "original.py").write_text(PADDED)
+    a, b = (netweave.load(f"{tmp_path}/{name}") for name in ("original.py:Padded", "port.py:make"))
+    found = netweave.compare(a, b)
+    assert found.equal
+    assert "own size alone" in found.sentence

@@ -217,6 +217,20 @@ def test_an_einsum_of_two_matrices_is_a_product(equation):
     check(graph, product, shape=(1, 2, STEPS, WIDTH))
 
 
+def test_grouped_queries_may_be_turned_without_an_order(tmp_path):
+    """ONNX's Transpose without ``perm`` turns all axes round."""
+    graph = read_text(
+        """g (float[1,4,2,2,3] q, float[1,5,2,3] k) => (float[5,4,2,2,1] y)
+        { s = Einsum<equation = "nqgrd,nkgd->ngrqk">(q, k) y = Transpose(s) }""",
+        tmp_path,
+        "turned",
+    )
+    rng = np.random.default_rng(0)
+    q, k = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1, 4, 2, 2, 3), (1, 5, 2, 3)))
+    (y,) = prepare(comparable(graph)).run({"q": q, "k": k}).values()
+    np.testing.assert_allclose(y, np.einsum("nqgrd,nkgd->ngrqk", q, k).T, rtol=1e-5)
+
+
 def test_examples_that_are_repeated_are_no_heads():
     def twice(x):
         return x.flatten(0, 1).repeat_interleave(2, dim=0) * 2

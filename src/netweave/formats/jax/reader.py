@@ -46,5 +46,6 @@ def read(source: Source) -> Graph:
         source, CHILD, ["net.onnx"], readable=imports.files, beside=beside, **imports.request()
     ) as (net,):
         graph = read_saved(net, place=place, files=[str(path) for path in files])
+    graph.is_fixed = True  # paddings that follow from a size, say, are numbers in a jaxpr
     chain(see_through, compose).edit(graph)
     return graph

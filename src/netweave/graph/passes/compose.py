@@ -85,8 +85,8 @@ def _take_padding(rewriter: Rewriter, conv: ir.Node) -> None:
 def _take_product(rewriter: Rewriter, einsum: ir.Node) -> None:
     """Put a MatMul between transposes in the place of an Einsum that sums over one axis of two matrices.
 
-    An axis that the first matrix has besides, behind one of both, is one of size 1 in the second: queries
-    of attention stand in groups so.
+    The queries of attention may have one axis more than the keys, behind that of the groups. The keys get
+    one of size 1 there.
     """
     equation = str(attributes_of(einsum).get("equation", "")).replace(" ", "")
     read, arrow, out = equation.partition("->")
@@ -100,7 +100,8 @@ def _take_product(rewriter: Rewriter, einsum: ir.Node) -> None:
     a, b, made = letters
     turn = _only_turn(einsum.outputs[0])
     if turn is not None and len(a - b) > 1:
-        out = "".join(out[axis] for axis in attributes_of(turn)["perm"])
+        perm = attributes_of(turn).get("perm") or range(len(out))[::-1]
+        out = "".join(out[axis] for axis in perm)
     batch = "".join(letter for letter in out if letter in a & b)
     summed, columns = ("".join(sorted(each)) for each in (a & b - made, b - a))
     rows, grouped = _rows_and_groups(terms[0], out, batch, a - b)
@@ -235,10 +236,8 @@ def _take_mean(rewriter: Rewriter, quotient: ir.Node) -> None:
     summed = {axis % len(shape) for axis in axes}
     sizes = [size for axis, size in enumerate(shape) if axis in summed and size is not None]
     kept = tuple(1 if axis in summed else size for axis, size in enumerate(shape))
-    made, dropped = (
-        known_shape(quotient.outputs[0]),
-        tuple(kept[i] for i in range(len(kept)) if i not in summed),
-    )
+    dropped = tuple(size for axis, size in enumerate(shape) if axis not in summed)
+    made = known_shape(quotient.outputs[0])
     is_plain = made == kept or (made == dropped and not walk.nodes)
     if is_plain and len(sizes) == len(summed) and np.prod(sizes) == count:
         settings = {"keepdims": int(made == kept)}
