@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from netweave.web.models import Comparison
 
 COMPARED = ("first", "last", "tolerance", "seed", "num_samples")
-"""What goes to ``api.compare``."""
+"""Options of ``api.compare``."""
 
 READ = ("phase", "stages")
-"""What goes to ``api.load_parts``, for both nets."""
+"""Options of ``api.load_parts`` for both nets."""
 
 SIZES = ("input_shapes_a", "input_shapes_b")
-"""What goes to ``api.load_parts`` for one of the nets."""
+"""Options of ``api.load_parts`` for one of the nets."""
 
 COLORS = ("rgb", "bgr", "gray")
 """Orders of the channels of an image."""

@@ -96,7 +96,7 @@ def _net(code: ModuleType, request: dict[str, Any]) -> tuple[Callable[..., Any],
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a function or class of the net's file returned: anything may be a tree of parameters."""
+    """Result of a function or class of the net's file: anything may be a tree of parameters."""
 
     result: Any
 

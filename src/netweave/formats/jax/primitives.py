@@ -49,7 +49,7 @@ class Tensor:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is an array that no input or parameter has a part in."""
+        """True if it is an array that depends on no input or parameter."""
         return isinstance(self.value, np.ndarray)
 
     @property

@@ -56,7 +56,7 @@ def main(request: dict[str, Any]) -> None:
 
 
 AXES = {"height": 0, "h": 0, "rows": 0, "width": 1, "w": 1, "columns": 1, "size": 0, "side": 0}
-"""Which axis of a picture an argument is for, by its name."""
+"""Axis of a picture that an argument is for, by its name."""
 
 MOST_CHANNELS = 4
 """A picture has at most so many; a larger size is not taken for channels."""
