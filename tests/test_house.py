@@ -68,7 +68,7 @@ MIN_LINES, MAX_LINES = 40, 700
 """Of a file in src: with less it is a part of a subject, with more it has two."""
 
 SHORT = {
-    "*/__init__.py": "the surface of a package",
+    "*__init__.py": "the surface of a package",
     "__main__.py": "the entry point of python -m",
     "comparison/stopwatch.py": "imported on three floors of comparison",
     "formats/*/dialect.py": "a plain table of words",

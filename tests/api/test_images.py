@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from netweave.api.boxes import image_input
+from netweave.api.images import image_input
 from netweave.errors import ReadError, UsageError
 from netweave.graph import GraphBuilder
 from netweave.runtime.images.preprocessing import Preprocessing

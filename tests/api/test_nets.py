@@ -69,6 +69,6 @@ def test_what_was_written_must_hold_the_drawn_weights(tmp_path, monkeypatch):
         graph = read(source)
         return with_arrays(graph, {"conv2": stored_arrays(graph)["conv2"][::-1].copy()})
 
-    monkeypatch.setattr("netweave.api.reading.read", mixed_up)
+    monkeypatch.setattr("netweave.api.writing.read", mixed_up)
     found = api.convert_and_verify(net, tmp_path / "wrong.onnx", random_weights=True)
     assert (found.verdict, found.exit_status) == (Verdict.DIFFERENT, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.api.reading import convert_and_verify
+from netweave.api.writing import convert_and_verify
 from netweave.comparison import Verdict
 from netweave.comparison.execution.sizes import sizes_to_run
 from netweave.comparison.size_search import COSTLY_MULTIPLY_ADDS, usual_samples

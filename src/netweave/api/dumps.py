@@ -7,20 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.api.arguments import save_arrays
 from netweave.api.reading import load
-from netweave.comparison import Comparison
-from netweave.comparison.dumps import (
-    choose_inputs,
-    compare_dump,
-    compare_dumps,
-    compare_sequences,
-    join_inputs,
-)
 from netweave.errors import NetweaveError, SourceError, UsageError
 from netweave.files.npy import parse_npy
 from netweave.files.output_files import replacing_file
@@ -30,6 +22,9 @@ from netweave.formats.pytorch import is_module
 from netweave.formats.pytorch.state import read_tensors
 from netweave.graph import Graph, graph_of_weights
 from netweave.graph.stored import stored_arrays
+
+if TYPE_CHECKING:
+    from netweave.comparison import Comparison
 
 PREFIX = "dump:"
 """Prefix of the name of a file of activations, whatever else it may be taken for."""
@@ -92,6 +87,8 @@ def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any], *, probe: Any
                 f"{a}: is a dump, which is compared with as the second net: netweave compare NET {a}"
             )
         return None
+    from netweave.comparison.dumps import compare_dump, compare_dumps, compare_sequences, join_inputs
+
     graph, arrays = second
     is_printed = Path(graph.files[0]).suffix in PRINTED
     if probe is not None:
@@ -115,6 +112,8 @@ def compare_with_dump(a: Any, b: Any, settings: Mapping[str, Any], *, probe: Any
 
 def _net(a: Any, dump: Graph, arrays: Arrays, settings: dict[str, Any]) -> Graph:
     """Read a net at the sizes that its inputs have in a dump."""
+    from netweave.comparison.dumps import choose_inputs
+
     if isinstance(a, Graph):
         return a
     given = dict(settings.pop("input_shapes", None) or {})

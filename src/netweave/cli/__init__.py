@@ -20,13 +20,13 @@ from netweave import __version__
 from netweave.cli.boxes import anchors, evaluate_boxes
 from netweave.cli.compare import bisect, compare
 from netweave.cli.convert import convert, fix, pack, prune
-from netweave.cli.deferred_modules import defer
 from netweave.cli.inspect import inspect, memory, show, zoo
 from netweave.cli.launch import launch
 from netweave.cli.run import extract, run, sample, time
 from netweave.cli.serve import doctor, mcp, serve
 from netweave.cli.several import plan
 from netweave.cli.train import jobs, test, train
+from netweave.deferred import defer
 from netweave.errors import NetweaveError, PeerError
 from netweave.files.output_files import writing
 from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at_once, leave_error

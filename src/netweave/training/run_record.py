@@ -17,7 +17,7 @@ from netweave.errors import WriteError
 from netweave.files.output_files import write_file
 from netweave.training.events import Event, Stopped, Watch
 
-RECORD = "netweave-run.json"
+RUN_RECORD = "netweave-run.json"
 """Name of the record in the folder of the event files."""
 
 _ENDED = {"Z", "X"}
@@ -107,7 +107,7 @@ def recorded(folder: Path | None) -> Iterator[Watch]:
 def read_record(folder: str | Path) -> RunRecord | None:
     """Return the record of a run; None if it has none, or none that can be read."""
     with contextlib.suppress(OSError, ValueError, TypeError):
-        content: dict[str, Any] = json.loads((Path(folder) / RECORD).read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads((Path(folder) / RUN_RECORD).read_text(encoding="utf-8"))
         return RunRecord(**content)
     return None
 
@@ -156,4 +156,4 @@ def process_birth(pid: int) -> str:
 
 
 def _write(folder: Path, record: RunRecord) -> None:
-    write_file(folder / RECORD, json.dumps(asdict(record)))
+    write_file(folder / RUN_RECORD, json.dumps(asdict(record)))

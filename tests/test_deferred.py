@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.cli.deferred_modules import FORMULAS, _Deferred, defer
+from netweave.deferred import FORMULAS, _Deferred, defer
 from netweave.graph import GraphBuilder, Parameter
 
 

@@ -1,4 +1,8 @@
-"""Modules of other packages that are executed when something of them is first used.
+"""Names and modules that are imported when they are first used.
+
+Comparing needs no training and training no comparer, so a package's public names stand in its
+``__init__.pyi``, which type checkers read as well, and each is imported from its module on first use (as
+``lazy_loader`` does, which takes relative imports only).
 
 ``onnx_ir`` and ``onnx_shape_inference`` import sympy for sizes that are formulas. Most nets have none, and
 sympy takes a quarter of a second to load, as long as comparing two small nets. ``importlib.util.LazyLoader``
@@ -7,10 +11,13 @@ does not help: it executes a module as soon as a second one imports it.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from threading import RLock
 from types import ModuleType
 from typing import Any
@@ -26,6 +33,29 @@ FORMULAS = frozenset(
 """sympy, and the modules that use it while they are imported."""
 
 _executing = RLock()
+
+_IMPORT = re.compile(r"^from (\S+) import (\w+) as (\w+)$", re.MULTILINE)
+
+
+def names_of_stub(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package for the imports in its stub.
+
+    Args:
+        package: The package's ``__name__``.
+        file: Its ``__file__``. Each import of ``__init__.pyi`` there is ``from module import name as name``.
+    """
+    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    homes = {name: (module, original) for module, original, name in _IMPORT.findall(stub)}
+
+    def attribute(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, original = homes[name]
+        if module == package:
+            return import_module(f"{module}.{original}")
+        return getattr(import_module(module), original)
+
+    return sorted(homes), attribute, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
 def defer(names: Collection[str] = FORMULAS) -> None:

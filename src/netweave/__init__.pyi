@@ -1,0 +1,54 @@
+"""The public names of ``netweave``, and the modules that they are imported from."""
+
+from netweave.api import Cluster as Cluster
+from netweave.api import CompareOptions as CompareOptions
+from netweave.api import Comparison as Comparison
+from netweave.api import Context as Context
+from netweave.api import Graph as Graph
+from netweave.api import Job as Job
+from netweave.api import LayerCut as LayerCut
+from netweave.api import PackOptions as PackOptions
+from netweave.api import PreparedNet as PreparedNet
+from netweave.api import TrainOptions as TrainOptions
+from netweave.api import Verdict as Verdict
+from netweave.api import bisect as bisect
+from netweave.api import capture as capture
+from netweave.api import compare as compare
+from netweave.api import compare_all as compare_all
+from netweave.api import compare_training as compare_training
+from netweave.api import cpu as cpu
+from netweave.api import device as device
+from netweave.api import evaluate as evaluate
+from netweave.api import evaluate_boxes as evaluate_boxes
+from netweave.api import extract as extract
+from netweave.api import find_anchors as find_anchors
+from netweave.api import find_boxes as find_boxes
+from netweave.api import gpu as gpu
+from netweave.api import inject as inject
+from netweave.api import kvstore as kvstore
+from netweave.api import load as load
+from netweave.api import load_all as load_all
+from netweave.api import load_job as load_job
+from netweave.api import load_training as load_training
+from netweave.api import measure_memory as measure_memory
+from netweave.api import operator as operator
+from netweave.api import pack as pack
+from netweave.api import plan_memory as plan_memory
+from netweave.api import prepare as prepare
+from netweave.api import prune as prune
+from netweave.api import record_training as record_training
+from netweave.api import replicate as replicate
+from netweave.api import run as run
+from netweave.api import sample as sample
+from netweave.api import save as save
+from netweave.api import save_training as save_training
+from netweave.api import save_weights as save_weights
+from netweave.api import tiled as tiled
+from netweave.api import time_layers as time_layers
+from netweave.api import train as train
+from netweave.api import transfer_weights as transfer_weights
+from netweave.formats.mxnet import symbol as symbol
+from netweave.keras import EarlyStopping as EarlyStopping
+from netweave.keras import Sequential as Sequential
+
+__version__: str
