@@ -169,3 +169,28 @@ def test_of_two_layers_that_contradict_each_other_the_first_is_believed(tmp_path
     found = compare(load(tmp_path, "a", nets[0]), load(tmp_path, "b", nets[1]))
     assert [(finding.mismatch, finding.layer_b) for finding in found.findings] == [("axis-order", "second")]
     assert all(mapping.is_identity for mapping in found.inputs)
+
+
+def test_the_axes_of_an_image_are_seen_through_padding_of_a_computed_width(tmp_path):
+    """One channel says nothing of where the channels are; the first filters do, behind a Pad."""
+    weight = np.random.default_rng(1).standard_normal((4, 1, 3, 3)).astype(np.float32)
+    pads = {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64)}
+    computed = [
+        node("Shape", "x", "sizes"),
+        node("Sub", "sizes sizes", "zeros"),
+        node("Concat", "zeros zeros", "none", axis=0),
+        node("Add", "none pads", "computed"),
+        node("Pad", "x computed", "padded"),
+        node("Conv", "padded w", "y", name="first"),
+    ]
+    last = [
+        node("Transpose", "x", "image", perm=[0, 3, 1, 2]),
+        node("Pad", "image pads", "padded"),
+        node("Conv", "padded w", "y", name="first"),
+    ]
+    a = load(tmp_path, "a", model(computed, {"x": ["N", 1, "H", "W"]}, ["y"], {"w": weight} | pads))
+    b = load(tmp_path, "b", model(last, {"x": ["N", 15, 18, 1]}, ["y"], {"w": weight} | pads))
+    for first, second in ((a, b), (b, a)):
+        found = compare(first, second)
+        assert found.equal
+        assert "channels last" in str(found) or "channels first" in str(found)

@@ -16,6 +16,8 @@ from netweave.comparison.explain.known_mismatches.same_windows import (  # noqa:
     take_same_windows,
 )
 from tests.comparison.torch_pairs import copied, drawn, effective, load  # noqa: E402
+from tests.formats.onnx.models import model as onnx_model  # noqa: E402
+from tests.formats.onnx.models import node  # noqa: E402
 
 
 class Pooled(nn.Module):
@@ -134,3 +136,24 @@ def test_another_rounding_is_proposed_only_where_a_pads():
     assert not take_same_windows(a, floor)
     assert rounding_with_same_windows(behind, floor) == "ceil"
     assert rounding_with_same_windows(a, {**behind, "pads": (0, 0, 1, 0)}) == ""
+
+
+def test_what_a_transposed_convolution_adds_at_its_end_is_not_cut_there(tmp_path):
+    """Padding of 1 with one row more at the end is padding of 1 at the begin; other sizes are a difference."""
+    weight = np.random.default_rng(0).standard_normal((3, 4, 3, 3)).astype(np.float32)
+
+    def net(**window):
+        more = node("ConvTranspose", "x w", "y", name="up", strides=[2, 2], **window)
+        path = tmp_path / f"{len(window)}.onnx"
+        proto = onnx_model([more], {"x": ["N", 3, 7, 9]}, ["y"], {"w": weight})
+        path.write_bytes(proto.SerializeToString())
+        return netweave.load(path)
+
+    added = net(pads=[1, 1, 1, 1], output_padding=[1, 1])
+    cut = net(pads=[1, 1, 0, 0])
+    for a, b in ((added, cut), (cut, added)):
+        found = compare(a, b)
+        assert (found.verdict, found.findings) == (Verdict.IDENTICAL, ())
+    plain = net(pads=[1, 1, 1, 1], group=1, dilations=[1, 1])
+    (finding,) = compare(added, plain).findings
+    assert finding.cause == "output_padding is 1 in A and 0 in B"

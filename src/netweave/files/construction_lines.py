@@ -38,7 +38,7 @@ def recording(base: type, files: Collection[str]) -> Iterator[Lines]:
 
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        places = _callers(self, sys._getframe(1), files)
+        places = callers(self, sys._getframe(1), files)
         if places:
             lines[self] = places
 
@@ -46,7 +46,7 @@ def recording(base: type, files: Collection[str]) -> Iterator[Lines]:
         yield lines
 
 
-def _callers(module: Any, frame: FrameType | None, files: Collection[str]) -> tuple[tuple[str, int], ...]:
+def callers(module: Any, frame: FrameType | None, files: Collection[str]) -> tuple[tuple[str, int], ...]:
     """Return the lines of the files outside of the module's own constructors, the innermost first."""
     callers: list[tuple[str, int]] = []
     for _ in range(MAX_FRAMES):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.errors import UsageError
+from netweave.errors import SourceError, UsageError
 from netweave.files import reading_cache
 from netweave.files.persistent_child import LARGEST_WEIGHTS, PersistentChild
 from netweave.files.sandbox import run_guarded, scratch_folder
@@ -434,3 +434,14 @@ def _with_files(value: Any, files: Mapping[str, str]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_with_files(item, files) for item in value)
     return value
+
+
+@contextmanager
+def naming(place: str, *, instead_of: str) -> Iterator[None]:
+    """Let errors name the model and not the file that a child process made of it, which is gone then."""
+    try:
+        yield
+    except SourceError as error:
+        where = (error.place or instead_of).replace(instead_of, place)
+        message = error.message.replace(instead_of, place)
+        raise type(error)(message, place=where, open_inputs=error.open_inputs) from error

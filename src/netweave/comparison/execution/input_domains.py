@@ -337,6 +337,9 @@ KEPT = frozenset(
 )  # fmt: skip
 """Operators that leave axes and channels where they are."""
 
+SIZED = frozenset({"Pad", "Resize"})
+"""Operators whose other inputs are sizes, which may be computed."""
+
 Entries = tuple[int, ...]
 
 
@@ -413,7 +416,8 @@ def views_of(signals: Signals) -> dict[str, View]:
         if view is not None:
             views[str(value.name)] = view
     for node in signals.graph.nodes:
-        sources = [v for v in node.inputs if v is not None and not is_constant(v)]
+        inputs = node.inputs[:1] if node.op_type in SIZED else node.inputs
+        sources = [v for v in inputs if v is not None and not is_constant(v)]
         known = [views[str(v.name)] for v in sources if str(v.name) in views]
         if not node.domain and known and len(known) == len(sources):
             views |= _made(node, known)

@@ -24,6 +24,7 @@ from netweave.files.construction_lines import Lines, recording
 from netweave.files.missing_modules import importing, without
 from netweave.files.model_imports import Wanted, construct, imported, in_folder, own_factories
 from netweave.files.seccomp import answer
+from netweave.formats.keras.functional import Followed
 
 
 def main(request: dict[str, Any]) -> None:
@@ -50,8 +51,11 @@ def main(request: dict[str, Any]) -> None:
         model = construct(code, functions or classes, wanted).model
     if request["loads_weights"]:
         _load_weights(model, request["weights"], place=request["weights_place"])
-    model.save("net.keras")
-    Path("lines.json").write_text(json.dumps(_lines(model, constructed)), encoding="utf-8")
+    followed = Followed({net})
+    model = followed.model(model, request["input_shapes"], request["likely_shapes"])
+    followed.save(model, Path("net.keras"))
+    lines = followed.lines | _lines(model, constructed)
+    Path("lines.json").write_text(json.dumps(lines), encoding="utf-8")
     Path("sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
 
 

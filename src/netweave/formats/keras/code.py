@@ -11,7 +11,7 @@ from pathlib import Path
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.files.model_imports import imports_of_source
-from netweave.files.python_code import MAX_CODE_BYTES, imports_package, run_reader, weights_of_written
+from netweave.files.python_code import MAX_CODE_BYTES, imports_package, naming, run_reader, weights_of_written
 from netweave.graph import Graph, LayerTable, Origin
 from netweave.installation import install_command
 
@@ -75,7 +75,8 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
     with run_reader(
         source, CHILD, made, readable=readable, loads_weights=loads_weights, **imports.request()
     ) as (saved, lines, sizes):
-        graph = read(Source(saved, input_shapes=source.input_shapes))
+        with naming(place, instead_of=str(saved)):
+            graph = read(Source(saved, input_shapes=source.input_shapes))
         layers = _at_lines(graph, lines, place=place)
         called_with = _numbers(sizes, place=place)
     files = (place, str(source.weights)) if source.weights is not None else (place,)

@@ -70,6 +70,19 @@ class TensorRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Array:
+    """An array among arguments.
+
+    Attributes:
+        name: Its name in the file; empty if the argument holds the values.
+        values: Its values; None if the file holds them elsewhere.
+    """
+
+    name: str = ""
+    values: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A model.
 
@@ -214,9 +227,15 @@ def _tensor(settings: Mapping[str, Any]) -> TensorRef:
     return TensorRef((str(history[0]), _int(history[1]), _int(history[2])))
 
 
+def _values(settings: Mapping[str, Any]) -> np.ndarray:
+    return np.array(settings["value"], np.dtype(settings.get("dtype")))
+
+
 _SPECIAL: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "__keras_tensor__": _tensor,
-    "__numpy__": lambda settings: np.array(settings["value"], np.dtype(settings.get("dtype"))),
+    "__numpy__": lambda settings: _values(settings),
+    "__tensor__": lambda settings: Array(values=_values(settings)),
+    "Variable": lambda settings: Array(str(settings["array"])),
     "__slice__": lambda settings: slice(*(settings.get(name) for name in ("start", "stop", "step"))),
     "__ellipsis__": lambda _: ...,
 }

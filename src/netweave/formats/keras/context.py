@@ -149,14 +149,21 @@ class KerasLayer(ChannelsLastLayer):
         self.config = config
         self.type = config.type
         self.name = name
-        self.args = args
-        self.kwargs = kwargs
+        self.stored_args = [*args, *kwargs.values()]
+        self.args = [self._given(value) for value in args]
+        self.kwargs = {key: self._given(value) for key, value in kwargs.items()}
         self.version = net.version
         self.training = net.training
         self._masks = net.masks
         self._known_arrays = net.arrays
         self._arrays = arrays
         self._inside = inside
+
+    def _given(self, value: Any) -> Any:
+        """Return an argument with stored arrays as tensors."""
+        if isinstance(value, list):
+            return [self._given(item) for item in value]
+        return self.tensor(value) if isinstance(value, Stored) else value
 
     def inner(self, config: LayerConfig, args: Sequence[Any], *, inside: str) -> KerasLayer:
         """Return the context of a layer inside the layer.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files import Source
 from netweave.files.decompression_limit import check_expansion
 from netweave.files.hdf5 import HDF5_MAGIC, Group, read_hdf5
 from netweave.files.json_text import parse_json
+from netweave.files.npy import read_npz
 from netweave.files.source import is_folder, read_bytes
 from netweave.files.zipped import read_member, zip_errors
 from netweave.formats.keras.code import is_code
@@ -19,7 +23,9 @@ from netweave.formats.keras.weights import Weights
 
 ZIP_MAGIC = b"PK\x03\x04"
 CONFIG = "config.json"
-ARRAYS = "model.weights.h5"
+WEIGHTS = "model.weights.h5"
+ARRAYS = "arrays.npz"
+"""Arrays that operations of followed code read; see ``functional.py``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,13 @@ class Opened:
         description: The configuration, as JSON values.
         weights: Its arrays; None where no file gives them.
         files: The files.
+        arrays: Arrays that operations read, by the names that the configuration has for them.
     """
 
     description: Any
     weights: Weights | None
     files: tuple[str, ...]
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def open_weights(path: Path) -> Weights:
@@ -55,7 +63,7 @@ def match(source: Source) -> bool:
         return False
     head = source.head()
     if head.startswith(ZIP_MAGIC):
-        return _names(source.net) >= {CONFIG, ARRAYS}
+        return _names(source.net) >= {CONFIG, WEIGHTS}
     if head.startswith(HDF5_MAGIC):
         return True
     return head.lstrip()[:1] == b"{" and b'"class_name"' in head
@@ -80,10 +88,12 @@ def _archive(source: Source) -> Opened:
     place = str(source.net)
     with zip_errors(place, "a complete Keras archive"), zipfile.ZipFile(source.net) as archive:
         description = _json(_member(archive, CONFIG, place), place)
-        arrays = None if source.weights else _member(archive, ARRAYS, place)
-    if arrays is None:
-        return Opened(description, *_beside(source))
-    return Opened(description, Weights(_read(arrays, place), place), (place,))
+        weights = None if source.weights else _member(archive, WEIGHTS, place)
+        held = _member(archive, ARRAYS, place) if ARRAYS in archive.namelist() else None
+    arrays = {} if held is None else read_npz(held, place=f"{place}: {ARRAYS!r}")
+    if weights is None:
+        return Opened(description, *_beside(source), arrays)
+    return Opened(description, Weights(_read(weights, place), place), (place,), arrays)
 
 
 def _read(content: Path | bytes, place: str) -> Group:

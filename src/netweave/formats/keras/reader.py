@@ -13,12 +13,12 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
 from netweave.files.unknown_names import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.keras.code import is_code, read_code
-from netweave.formats.keras.config import MODELS, LayerConfig, Model, Ref, TensorRef, parse_model
+from netweave.formats.keras.config import MODELS, Array, LayerConfig, Model, Ref, TensorRef, parse_model
 from netweave.formats.keras.context import KerasLayer, KerasNet, read_layer, tensors_of
 from netweave.formats.keras.layers import READERS, REASONS
 from netweave.formats.keras.layers.recurrent import KEEPS_MASK
 from netweave.formats.keras.opening import Opened, open_model
-from netweave.formats.lowering.channels_last import ChannelsLastLayer, Tensor
+from netweave.formats.lowering.channels_last import ChannelsLastLayer, Stored, Tensor
 from netweave.formats.lowering.windows import check_given_sizes, unknown_sizes
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
 from netweave.graph.ordering import CycleError, inputs_first
@@ -78,6 +78,7 @@ class _Build:
         self._input_shapes = input_shapes
         self._file = place
         self._weights = opened.weights
+        self._arrays = {name: Stored.parameter(name, x, x.shape) for name, x in opened.arrays.items()}
         self._model = parse_model(opened.description, place=self._file)
         self._builder = GraphBuilder(self._model.name, format="keras", files=opened.files)
         self._output_names = [_output_name(ref) for ref in self._model.outputs]
@@ -111,14 +112,26 @@ class _Build:
             if layer.name not in arrays and self._weights is not None and layer.type not in MODELS:
                 arrays[layer.name] = self._weights.of(inside, way)
             call = layer.calls[number]
-            args = [_bound(value, made, self._file) for value in call.args]
-            kwargs = {key: _bound(value, made, self._file) for key, value in call.kwargs.items()}
+            args = [self._bound(value, made) for value in call.args]
+            kwargs = {key: self._bound(value, made) for key, value in call.kwargs.items()}
             if layer.type in MODELS:
                 outputs = self._inner(layer, args, kwargs, inside, way)
             else:
                 outputs = self._call(layer, args, kwargs, "/".join(way), arrays.get(layer.name))
             made.update({(layer.name, number, index): tensor for index, tensor in enumerate(outputs)})
         return [_found(made, ref, self._file) for ref in model.outputs]
+
+    def _bound(self, value: Any, made: Mapping[Ref, Tensor]) -> Any:
+        """Return an argument with tensors and arrays in the place of references."""
+        if isinstance(value, TensorRef):
+            return _found(made, value.ref, self._file)
+        if isinstance(value, Array):
+            if value.values is not None:
+                return Stored.constant(value.values)
+            if value.name not in self._arrays:
+                raise ReadError(f"the array {value.name!r:.80} is missing in it", place=self._file)
+            return self._arrays[value.name]
+        return [self._bound(item, made) for item in value] if isinstance(value, (list, tuple)) else value
 
     def _inner(
         self,
@@ -240,13 +253,6 @@ def _is_keras3(description: Any) -> bool:
 
 def _output_name(ref: Ref) -> str:
     return ref[0] if not ref[2] else f"{ref[0]}:{ref[2]}"
-
-
-def _bound(value: Any, made: Mapping[Ref, Tensor], place: str) -> Any:
-    """Return an argument with tensors in the place of references."""
-    if isinstance(value, TensorRef):
-        return _found(made, value.ref, place)
-    return [_bound(item, made, place) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _found(made: Mapping[Ref, Tensor], ref: Ref, place: str) -> Tensor:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -20,11 +19,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.errors import ReadError, SourceError
+from netweave.errors import ReadError
 from netweave.files.library_errors import is_machinery
 from netweave.files.onnx import Rows, read_model
 from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
+from netweave.files.python_code import naming
 from netweave.formats.pytorch.traced_sizes import drop_volume_biases, settle_reshapes, settle_splits
 from netweave.graph import Graph, Layer, LayerTable, Origin, Parameter, Trace, parameter_key, set_layer_keys
 from netweave.graph.parameters import tag_parameter
@@ -292,7 +292,7 @@ def read_exported(
         drop_volume_biases(model)
         return Rows(mark_calls(model, tables.types, tables.settings, places, tables.lines))
 
-    with _naming(place, instead_of=str(path)):
+    with naming(place, instead_of=str(path)):
         content = read_model(parse(path), path, rows)
     names = tuple(files.values())
     parameters = _parameters(content.model, tables)
@@ -305,17 +305,6 @@ def read_exported(
     chain(see_through, compose).edit(graph)
     _say_edges(graph)
     return graph
-
-
-@contextmanager
-def _naming(place: str, *, instead_of: str) -> Iterator[None]:
-    """Let errors name the model and not the file that it was exported to, which is gone afterwards."""
-    try:
-        yield
-    except SourceError as error:
-        where = (error.place or instead_of).replace(instead_of, place)
-        message = error.message.replace(instead_of, place)
-        raise type(error)(message, place=where, open_inputs=error.open_inputs) from error
 
 
 def _parameters(model: ir.Model, tables: Tables) -> dict[str, Parameter]:

@@ -23,7 +23,7 @@ from netweave.graph.passes.views import OpenSizes, View, views_of
 from netweave.graph.passes.windows import PADDING_RULE_PROP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from netweave.comparison.metric import Signals
     from netweave.graph import Graph
@@ -194,11 +194,20 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
         different.pop("rounding", None)  # a step of one leaves nothing to round
     if node_a.op_type in {"Conv", "ConvTranspose"}:
         different.pop("kernel_shape", None)
+    if node_a.op_type == "ConvTranspose" and _cut(values_a) == _cut(values_b):
+        different = {name: row for name, row in different.items() if name not in {"pads", "output_padding"}}
     if node_a.op_type == "MaxPool" and different.keys() & WINDOWS and take_same_windows(values_a, values_b):
         different = {name: row for name, row in different.items() if name not in WINDOWS}
     if node_a.op_type == "Resize":
         different = {n: row for n, row in different.items() if _says_something(n, values_a["mode"])}
     return different
+
+
+def _cut(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return how much a transposed convolution cuts off each begin and end: what it adds there is not cut."""
+    pads, added = values["pads"], values["output_padding"]
+    ends = (end - more for end, more in zip(pads[len(added) :], added, strict=True))
+    return (*pads[: len(added)], *ends)
 
 
 def _is_same_from_the_end(node_a: ir.Node, node_b: ir.Node, axes: tuple[Any, Any]) -> bool:

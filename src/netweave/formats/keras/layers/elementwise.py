@@ -258,6 +258,8 @@ REASONS = {
 
 REDUCTIONS = {
     "All": "ReduceMin",
+    "Amax": "ReduceMax",
+    "Amin": "ReduceMin",
     "Any": "ReduceMax",
     "Max": "ReduceMax",
     "Mean": "ReduceMean",
@@ -268,7 +270,9 @@ REDUCTIONS = {
 """Functions over axes, and ONNX's name."""
 
 
-@layer_reader("Absolute", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "LogicalNot", "Negative", "Reciprocal")
+@layer_reader(
+    "Abs", "Absolute", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "LogicalNot", "Negative", "Reciprocal"
+)
 @layer_reader("Rsqrt", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Square", "Tanh")
 def function(ctx: KerasLayer) -> Tensor:
     """A function of each element."""
@@ -302,7 +306,7 @@ def clip(ctx: KerasLayer) -> Tensor:
     return ctx.elementwise(elementwise.clip, ctx.x, low=low, high=high)
 
 
-@layer_reader("Cast")
+@layer_reader("Cast", "ConvertToTensor")
 def cast(ctx: KerasLayer) -> Tensor:
     """As another type of elements."""
     name = ctx.string("dtype", "float32")

@@ -26,6 +26,12 @@ def merge(ctx: KerasLayer) -> Tensor:
     return ctx.masked(ctx.tensor(reduce(lambda a, b: ctx.broadcast(op_type, [a, b]), operands)), mask)
 
 
+@layer_reader("FloorDivide")
+def floor_divide(ctx: KerasLayer) -> Tensor:
+    """The quotient, rounded down."""
+    return ctx.unary("Floor", ctx.broadcast("Div", _operands([*ctx.args, *ctx.kwargs.values()])))
+
+
 @layer_reader("Average")
 def average(ctx: KerasLayer) -> Tensor:
     """The mean of all inputs."""

@@ -1,0 +1,233 @@
+"""Models of code as functional models of Keras' own layers and operations; for the child process alone.
+
+What a layer or a model of the code's own computes is in no file that Keras saves. Its ``call`` is followed
+with symbolic tensors instead, and takes its place.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import sys
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import keras
+import numpy as np
+
+from netweave.errors import UnsupportedError, shortened
+from netweave.files.construction_lines import callers
+
+ARRAYS = "arrays.npz"
+"""The member of a saved model that holds the arrays its operations read."""
+
+BATCH = 61
+"""The size of a batch where code wants a number: a prime that no net has as another size."""
+
+
+KERAS_OWN = frozenset({"mask", "training"})
+"""Arguments that Keras adds to calls of layers."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """What was followed of a model's code.
+
+    Attributes:
+        files: The full paths of the files whose lines count.
+        arrays: The arrays that operations read, by name.
+        lines: The line that calls each operation, by its name.
+    """
+
+    files: Collection[str]
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    _within: list[str] = field(default_factory=list)
+    _named: set[int] = field(default_factory=set)
+
+    def model(self, model: keras.Model, shapes: Mapping[str, Any], likely: Collection[Any]) -> keras.Model:
+        """Return a functional model that computes the same; the model itself if it has no code of its own.
+
+        Args:
+            model: The model, with its weights.
+            shapes: Sizes of inputs that the caller says, by name.
+            likely: Sizes to try for the only input of a model that does not know its own.
+
+        Raises:
+            UnsupportedError: Its code does something else than calling layers and operations of Keras.
+        """
+        if not is_own(model):
+            return model
+        failure: Exception | None = None
+        for batch in (None, BATCH):
+            self.lines.clear()
+            try:
+                inputs = _inputs(model, shapes, likely, batch)
+                with self._following():
+                    outputs = model.call(*inputs.args, **inputs.kwargs)
+                made = keras.Model(inputs.all, outputs, name=model.name)
+            except Exception as error:  # noqa: BLE001  # the code's own, of any type
+                failure = failure or error
+                continue
+            if batch is not None:
+                _open_batch(made)
+            return made
+        assert failure is not None
+        reason = shortened(" ".join(str(failure).split()), 300)
+        places = _lines_of(failure, self.files)
+        where = f", line {places[-1]}" if places else ""
+        raise UnsupportedError(
+            f"the code of {type(model).__name__!r} cannot be followed with symbolic tensors{where}: "
+            f"{type(failure).__name__}: {reason}; call layers and keras.ops only, or name the sizes of its "
+            "inputs (--input-shape)"
+        ) from failure
+
+    def save(self, model: keras.Model, file: Path) -> None:
+        """Save a functional model as Keras does, with the arrays that its operations read in ``ARRAYS``."""
+
+        def config(variable: Any) -> dict[str, str]:
+            self.arrays[variable.path] = keras.ops.convert_to_numpy(variable.value)
+            return {"array": variable.path}
+
+        with patch.object(keras.Variable, "get_config", config, create=True):
+            model.save(file)
+        if self.arrays:
+            content = io.BytesIO()
+            np.savez(content, allow_pickle=False, **self.arrays)
+            with zipfile.ZipFile(file, "a") as archive:
+                archive.writestr(ARRAYS, content.getvalue())
+
+    @contextmanager
+    def _following(self) -> Iterator[None]:
+        layer_call: Callable[..., Any] = keras.Layer.__call__
+        note_node: Callable[..., Any] = keras.Operation.symbolic_call
+
+        def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._rename(layer)
+            if not is_own(layer) or not _has_symbols(args, kwargs):
+                return layer_call(layer, *args, **kwargs)
+            if not layer.built:
+                layer_call(layer, *args, **kwargs)
+            _refuse_masks(layer, args)
+            self._within.append(layer.name)
+            try:
+                return layer.call(*args, **_accepted(layer.call, kwargs))
+            finally:
+                self._within.pop()
+
+        def symbolic_call(operation: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(operation).__name__ == "ConvertToTensor" and operation.dtype in (None, args[0].dtype):
+                return args[0]  # what models do with their inputs
+            if not isinstance(operation, keras.Layer):
+                self._rename(operation)
+            places = callers(operation, sys._getframe(1), self.files)
+            if places:
+                self.lines.setdefault(operation.name, places[0][1])
+            return note_node(operation, *args, **kwargs)
+
+        with (
+            patch.object(keras.Layer, "__call__", call),
+            patch.object(keras.Operation, "symbolic_call", symbolic_call),
+        ):
+            yield
+
+    def _rename(self, operation: Any) -> None:
+        """Give what an own layer calls a name that the whole model has once."""
+        if self._within and id(operation) not in self._named:
+            self._named.add(id(operation))
+            operation.name = f"{self._within[-1]}.{operation.name}"
+
+
+def is_own(layer: Any) -> bool:
+    """Return whether a layer, or one inside it, is of a class that is not Keras' own."""
+    return any(not type(part).__module__.startswith("keras.") for part in layer._flatten_layers())
+
+
+@dataclass(slots=True)
+class _Inputs:
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    all: list[Any]
+
+
+def _inputs(
+    model: keras.Model, shapes: Mapping[str, Any], likely: Collection[Any], batch: int | None
+) -> _Inputs:
+    """Return symbolic inputs: those that a model has, or those that its ``call`` takes."""
+    if getattr(model, "inputs", None):
+        made = keras.tree.map_structure(
+            lambda tensor: _input(tensor.name, shapes.get(tensor.name) or tensor.shape, batch, tensor.dtype),
+            model._inputs_struct if hasattr(model, "_inputs_struct") else model.inputs,
+        )
+        if isinstance(made, list) and len(made) == 1:
+            return _Inputs((made[0],), {}, made)
+        return _Inputs((made,), {}, keras.tree.flatten(made))
+    parameters = inspect.signature(model.call).parameters.values()
+    names = [one.name for one in parameters if one.name not in KERAS_OWN]
+    built = getattr(model, "_build_shapes_dict", None) or {}
+    if len(built) == 1 and "input_shape" in built:
+        built = {names[0]: built["input_shape"]}
+    known = {name.removesuffix("_shape"): shape for name, shape in built.items()} | dict(shapes)
+    required = [one.name for one in parameters if one.default is one.empty and one.name in names]
+    if len(required) == 1 and required[0] not in known and likely:
+        known[required[0]] = next(iter(likely))
+    missing = [name for name in required if name not in known]
+    if missing:
+        raise ValueError(f"the sizes of its input {missing[0]!r} are not known")
+    is_text = any(isinstance(part, keras.layers.Embedding) for part in model._flatten_layers())
+    made = {
+        name: _input(name, shape, batch, "int32" if is_text and len(shape) == 2 else "float32")
+        for name, shape in known.items()
+        if name in names
+    }
+    return _Inputs((), made, list(made.values()))
+
+
+def _input(name: str, shape: Any, batch: int | None, dtype: str) -> Any:
+    return keras.Input(batch_shape=(batch, *shape[1:]), dtype=dtype, name=name)
+
+
+def _has_symbols(args: Any, kwargs: Any) -> bool:
+    return any(isinstance(each, keras.KerasTensor) for each in keras.tree.flatten((args, kwargs)))
+
+
+def _accepted(call: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments without those that Keras takes for itself where a layer's ``call`` does not."""
+    names = inspect.signature(call).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in names.values()):
+        return dict(kwargs)
+    return {name: value for name, value in kwargs.items() if name in names or name not in KERAS_OWN}
+
+
+def _refuse_masks(layer: Any, args: Any) -> None:
+    """Refuse a layer that computes with the mask of what it is given, which is not followed."""
+    tensors = keras.tree.flatten(args)
+    if "mask" in inspect.signature(layer.call).parameters and any(
+        getattr(tensor, "_keras_mask", None) is not None for tensor in tensors
+    ):
+        raise ValueError(f"the layer {layer.name!r} reads the mask of its input")
+
+
+def _open_batch(model: keras.Model) -> None:
+    """Let a model that was followed with a batch of ``BATCH`` take any."""
+    for operation in model.operations:
+        if type(operation).__name__ == "Reshape" and not isinstance(operation, keras.Layer):
+            shape = operation.output.shape
+            if shape[0] == BATCH:
+                operation.newshape = (-1, *shape[1:])
+                operation._auto_config.config["newshape"] = operation.newshape
+
+
+def _lines_of(error: BaseException, files: Collection[str]) -> list[int]:
+    """Return the lines of files that an error went through, the innermost last."""
+    lines, trace = [], error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename in files:
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return lines
