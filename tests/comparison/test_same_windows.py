@@ -139,7 +139,7 @@ def test_another_rounding_is_proposed_only_where_a_pads():
 
 
 def test_what_a_transposed_convolution_adds_at_its_end_is_not_cut_there(tmp_path):
-    """Padding of 1 with one row more at the end is padding of 1 at the begin; other sizes are a difference."""
+    """Padding of 1 with one row more at the end is padding of 1 at the begin alone."""
     weight = np.random.default_rng(0).standard_normal((3, 4, 3, 3)).astype(np.float32)
 
     def net(**window):

@@ -194,13 +194,22 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
         different.pop("rounding", None)  # a step of one leaves nothing to round
     if node_a.op_type in {"Conv", "ConvTranspose"}:
         different.pop("kernel_shape", None)
-    if node_a.op_type == "ConvTranspose" and _cut(values_a) == _cut(values_b):
-        different = {name: row for name, row in different.items() if name not in {"pads", "output_padding"}}
-    if node_a.op_type == "MaxPool" and different.keys() & WINDOWS and take_same_windows(values_a, values_b):
-        different = {name: row for name, row in different.items() if name not in WINDOWS}
+    written_otherwise = _same_windows(node_a.op_type, different, values_a, values_b)
+    different = {name: row for name, row in different.items() if name not in written_otherwise}
     if node_a.op_type == "Resize":
         different = {n: row for n, row in different.items() if _says_something(n, values_a["mode"])}
     return different
+
+
+def _same_windows(
+    op_type: str, different: Mapping[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]
+) -> frozenset[str]:
+    """Return settings that differ though the windows are the same."""
+    if op_type == "ConvTranspose" and _cut(a) == _cut(b):
+        return frozenset({"output_padding", "pads"})
+    if op_type == "MaxPool" and different.keys() & WINDOWS and take_same_windows(a, b):
+        return WINDOWS
+    return frozenset()
 
 
 def _cut(values: Mapping[str, Any]) -> tuple[int, ...]:
