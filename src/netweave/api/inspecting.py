@@ -13,6 +13,7 @@ import numpy as np
 
 from netweave.api.arguments import check_arrays, check_file, draw_inputs
 from netweave.api.reading import load, load_for_inputs, run_settings, to_inference
+from netweave.api.tiny import tiny_nets
 from netweave.comparison import Comparison
 from netweave.errors import CodeError, NetweaveError, RunError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
@@ -47,7 +48,9 @@ WEIGHTS_OF_CODE = frozenset({".pt", ".pth", ".bin", ".ckpt"})
 """Ends of the names of files that may hold the weights of a model whose code is elsewhere."""
 
 
-def load_for_inspection(net: str | Path, *, inference: bool = False, **options: Any) -> Graph:
+def load_for_inspection(
+    net: str | Path, *, inference: bool = False, tiny: bool = False, **options: Any
+) -> Graph:
     """Read a net to look at it: with letters for the sizes of its inputs that depend on data elsewhere.
 
     A Caffe net that is trained learns the channels of its images, often also their size, from its database.
@@ -57,12 +60,16 @@ def load_for_inspection(net: str | Path, *, inference: bool = False, **options: 
     Args:
         net: ``FILE`` or ``FILE,WEIGHTS``, as for ``load``.
         inference: Return it in inference form.
+        tiny: Construct a Hugging Face model folder from its configuration shrunk; see ``CompareOptions``.
         options: As for ``load``.
 
     Raises:
         SourceError: The files cannot be read, or the net takes none of the guesses: its weights or its layers
             ask for sizes of their own.
     """
+    if tiny:
+        with tiny_nets([net], options) as shrunk:  # type: ignore[arg-type]  # names of a TypedDict
+            return shrunk.named(load_for_inspection(shrunk.nets[0], inference=inference, **shrunk.options))
     form = to_inference if inference else _unchanged
     try:
         return form(load(net, **options))
