@@ -155,6 +155,12 @@ def test_of_each_kind_of_layer_one_stays() -> None:
     assert shrink(LLAMA | {"full_attention_interval": 4}).config["full_attention_interval"] == 2
 
 
+def test_a_backbone_returns_its_last_layer() -> None:
+    names = {"stage_names": ["stem", "stage12"], "out_features": ["stage12"], "out_indices": [12]}
+    assert not names.keys() & shrink(BERT | names).config.keys()  # Transformers chooses what is left
+    assert shrink({"depths": [3, 3], "stage_names": ["stem", "stage2"]}).config["stage_names"]
+
+
 @pytest.mark.parametrize("config", [LLAMA, GEMMA, DEEPSEEK], ids=["llama", "gemma", "deepseek"])
 def test_lengths_and_words_are_within_reach(config: Mapping[str, Any]) -> None:
     small = shrink(config).config

@@ -240,6 +240,7 @@ def module_from_folder(request: Mapping[str, Any], notes: list[str]) -> torch.nn
     if request.get("tiny"):
         return _tiny_from(config, Path(folder), request, notes)
     config.use_cache = False  # what a next call would be given is no output of the net
+    config._experts_implementation = EXPERTS
     if request["has_weights"]:
         settings = {"config": config, "attn_implementation": "eager"}
         kind = _kind_of(config, request["entry"])
@@ -260,8 +261,13 @@ def _kind_of(config: Any, entry: str | None) -> Any:
     return getattr(transformers, entry or (names[0] if names else "AutoModel"))
 
 
+EXPERTS = "batched_mm"
+"""How experts are computed in a trace: by default Transformers sorts tokens, which ONNX cannot say."""
+
+
 def _of_config(config: Any, entry: str | None) -> torch.nn.Module:
     """Return the model of a configuration, with first weights."""
+    config._experts_implementation = EXPERTS
     kind = _kind_of(config, entry)
     make = getattr(kind, "from_config", None) or kind._from_config
     module: torch.nn.Module = make(config=config, attn_implementation="eager")

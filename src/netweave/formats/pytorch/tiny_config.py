@@ -74,6 +74,9 @@ _EXPERTS = re.compile(
     r"^(num_(local_|routed_)?experts|n_routed_experts|moe_num_experts|num_experts_total|ffn_num_experts)$"
 )
 _CHOSEN = re.compile(r"^(num_experts_per_tok(en)?|moe_(k|topk|top_k)|top_?k_experts|num_selected_experts)$")
+_OF_BACKBONES = ("stage_names", "out_features", "out_indices")
+"""Names and numbers of layers that a backbone returns: without, it returns the last one."""
+
 _BY_INDEX = re.compile(r"layers$|indexes$|indices$")
 
 
@@ -174,6 +177,8 @@ class _Part:
 
     def _layers(self) -> None:
         counts = self._named(_LAYERS)
+        for name in _OF_BACKBONES if counts else ():
+            self.config.pop(name, None)
         for count in dict.fromkeys(counts.values()):
             kept = self._kept(count)
             for name in (name for name, value in counts.items() if value == count):
@@ -241,7 +246,7 @@ class _Part:
     def _lengths(self) -> None:
         for name, value in self._named(_WINDOWS).items():
             if name != "window_size" or "image_size" not in self.config:
-                self._set(name, min(value, TOKENS // 2))
+                self._set(name, max(min(value, TOKENS // 2), self.config.get("index_kpool") or 0))
         self._shrink_positions(self.config)
         for name in ("rope_scaling", "rope_parameters"):
             scaling = self.config.get(name)
