@@ -13,7 +13,6 @@ import numpy as np
 
 from netweave.api.arguments import check_arrays, check_file, draw_inputs
 from netweave.api.reading import load, load_for_inputs, run_settings, to_inference
-from netweave.api.tiny import tiny_nets
 from netweave.comparison import Comparison
 from netweave.errors import CodeError, NetweaveError, RunError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
@@ -68,6 +67,8 @@ def load_for_inspection(
             ask for sizes of their own.
     """
     if tiny:
+        from netweave.api.tiny import tiny_nets
+
         with tiny_nets([net], options) as shrunk:  # type: ignore[arg-type]  # names of a TypedDict
             return shrunk.named(load_for_inspection(shrunk.nets[0], inference=inference, **shrunk.options))
     form = to_inference if inference else _unchanged
