@@ -25,6 +25,7 @@ from netweave.api.dumps import compare_with_dump
 from netweave.api.images import ImagePair
 from netweave.api.joint_reading import load_all
 from netweave.api.reading import ReadOptions
+from netweave.api.tiny import tiny_nets
 from netweave.comparison import (
     LOCAL_TOLERANCE,
     READING,
@@ -118,7 +119,15 @@ def _compare_pairs(
     image = ImagePair.of(options.image, options.preprocess_a, options.preprocess_b, options.probe)
     reading.setdefault("partial", options.last is not None)
     with keep_children():
-        return _compared(nets, options, reading, image, progress, on_verdict)
+        if not options.tiny:
+            return _compared(nets, options, reading, image, progress, on_verdict)
+        if progress is not None:
+            progress("shrinking")
+        with tiny_nets(nets, reading) as tiny:
+            plain = replace(options, strict=False)
+            pairs = _compared(tiny.nets, plain, tiny.options, image, progress, None)
+        told = {key: tiny.told(compared) for key, compared in pairs.items()}
+        return {key: each.strictly() if options.strict else each for key, each in told.items()}
 
 
 def _compared(

@@ -46,7 +46,9 @@ WEIGHTS_OF_CODE = frozenset({".pt", ".pth", ".bin", ".ckpt"})
 """Ends of the names of files that may hold the weights of a model whose code is elsewhere."""
 
 
-def load_for_inspection(net: str | Path, *, inference: bool = False, **options: Any) -> Graph:
+def load_for_inspection(
+    net: str | Path, *, inference: bool = False, tiny: bool = False, **options: Any
+) -> Graph:
     """Read a net to look at it: with letters for the sizes of its inputs that depend on data elsewhere.
 
     A Caffe net that is trained learns the channels of its images, often also their size, from its database.
@@ -56,12 +58,18 @@ def load_for_inspection(net: str | Path, *, inference: bool = False, **options: 
     Args:
         net: ``FILE`` or ``FILE,WEIGHTS``, as for ``load``.
         inference: Return it in inference form.
+        tiny: Construct a Hugging Face model folder from its configuration shrunk; see ``CompareOptions``.
         options: As for ``load``.
 
     Raises:
         SourceError: The files cannot be read, or the net takes none of the guesses: its weights or its layers
             ask for sizes of their own.
     """
+    if tiny:
+        from netweave.api.tiny import tiny_nets
+
+        with tiny_nets([net], options) as shrunk:  # type: ignore[arg-type]  # names of a TypedDict
+            return shrunk.named(load_for_inspection(shrunk.nets[0], inference=inference, **shrunk.options))
     form = to_inference if inference else _unchanged
     try:
         return form(load(net, **options))

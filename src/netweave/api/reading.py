@@ -42,6 +42,7 @@ class ReadOptions(TypedDict, total=False):
     around: bool
     root: str | Path | None
     config: str | Path | Mapping[str, Any] | None
+    needs_config: bool
     partial: bool
 
 
@@ -58,6 +59,7 @@ def load(
     around: bool = True,
     root: str | Path | None = None,
     config: str | Path | Mapping[str, Any] | None = None,
+    needs_config: bool = False,
     examples: Sequence[Any] | None = None,
     likely_shapes: Sequence[Sequence[int]] = (),
     partial: bool = False,
@@ -78,6 +80,7 @@ def load(
         root: The folder from which the imports of code start, if the files do not show it.
         config: Settings for the factory: a mapping, or ``FILE`` or ``FILE:KEY`` of YAML, JSON or TOML.
             They are passed by name, or whole, with keys as attributes, to a factory with one argument for it.
+        needs_config: Raise an error if the factory takes none of the settings.
         examples: Inputs to trace a module in memory with, in place of ``input_shapes``.
         likely_shapes: Sizes to try before the usual ones where nobody says those of the only input.
         partial: Leave out layers that cannot be read and all that need them, and say so in a note (Caffe,
@@ -117,6 +120,7 @@ def load(
             around=around,
             arguments=name.arguments,
             config=read_settings(config) if isinstance(config, str | Path) else config,
+            needs_config=needs_config,
             root=module.root if module else top,
             module=name.file if module else "",
             likely_shapes=likely,

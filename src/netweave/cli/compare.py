@@ -32,6 +32,7 @@ from netweave.errors import UsageError
         "netweave compare net.prototxt port.py --fix mended.py",
         "netweave compare a.prototxt b.onnx --memory 1GB --profile",
         "netweave compare net.py:Net,net.pt dump:activations.npz",
+        "netweave compare Llama-3.1-8B port.py:Llama --tiny",
         "netweave compare net.py,net.pt port.py,port.pt --train --optimizer make_optimizer",
         "netweave compare a.prototxt b.onnx --image cat.jpg --preprocess-a caffe --preprocess-b torchvision",
     ],
@@ -96,6 +97,12 @@ from netweave.errors import UsageError
     help="With --train: a function in the code of both nets that is given the module and returns its "
     "optimizer; by default configure_optimizers of the module, if it has that.",
 )
+@click.option(
+    "--tiny",
+    is_flag=True,
+    help="Construct a Hugging Face model folder and its port from its config.json, shrunk to few layers, "
+    "heads and features, with drawn weights; the verdict says what that cannot show.",
+)
 @click.option("--profile", is_flag=True, help="Also show where the time went, and the peak of the memory.")
 @json_option
 @click.option(
@@ -150,7 +157,8 @@ def compare(
     if loss is not None or optimizer is not None:
         raise UsageError("--loss and --optimizer are for --train")
     pages = {"--html": html_file, "--sarif": sarif_file}
-    _check_call(nets, fix_file, [flag for flag, file in pages.items() if file], overwrite=overwrite)
+    flags = [flag for flag, file in pages.items() if file]
+    _check_call(nets, fix_file, flags, overwrite=overwrite, tiny=settings["tiny"])
     with working("comparing") as status:
         given = {name: value for name, value in settings.items() if value is not None}
         options = api.CompareOptions(keep_values=bool(html_file), **given)
@@ -215,13 +223,15 @@ def _compare_training(
 
 
 def _check_call(
-    nets: tuple[str, ...], fix_file: str | None, pages: Sequence[str], *, overwrite: bool
+    nets: tuple[str, ...], fix_file: str | None, pages: Sequence[str], *, overwrite: bool, tiny: bool
 ) -> None:
     """Refuse what cannot be done, before anything is read."""
     from netweave import api
 
     if len(nets) < 2:
         raise UsageError("two nets or more are compared: netweave compare A B")
+    if fix_file and tiny:
+        raise UsageError("--fix compares the mended net at its full size; leave out --fix or --tiny")
     if fix_file and len(nets) > 2:
         raise UsageError("--fix mends the second of two nets; of more, compare two at a time")
     if pages and len(nets) > 2:

@@ -31,6 +31,12 @@ from netweave.cli.options import NET, Command, everything_option, html_option, j
     help="Also show which process of a cluster holds which parameters, or computes which layers; FILE has "
     "the words of a job.conf's cluster.",
 )
+@click.option(
+    "--tiny",
+    is_flag=True,
+    help="Construct a Hugging Face model folder from its config.json, shrunk to few layers, heads and "
+    "features.",
+)
 @json_option
 @html_option
 @functools.partial(reads_nets, several=True)
@@ -40,6 +46,7 @@ def inspect(
     inference: bool,
     batch: int,
     cluster: str | None,
+    tiny: bool,
     json_file: str | None,
     html_file: str | None,
     reading: dict[str, Any],
@@ -52,7 +59,7 @@ def inspect(
     from netweave.cli.console import output_console, working
 
     with working(f"reading {net}"):
-        graph = api.load_for_inspection(net, inference=inference, **reading)
+        graph = api.load_for_inspection(net, inference=inference, tiny=tiny, **reading)
     if html_file:
         api.save_page(graph, html_file)
     if json_file:

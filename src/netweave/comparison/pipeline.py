@@ -16,12 +16,12 @@ from netweave.comparison.execution.memory_budget import MemoryBudget
 from netweave.comparison.execution.tapped_values import ValueStore
 from netweave.comparison.longer_sequences import on_longer_sequences
 from netweave.comparison.metric import OUTPUT_TOLERANCE, ComparableForm, branched, comparable
-from netweave.comparison.other_integers import on_other_integers
 from netweave.comparison.precision import compare_precisions
 from netweave.comparison.prepare import NotComparableError, prepare
 from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.size_search import assess_sizes
+from netweave.comparison.source_runs import on_other_integers
 from netweave.comparison.stopwatch import Stopwatch
 from netweave.comparison.stored import compare_stored
 from netweave.errors import UsageError
@@ -97,6 +97,8 @@ class CompareOptions(Options):
             what the nets compute, a part is held, and the rest computed again where it is needed. By default
             half of what is free, and no more than makes a comparison faster.
         input_shapes: Input sizes by name, for both nets; see ``load_all``.
+        tiny: Construct a Hugging Face model folder and its port anew, from its configuration shrunk to few
+            layers, heads and features, with drawn weights. Both are named by files.
     """
 
     function: ClassVar[str] = "compare"
@@ -115,6 +117,7 @@ class CompareOptions(Options):
     keep_values: bool = False
     memory: int | str | None = None
     input_shapes: Mapping[str, Sequence[int]] | None = None
+    tiny: bool = False
 
     @property
     def inputs(self) -> Mapping[str, np.ndarray] | None:

@@ -469,6 +469,7 @@ class Wanted:
         entry: Name of the class or function; None for the only one.
         arguments: What it is called with, as literals.
         config: Settings for it.
+        needs_config: Whether it must take some of them.
         argument_files: Full paths of the files that the arguments name, by the texts that name them.
         as_tensor: Makes an array among the arguments what the framework takes.
         adapted: Makes a model of something else that a class or function may return, such as a function.
@@ -480,6 +481,7 @@ class Wanted:
     entry: str | None = None
     arguments: str = ""
     config: Mapping[str, Any] | None = None
+    needs_config: bool = False
     argument_files: Mapping[str, str] = field(default_factory=dict)
     as_tensor: Callable[[np.ndarray], Any] = np.asarray
     adapted: Callable[[Any], Any] = field(default=lambda made: made)
@@ -502,6 +504,7 @@ class Wanted:
             entry=request.get("entry"),
             arguments=request.get("arguments") or "",
             config=request.get("config"),
+            needs_config=bool(request.get("needs_config")),
             argument_files=request.get("argument_files") or {},
             as_tensor=as_tensor,
             adapted=adapted,
@@ -621,7 +624,14 @@ def _arguments(
     except ValueError:  # some that are not written in Python
         return positional, named
     if wanted.config is not None:
-        named |= _from_config(signature, positional, named, wanted.config)
+        settings = _from_config(signature, positional, named, wanted.config)
+        named |= settings
+        if wanted.needs_config and not settings:
+            raise UsageError(
+                f"{name}{_signature(factory)} takes none of the settings of the shrunk config.json, so its "
+                "sizes are those of its own code: give it an argument for the configuration, or name a "
+                f"function that reads the folder ({wanted.place}:load('FOLDER'))"
+            )
         if not (named or positional):
             notes.append(f"the settings are not used: {name} takes none of {', '.join(wanted.config)}")
     try:

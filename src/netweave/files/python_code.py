@@ -263,7 +263,7 @@ def weights_of_written(source: Source) -> tuple[Path, str] | None:
 
 
 def files_in_arguments(source: Source) -> dict[str, Path]:
-    """Return the files that the arguments of a factory name, by the texts that name them.
+    """Return the files that the arguments of a factory name, and model folders, by the texts that name them.
 
     The caller has written these names, as in ``net.py:Darknet('configs/yolov3.cfg')``; the sandbox would hide
     the files. Code that must keep to its own folder gets none.
@@ -272,7 +272,12 @@ def files_in_arguments(source: Source) -> dict[str, Path]:
         return {}
     positional, named = literal_arguments(source.arguments)
     texts = {text for value in (*positional, *named.values()) for text in _texts(value)}
-    return {text: Path(text).resolve() for text in sorted(texts) if is_file(Path(text))}
+    named = {text: Path(text) for text in sorted(texts)}
+    return {
+        text: path.resolve()
+        for text, path in named.items()
+        if is_file(path) or is_file(path / "config.json")  # a model folder of Hugging Face
+    }
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -323,6 +328,7 @@ def run_reader(
         "arguments": source.arguments,
         "argument_files": {text: str(path) for text, path in named.items()},
         "config": source.config,
+        "needs_config": source.needs_config,
         "trusted_folder": str(Path.cwd()) if source.trust else None,
         "weights": str(weights.resolve()) if weights else None,
         "weights_place": str(weights) if weights else "",

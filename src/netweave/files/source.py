@@ -41,6 +41,7 @@ class Source:
         around: Whether code may import modules from the folders around its own.
         arguments: What ``entry`` is called with, as Python literals (``3, classes=21``).
         config: Settings for ``entry``, besides or instead of arguments.
+        needs_config: Whether it is an error if ``entry`` takes none of them.
         root: The folder that the imports of code start from; None finds it.
         module: Name of the code as a module of an installed package or of ``root``; empty for a file.
         likely_shapes: Sizes that code whose only input has none is tried with first.
@@ -59,6 +60,7 @@ class Source:
     around: bool = True
     arguments: str = ""
     config: Mapping[str, Any] | None = None
+    needs_config: bool = False
     root: Path | None = None
     module: str = ""
     likely_shapes: tuple[tuple[int, ...], ...] = ()

@@ -38,6 +38,13 @@ CASES: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
         {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 64},
         (2, 7),
     ),
+    "mixtral": (
+        "MixtralConfig",
+        "MixtralForCausalLM",
+        LAYERS
+        | {"vocab_size": 50, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
+        (2, 7),
+    ),
     "resnet": (
         "ResNetConfig",
         "ResNetForImageClassification",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
+import math
 import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from netweave.errors import UnsupportedError, WeightError
+from netweave.files.library_errors import root_cause
 from netweave.files.missing_modules import importing, plain_base, with_bases, without
 from netweave.files.model_imports import Wanted, construct, imported, in_folder, own_factories
 from netweave.files.pickles import removed_names
@@ -25,6 +28,7 @@ from netweave.formats.pytorch import read_state
 from netweave.formats.pytorch.exporting import stand_in
 from netweave.formats.pytorch.module import unscripted
 from netweave.formats.pytorch.state import COUNTERS, match_names
+from netweave.formats.pytorch.tiny_config import shrink, with_stored
 
 # ``class Net(pl.LightningModule)`` is an ``nn.Module`` with more around it for training; so is
 # ``BaseModule`` of mmcv. What such a base does for training, nothing here asks for.
@@ -233,19 +237,105 @@ def module_from_folder(request: Mapping[str, Any], notes: list[str]) -> torch.nn
         ) from error
     folder = request["net"]
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=True)
-    names = [name for name in getattr(config, "architectures", None) or () if hasattr(transformers, name)]
-    kind = getattr(transformers, request["entry"] or (names[0] if names else "AutoModel"))
+    if request.get("tiny"):
+        return _tiny_from(config, Path(folder), request, notes)
     config.use_cache = False  # what a next call would be given is no output of the net
-    settings = {"config": config, "attn_implementation": "eager"}
+    config._experts_implementation = EXPERTS
     if request["has_weights"]:
+        settings = {"config": config, "attn_implementation": "eager"}
+        kind = _kind_of(config, request["entry"])
         module = kind.from_pretrained(folder, local_files_only=True, dtype=torch.float32, **settings)
     else:
-        make = getattr(kind, "from_config", None) or kind._from_config
-        module = make(**settings)
+        module = _of_config(config, request["entry"])
     if request["weights"]:
         load_weights(module, Path(request["weights"]), request["weights_place"], notes)
     assert isinstance(module, torch.nn.Module)
     return module
+
+
+def _kind_of(config: Any, entry: str | None) -> Any:
+    """Return the class of Transformers that a configuration names, or the caller."""
+    import transformers
+
+    names = [name for name in getattr(config, "architectures", None) or () if hasattr(transformers, name)]
+    return getattr(transformers, entry or (names[0] if names else "AutoModel"))
+
+
+EXPERTS = "batched_mm"
+"""How experts are computed in a trace: by default Transformers sorts tokens, which ONNX cannot say."""
+
+
+def _of_config(config: Any, entry: str | None) -> torch.nn.Module:
+    """Return the model of a configuration, with first weights."""
+    config._experts_implementation = EXPERTS
+    kind = _kind_of(config, entry)
+    make = getattr(kind, "from_config", None) or kind._from_config
+    module: torch.nn.Module = make(config=config, attn_implementation="eager")
+    return module
+
+
+def _tiny_from(config: Any, folder: Path, request: Mapping[str, Any], notes: list[str]) -> torch.nn.Module:
+    """Return the model of a shrunk configuration with drawn weights, written to the working folder.
+
+    Raises:
+        UnsupportedError: Transformers makes no model of the shrunk configuration.
+    """
+    stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    settings = with_stored(json.loads(config.to_json_string(use_diff=False)), stored)
+    reasons = []
+    for widths in (True, False):  # what is left of a net without its widths is small, too
+        shrunk = shrink(settings, widths=widths)
+        try:
+            module = _of_config(type(config).from_dict(shrunk.config), request["entry"]).float()
+            break
+        except Exception as error:  # noqa: BLE001 - any model's checks of its settings
+            reasons.append(root_cause(error))
+    else:
+        raise UnsupportedError(
+            f"{type(config).__name__} does not take its settings shrunk: {reasons[0]}; shrink config.json by "
+            "hand, and leave out --tiny"
+        )
+    if reasons:
+        notes.append(f"heads and features are as large as they were: {reasons[0]}")
+    draw_weights(module)
+    module.save_pretrained(".", max_shard_size="100GB")
+    Path("config.json").write_text(json.dumps(shrunk.config, indent=2), encoding="utf-8")
+    dtype = stored.get("dtype") or stored.get("torch_dtype") or "float32"
+    notes[:0] = [f"dtype {dtype} to float32"] if dtype != "float32" else []
+    notes += shrunk.changes
+    notes += ["quantization_config left out"] if stored.get("quantization_config") else []
+    return module
+
+
+SEED_OF_TINY = 0
+"""Weights of a shrunk net are drawn by it."""
+
+
+def draw_weights(module: torch.nn.Module) -> None:
+    """Draw all weights of a module: those that it starts with hide mistakes (norms of ones, scores near 0).
+
+    Matrices are drawn anew, for outputs about as large as inputs; arrays that start about a value, such as
+    the scale of a norm, stay near it.
+    """
+    generator = torch.Generator().manual_seed(SEED_OF_TINY)
+    convolutions = (p for p in module.modules() if isinstance(p, torch.nn.modules.conv._ConvNd))
+    filters = {id(part.weight) for part in convolutions}
+    stored = module.state_dict()
+    buffers = [(name, x) for name, x in module.named_buffers() if name in stored and x.is_floating_point()]
+    with torch.no_grad():
+        for array in (array for array in module.parameters() if array.is_floating_point()):
+            noise = torch.randn(array.shape, generator=generator)
+            if array.ndim < 2 or abs(array.mean()) > array.std():  # decays of a scan are a matrix, too
+                array.add_(0.2 * noise)
+            else:
+                fan_in = array[0].numel() if id(array) in filters else array.shape[-1]
+                array.copy_(1.2 * noise / math.sqrt(fan_in))
+        for name, array in buffers:
+            noise = torch.rand(array.shape, generator=generator)
+            if name.endswith("running_var"):
+                array.copy_(0.5 + noise)
+            elif not array.any():  # means, and corrections of a router's scores
+                array.copy_(0.2 * (noise - 0.5))
 
 
 def load_weights(module: torch.nn.Module, weights: Path, place: str, notes: list[str]) -> None:
@@ -259,7 +349,12 @@ def load_weights(module: torch.nn.Module, weights: Path, place: str, notes: list
     if match.note:
         notes.append(f"{place}: {match.note}")
     tensors = {name: _tensor(array) for name, array in match.arrays.items() if not match.note or name in own}
-    missing = [name for name in own if name not in tensors and not name.endswith(COUNTERS)]
+    given = {own[name].data_ptr() for name in tensors if name in own}  # a tied array may have several names
+    missing = [
+        name
+        for name, value in own.items()
+        if name not in tensors and not name.endswith(COUNTERS) and value.data_ptr() not in given
+    ]
     unknown = [name for name in tensors if name not in own]
     unlike = [
         f"{name} has {tuple(tensors[name].shape)}, expected {tuple(own[name].shape)}"

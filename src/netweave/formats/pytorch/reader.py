@@ -160,6 +160,34 @@ def _outputs(
     return computed
 
 
+def write_tiny(source: Source, to: Path) -> tuple[str, ...]:
+    """Write a Hugging Face model folder of the same architecture with small sizes and drawn weights.
+
+    Args:
+        source: The folder; its weights are not looked at.
+        to: The folder to write to, which exists: ``config.json`` and ``model.safetensors``.
+
+    Returns:
+        Which settings were changed, in words.
+
+    Raises:
+        SourceError: It is no such folder, or Transformers makes no model of the shrunk settings.
+    """
+    place = str(source.net)
+    if kind_of_source(source) is not Kind.FOLDER:
+        raise ReadError("is no Hugging Face model folder (config.json)", place=place)
+    _need_torch(place)
+    names = ["config.json", "model.safetensors", "tables.json"]
+    with _child(source, _imports(source), names, None, tiny=True) as (*files, tables):
+        rest = read_json(tables)
+        for file, name in zip(files, names, strict=False):
+            (to / name).write_bytes(file.read_bytes())
+    changes = rest.get("changes") if isinstance(rest, dict) else None
+    if not isinstance(changes, list):
+        raise ReadError("the child process wrote an invalid record", place=place)
+    return tuple(map(str, changes))
+
+
 def read_structure(source: Source) -> Graph:
     """Read a state dict as a net of layers with stored arrays and without operators; no code of it runs.
 

@@ -16,14 +16,13 @@ from netweave.comparison.explain.known_mismatches.attention import (
 from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
 from netweave.comparison.explain.known_mismatches.constants import bias_mismatches, constant_mismatches
 from netweave.comparison.explain.known_mismatches.folded import folded_mismatches
-from netweave.comparison.explain.known_mismatches.groups import group_mismatches
 from netweave.comparison.explain.known_mismatches.mismatch import Case, KnownMismatch, Proposal
 from netweave.comparison.explain.known_mismatches.operators import (
     function_mismatches,
     input_order_mismatches,
     operator_mismatches,
 )
-from netweave.comparison.explain.known_mismatches.order import scaling_behind_mismatches
+from netweave.comparison.explain.known_mismatches.order import group_mismatches, scaling_behind_mismatches
 from netweave.comparison.explain.known_mismatches.recurrent import gate_mismatches, softmax_mismatches
 from netweave.comparison.explain.known_mismatches.views import view_mismatches
 from netweave.comparison.explain.known_mismatches.windows import pool_padding_mismatches, resize_mismatches

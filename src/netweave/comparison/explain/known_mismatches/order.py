@@ -1,4 +1,4 @@
-"""Known mismatches of order: of channels, axes and scalings."""
+"""Known mismatches of order and of groups: of channels, axes and scalings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ import onnx_ir as ir
 from netweave.comparison.align.chains import only_reader
 from netweave.comparison.align.weights import filters_of
 from netweave.comparison.explain.known_mismatches.attention import repeat_proposal
-from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
+from netweave.comparison.explain.known_mismatches.attributes import differences, set_attribute
+from netweave.comparison.explain.known_mismatches.constants import replace_constant
+from netweave.comparison.explain.known_mismatches.folded import missing_factor
+from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named, together
 from netweave.comparison.explain.known_mismatches.operators import operator_name
 from netweave.comparison.explain.known_mismatches.views import num_shuffled, shuffle_proposal, views_before
+from netweave.comparison.explain.wording import in_groups, setting
 from netweave.comparison.explain.wording import in_order_of_a as in_words_of_order
+from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.metric import ELEMENTWISE, Signals, constants_of, family_of, num_signals
 from netweave.graph.passes.rewriting import Rewriter
 
@@ -137,3 +142,33 @@ class _Scale:
         graph.model.graph.insert_after(node, new)
         rewriter.take_over(output, new.outputs[0])
         new.replace_input_with(inputs.index(None), output)
+
+
+def group_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose A's number of groups, and A's filters with it, where two convolutions have different ones."""
+    for node_a, node_b in case.pairs():
+        stored = constants_of(node_a).get(1)
+        if node_a.op_type != node_b.op_type or stored is None or stored.const_value is None:
+            continue
+        apart = differences(node_a, node_b).get("group")
+        if apart is None:
+            continue
+        filters = _filters(case, stored.const_value.numpy())
+        yield Proposal(
+            mismatch="group",
+            cause=in_groups(*apart),
+            fix=f"{setting(case.b.graph.format, node_b, 'group', apart[0])}, with A's filters",
+            node_a=node_a,
+            node_b=node_b,
+            change=together(
+                set_attribute(node_b.name, "group", apart[0]), replace_constant(node_b.name, 1, filters)
+            ),
+        )
+
+
+def _filters(case: Case, filters: np.ndarray) -> np.ndarray:
+    """Return A's filters as B's have to be, which may leave a part of them to the scalings that follow."""
+    if filters.ndim == 4:
+        filters = ORIENTATIONS[case.orientation](filters)
+    factor = missing_factor(case)
+    return filters if factor is None else filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
