@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 FIRST_CHILD_S = 600.0
 """Time for a child to start, and for the process it is forked from to import PyTorch."""
@@ -177,7 +177,7 @@ class Forks:
 FORKS = Forks()
 
 
-def serve() -> None:
+def serve() -> NoReturn:
     """Fork a child for each request, until nobody can ask any more."""
     gc.disable()
     _warm_up()
@@ -189,11 +189,13 @@ def serve() -> None:
     while True:
         said, descriptors, _, _ = socket.recv_fds(channel, 16, 4)
         if not said:
-            return
+            os._exit(0)  # clearing up after PyTorch takes seconds
         if os.fork() == 0:
             channel.detach()
             try:
                 _lead(*descriptors)
+            except BaseException:  # noqa: BLE001 - a fork must not go on as its parent
+                traceback.print_exc()
             finally:
                 os._exit(1)
         for descriptor in descriptors:
