@@ -1,4 +1,4 @@
-"""The epochs of a fit: their events, their metrics, and what has been measured so far."""
+"""The epochs of a fit: their events, calls to callbacks, their metrics, and what has been measured so far."""
 
 from __future__ import annotations
 

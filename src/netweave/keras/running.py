@@ -1,4 +1,4 @@
-"""The run of a fit: a Job on a ``Trainer``, told as epochs."""
+"""The run of a fit: a Job on a ``Trainer``, told as epochs; updates one by one, for ``train_on_batch``."""
 
 from __future__ import annotations
 

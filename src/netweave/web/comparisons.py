@@ -1,4 +1,4 @@
-"""Comparisons of the workbench."""
+"""Comparisons of the workbench, and files of inputs that users bring for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader of ONNX."""
+"""Reader of ONNX, and of files with unknown operators, to be looked at."""
 
 from __future__ import annotations
 

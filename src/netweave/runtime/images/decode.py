@@ -1,4 +1,4 @@
-"""Decoding of image files, and the size that they declare."""
+"""Decoding of image files, the size that they declare, and scaling by OpenCV."""
 
 from __future__ import annotations
 

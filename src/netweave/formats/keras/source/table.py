@@ -1,7 +1,10 @@
-"""The table of operators that can be written, and what one is written from.
+"""The table of operators that can be written, and what one is written from, channels last or first.
 
-What convolutions read has channels last in Keras, and channels first in the Graph (``layouts``). All other
-values are as in the Graph.
+Convolutions, poolings and their like read images, sequences and volumes: Keras has the channels of these
+last, the Graph has them on axis 1. What is between them, elementwise or along some axes, is the same in both
+orders and keeps that of its neighbours. All other values are as in the Graph: sequences of words, windows of
+an image whose net has put the channels last by itself, matrices of attention. A Transpose or Reshape leads
+from one order to the other.
 """
 
 from __future__ import annotations

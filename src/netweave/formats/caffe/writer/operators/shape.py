@@ -1,4 +1,8 @@
-"""Operators that move elements."""
+"""Operators that move elements, and the end of an SSD of Caffe's own.
+
+What the reader made of an SSD's last layer is that layer again. Elsewhere there is no such layer to take:
+priors are stored numbers, which no layer of Caffe holds.
+"""
 
 from __future__ import annotations
 
