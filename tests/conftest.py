@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import uuid
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from netweave.formats.pytorch.reader import CHILD
 from netweave.runtime.engine.malloc import M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
+from tests.warm_children import FORKS, forked_children
 
 # How long an example takes is a matter of the machine and of what else it does. Examples are the same in
 # every run, so that a test fails because of a change and of nothing else; new ones are looked for with
@@ -36,6 +39,25 @@ def own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def first_child():
+    """Fork the children that read code of PyTorch from one that has imported it.
+
+    Imported in this fixture, the reader would look for packages that are not here, on behalf of every test
+    (tests/alike.py).
+    """
+    with forked_children(CHILD):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_child(request, monkeypatch):
+    """Start a real child in its guard where a test is about it."""
+    is_guarded = request.node.get_closest_marker("guarded") is not None
+    is_here = sys.platform == "linux" and "FRESH_CHILDREN" not in os.environ
+    monkeypatch.setattr(FORKS, "are_on", is_here and not is_guarded)
 
 
 @pytest.fixture(scope="module")

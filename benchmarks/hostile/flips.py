@@ -27,7 +27,7 @@ from netweave.errors import NetweaveError
 from netweave.files import checksums
 from netweave.files.checksums import CHANGED
 from netweave.formats.caffe import parameters
-from netweave.formats.mxnet.params import encode_params
+from netweave.formats.mxnet.ndarray import encode_params
 from netweave.job import DataSource
 from netweave.training.checkpoint_file import read_checkpoint
 from netweave.training.data import open_source

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from netweave.agents.answers import MAX_TOKENS, answer, num_tokens
-from netweave.agents.folders import AllowedFolders
+from netweave.agents.server import AllowedFolders
 from netweave.errors import UsageError
 
 ROOT = Path(__file__).parent.parent.parent

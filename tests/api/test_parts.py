@@ -72,6 +72,7 @@ def test_code_is_not_read_where_it_is_not_allowed(tmp_path):
         api.load(tmp_path / "model.py", tmp_path / "some.checkpoint", code=False)
 
 
+@pytest.mark.guarded
 @pytest.mark.slow
 @pytest.mark.skipif(not has_guard(), reason="needs bubblewrap")
 def test_code_among_the_files_of_a_net_sees_no_others(tmp_path):

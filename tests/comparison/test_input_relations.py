@@ -21,6 +21,7 @@ from tests.comparison.damaged_inputs import (
     run_torch,
 )
 from tests.comparison.onnx_text import read_text
+from tests.time_limits import many
 
 SWAPPED = "height and width swapped"
 REVERSED = (2, 1, 0)
@@ -158,6 +159,8 @@ def check_damage(folder, net, relation, layer, damage, *, forms):
 
 ORDERS = st.permutations(range(3)).map(tuple)
 
+NO_SHRINKING = [Phase.reuse, Phase.generate]  # it takes minutes
+
 
 @st.composite
 def relations(draw, patches, channels_last):
@@ -166,7 +169,7 @@ def relations(draw, patches, channels_last):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, phases=[Phase.reuse, Phase.generate])  # shrinking takes minutes
+@settings(max_examples=many(40, in_ci=15), deadline=None, phases=NO_SHRINKING)
 @given(data=st.data())
 def test_random_relations_and_damages(tmp_path_factory, data):
     """Relation, damage, layer and formats are drawn; verdict, layer and mapping are the planted ones."""

@@ -17,6 +17,7 @@ from netweave.training.data.transforms.arithmetic import read_means
 from tests.hostile.mutations import damaged_bytes, damaged_text
 from tests.hostile.stores import stores
 from tests.hostile.test_mutations import limited
+from tests.time_limits import many
 from tests.training.data.make import field, kvfile, singa_record
 
 UNTRIED = {"arrays", "filled", "iterable", "hbase"}
@@ -61,7 +62,7 @@ def test_a_damaged_store_is_read_or_refused(drawn):
 
 @pytest.mark.slow
 @given(damaged_stores())
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=many(1500, in_ci=500), deadline=None)
 def test_many_damaged_stores_are_read_or_refused(drawn):
     damage(*drawn)
 

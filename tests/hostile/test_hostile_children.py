@@ -16,6 +16,7 @@ from tests.hostile.test_bombs import MAX_BYTES
 from tests.hostile.test_mutations import LIMIT_S
 
 pytestmark = [
+    pytest.mark.guarded,
     pytest.mark.slow,
     pytest.mark.multi,
     pytest.mark.skipif(not has_guard(), reason="needs bubblewrap"),

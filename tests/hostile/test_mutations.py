@@ -19,7 +19,7 @@ from tests.formats.mxnet.cases import CASES
 from tests.hostile.mutations import damaged_bytes, damaged_model, damaged_text
 from tests.hostile.nets import Net, hdf5_nets, nets
 from tests.oracles import mxnet_params
-from tests.time_limits import within
+from tests.time_limits import many, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ LIMIT_BYTES = 12 << 30
 
 quickly = settings(max_examples=40, deadline=None)
 a_little = settings(max_examples=5, deadline=None)
-thoroughly = settings(max_examples=1500, deadline=None)
+thoroughly = settings(max_examples=many(1500, in_ci=500), deadline=None)
 
 MAX_REAL_BYTES = 100_000
 
@@ -108,7 +108,7 @@ def test_a_damaged_hdf5_is_read_or_refused(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=many(400, in_ci=130), deadline=None)
 def test_many_damaged_hdf5_are_read_or_refused(data):
     damage_hdf5(data)
 

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 import netweave.mxnet as mx
 from netweave.errors import ReadError, UnsupportedError, UsageError, WriteError
-from netweave.formats.mxnet.params import encode_record
+from netweave.formats.mxnet.ndarray import encode_record
 from netweave.formats.mxnet.states import decode_states, encode_states
 from tests.oracles import mxnet_checkpoints as cases
 

@@ -49,7 +49,7 @@ def committed(_tables):
 @pytest.fixture(autouse=True)
 def _one_minute(monkeypatch):
     """Keep the clock of the limits in one minute."""
-    monkeypatch.setattr("netweave.web.safety.limits.now", lambda: 1e9)
+    monkeypatch.setattr("netweave.web.safety.now", lambda: 1e9)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 
+from netweave.web import safety
 from netweave.web.models import Comparison, Count, File, Net, OwnInput, State, Upload, Workspace
-from netweave.web.safety import limits
 from netweave.web.work import storage
 from netweave.web.work.storage import delete_unused_nets
 
@@ -134,7 +134,7 @@ def test_a_year_of_visitors_leaves_no_rows(visitor):
 def test_counts_of_minutes_long_past_go(visitor, monkeypatch):
     visitor().make_net()
     assert Count.objects.count() == 2  # of browsers from its address, and of its nets
-    assert limits.forget_counts() == 0
-    monkeypatch.setattr(limits, "now", lambda: 1e9 + 3600)
+    assert safety.forget_counts() == 0
+    monkeypatch.setattr(safety, "now", lambda: 1e9 + 3600)
     assert storage.forget() == 2
     assert not Count.objects.exists()

@@ -13,7 +13,7 @@ from django.test import Client
 
 from netweave.formats import FORMATS
 from netweave.web.models import Comparison, File, Net
-from netweave.web.safety.names import MAX_CHARACTERS, safe_name
+from netweave.web.safety import MAX_CHARACTERS, safe_name
 from netweave.web.work import child
 from netweave.web.work.child import Request
 

@@ -161,7 +161,7 @@ FORMATS = (
             ("caffemodel", "caffemodel.h5"), (".solverstate", ".solverstate.h5"), fitting=True, ports=True
         ),
         jobs="solver.prototxt",
-        structures="structure",
+        structures="reader",
     ),
     Format(
         "mxnet",
@@ -186,7 +186,7 @@ FORMATS = (
     ),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),
     Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz, .safetensors or .gguf", archives=True),
-    Format("onnx", "ONNX", "NET.onnx", written=".onnx", structures="structure"),
+    Format("onnx", "ONNX", "NET.onnx", written=".onnx", structures="reader"),
     Format(
         "pytorch",
         "PyTorch",

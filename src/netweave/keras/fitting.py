@@ -12,10 +12,9 @@ import numpy as np
 from netweave.errors import RunError, UnsupportedError, UsageError
 from netweave.job import Solver
 from netweave.keras import constraints, optimizers
-from netweave.keras.callbacks.dispatch import Callbacks
 from netweave.keras.callbacks.stopping import Constrained, Progress
 from netweave.keras.compiling import Compiled, Measured
-from netweave.keras.epochs import History
+from netweave.keras.epochs import Callbacks, History
 from netweave.keras.layer import Layer, Network, object_for
 from netweave.keras.losses import Loss
 from netweave.keras.nets import Nets
@@ -24,8 +23,7 @@ from netweave.keras.older import OlderMethods, with_older_names
 from netweave.keras.operation import names_of_training, next_seed
 from netweave.keras.optimizer_files import optimizer_arrays, updater_state
 from netweave.keras.records import Given, batches, by_name, given_records, split_off
-from netweave.keras.running import FitConfig, Fitted, goes_on
-from netweave.keras.stepping import Stepper
+from netweave.keras.running import FitConfig, Fitted, Stepper, goes_on
 from netweave.training.loop import FitCheckpoints
 
 if TYPE_CHECKING:

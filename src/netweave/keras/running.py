@@ -1,4 +1,4 @@
-"""The run of a fit: a Job on a ``Trainer``, told as epochs."""
+"""The run of a fit: a Job on a ``Trainer``, told as epochs; updates one by one, for ``train_on_batch``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from netweave.training.parallel.devices import as_contexts
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:
-    from netweave.keras.callbacks.dispatch import Callbacks
+    import numpy as np
+
+    from netweave.keras.epochs import Callbacks
     from netweave.keras.objective import TrainingNet
     from netweave.runtime.backends.torch import TorchNet
     from netweave.training.loop import FitCheckpoints
@@ -209,3 +211,61 @@ def _batches(source: Source, batch_size: int) -> int:
     if source.endless:
         raise UsageError(f"{source.place}: its length is unknown; give the number of batches per epoch")
     return -(-len(source) // batch_size)
+
+
+class Stepper:
+    """The update rule of a fit, applied by hand; a fit goes on from its state, and it from a fit's.
+
+    Args:
+        graph: The Graph of the net that is trained.
+        net: The net.
+        loss: Name of what is made small.
+        solver: How gradients change parameters.
+        state: That of the updater of a fit; None to begin.
+        seed: Of what is drawn.
+
+    Attributes:
+        updater: Rule, policy and their state.
+        solver: How gradients change parameters.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        net: TorchNet,
+        loss: str,
+        solver: Solver,
+        *,
+        state: Mapping[str, Any] | None,
+        seed: int,
+    ) -> None:
+        from netweave.training.loading import trained
+        from netweave.training.optim import Updater
+
+        self.net, self.loss, self._seed, self.solver = net, loss, seed, solver
+        self.updater = Updater(solver, trained(graph, net, solver.gradient_mult), seed=seed)
+        if state is not None:
+            self.updater.load_state_dict(state)
+
+    def step(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """Update once, and return the outputs of the net on the batch, with ``array(name)``."""
+        import torch
+
+        from netweave.training.metrics import OutputElements
+
+        net = self.net.train()
+        device = next(iter(self.updater.parameters.values())).device
+        inputs = {name: torch.as_tensor(array).to(device) for name, array in arrays.items()}
+        if net.draws is not None:
+            samples = len(next(iter(arrays.values())))
+            net.draws.at(seed=self._seed, step=self.updater.iteration, first=0, samples=samples)
+        for tensor in self.updater.parameters.values():
+            tensor.requires_grad_(True)  # a model that has these layers frozen may have stepped meanwhile
+        net.zero_grad()
+        outputs = net.compute(inputs)
+        loss = outputs[self.loss]
+        loss.backward()
+        self.updater.step(float(loss.detach()))
+        if net.draws is not None:
+            net.draws.release()
+        return OutputElements(outputs)

@@ -14,8 +14,7 @@ from netweave.mxnet import recordio
 from netweave.mxnet.io import DataBatch, DataDesc, DataIter
 from netweave.mxnet.ndarray import random
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.runtime.images.decode import decode
-from netweave.runtime.images.scaling import resized
+from netweave.runtime.images.decode import decode, resized
 
 INTERPOLATIONS = ("nearest", "linear", "cubic", "area", "lanczos")
 

@@ -10,7 +10,7 @@ from netweave.errors import UsageError
 from netweave.files.output_files import write_file
 from netweave.formats.mxnet.symbol.symbol import Symbol
 from netweave.formats.mxnet.symbol.vertex import sorted_vertices
-from netweave.mxnet.sizes import shapes_of, sized
+from netweave.mxnet.executor import shapes_of, sized
 
 
 def print_summary(

@@ -1,21 +1,21 @@
-"""Comparisons of the workbench."""
+"""Comparisons of the workbench, and files of inputs that users bring for them."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import transaction
 
-from netweave.web import chosen_options, nets, own_inputs
-from netweave.web.models import UNFINISHED, Comparison, Net, OwnInput, State
-from netweave.web.nets import RefusedError
-from netweave.web.safety import count
+from netweave.web import chosen_options, nets
+from netweave.web.models import UNFINISHED, Comparison, Net, OwnInput, State, Workspace
+from netweave.web.nets import RefusedError, arrived, uploading
+from netweave.web.safety import count, safe_name
 from netweave.web.work import leases, storage
 from netweave.web.work.tasks import compare_nets
 
@@ -160,7 +160,7 @@ def delete(comparison: Comparison) -> None:
     own = comparison.own_input
     comparison.delete()
     storage.drop(names)
-    own_inputs.delete_if_unused(own)
+    delete_if_unused(own)
 
 
 MAX_CHANGES = 500
@@ -318,3 +318,37 @@ def _layers(result: Json) -> dict[str, _Judged]:
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)  # "inf" and "nan" are strings in JSON
+
+
+def add_input(workspace: Workspace, name: str, stream: IO[bytes], *, num_bytes: int | None) -> OwnInput:
+    """Store a file of inputs; it takes of the quota until no comparison uses it.
+
+    Args:
+        workspace: Whose it is.
+        name: What the file is called where it comes from.
+        stream: Its content.
+        num_bytes: Its size as announced; None if it was not.
+
+    Raises:
+        RefusedError: It is too large or empty.
+        TooManyError: Too many files came in a minute.
+    """
+    safe = safe_name(name)
+    with (
+        uploading(workspace.pk, num_bytes) as count_it,
+        storage.arriving(workspace, safe, num_bytes) as arrival,
+    ):
+        size = arrived(arrival, stream, num_bytes)
+        with transaction.atomic():
+            count_it()
+            arrival.keep(size)
+            return OwnInput.objects.create(
+                workspace=workspace, name=safe, stored=arrival.stored, num_bytes=size
+            )
+
+
+def delete_if_unused(own: OwnInput | None) -> None:
+    """Delete a file of inputs that no comparison uses any more."""
+    if own is not None and not own.comparisons.exists():
+        storage.drop([own.stored])
+        own.delete()

@@ -18,8 +18,7 @@ from netweave.web import owners
 from netweave.web.models import File, Net, State, Upload, Workspace
 from netweave.web.options import FILE, Options
 from netweave.web.prepared_statements import insert, select
-from netweave.web.safety import count, counted
-from netweave.web.safety.names import last_part, safe_name
+from netweave.web.safety import count, counted, last_part, safe_name
 from netweave.web.work import leases, storage, supervise
 from netweave.web.work.storage import Arrival, RefusedError
 from netweave.web.work.tasks import DIED, read_net, write_array

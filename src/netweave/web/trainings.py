@@ -29,7 +29,7 @@ from netweave.api import RunState, RunStatus
 from netweave.api.jobs import packages_to_install
 from netweave.web.nets import RefusedError
 from netweave.web.options import Options
-from netweave.web.safety.names import safe_name
+from netweave.web.safety import safe_name
 
 RECORD = "training.json"
 """In the folder of a run that was started here: what runs, or ran."""

@@ -10,8 +10,7 @@ import pytest
 
 import netweave
 from netweave.comparison.fixes import mend
-from netweave.formats.mxnet.ndarray import read_arrays
-from netweave.formats.mxnet.params import encode_arrays
+from netweave.formats.mxnet.ndarray import encode_arrays, read_arrays
 from tests.comparison.planted import mxnet
 from tests.comparison.planted.plan import IN, SIZE, Plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import netweave
-from netweave.formats.mxnet.params import encode_arrays
+from netweave.formats.mxnet.ndarray import encode_arrays
 from tests.comparison.planted.plan import CLASSES, IN, LRN_BETA, LRN_SIZE, MIDDLE, POOL, SIZE, Plan, arrays
 from tests.formats.mxnet.symbols import node, symbol, variable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.formats.keras.source.layouts import channels_last_values
+from netweave.formats.keras.source.table import channels_last_values
 from netweave.graph import GraphBuilder
 from tests.graph.passes.nets import weight
 

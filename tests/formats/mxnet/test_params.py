@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from netweave.errors import UsageError
-from netweave.formats.mxnet.ndarray import read_arrays
-from netweave.formats.mxnet.params import encode_arrays
+from netweave.formats.mxnet.ndarray import encode_arrays, read_arrays
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "mxnet_params"
 

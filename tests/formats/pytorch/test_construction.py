@@ -268,6 +268,7 @@ def test_trust_runs_code_as_its_user_would(tmp_path: Path, monkeypatch: pytest.M
             netweave.load("made.py", input_shapes=SHAPES)
 
 
+@pytest.mark.guarded
 def test_a_file_that_the_sandbox_hides_is_an_error_that_names_trust(tmp_path: Path) -> None:
     if not sandbox.has_guard():
         pytest.skip("there is no guard here")

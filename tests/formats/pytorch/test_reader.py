@@ -117,6 +117,7 @@ def beside(folder: Path, head: str) -> Path:
     return path
 
 
+@pytest.mark.guarded
 @pytest.mark.slow
 def test_modules_beside_the_file_run_in_the_guard_and_layers_have_their_lines(tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -16,8 +16,7 @@ import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.pickles import Name, PickledCall, bytes_of, describe, read_pickled
-from netweave.formats.mxnet.ndarray import is_arrays, read_record
-from netweave.formats.mxnet.params import encode_record
+from netweave.formats.mxnet.ndarray import encode_record, is_arrays, read_record
 
 ARRAYS = {
     Name("mxnet.ndarray", "NDArray"),

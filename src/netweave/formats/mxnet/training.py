@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.formats.mxnet.params import encode_params
+from netweave.formats.mxnet.ndarray import encode_params
 from netweave.graph import Graph, complete_arrays
 
 if TYPE_CHECKING:

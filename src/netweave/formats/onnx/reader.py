@@ -1,4 +1,4 @@
-"""Reader of ONNX."""
+"""Reader of ONNX, and of files with unknown operators, to be looked at."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+import onnx
 import onnx_ir as ir
 
 from netweave.errors import UsageError
 from netweave.files import Source
 from netweave.files.checksums import CHANGED
 from netweave.files.onnx import Rows, metadata, read_model
+from netweave.files.onnx.editing import all_nodes
 from netweave.files.onnx.layers import make_layers, make_parameters
-from netweave.files.onnx.model import SEAL_FIELD, is_as_sealed, parse
+from netweave.files.onnx.model import SEAL_FIELD, inline, is_as_sealed, parse, to_model
+from netweave.files.onnx.upgrades import is_known_operator
 from netweave.files.protobuf_fields import BYTES, MAX_VARINT, VARINT, read_varint
 from netweave.graph import Graph, Parameter
 
@@ -114,3 +117,45 @@ def _varint(file: BinaryIO) -> int | None:
         return None
     file.seek(start + read[1])
     return read[0]
+
+
+MAX_INFERRED_BYTES = 2**30
+"""Messages from this size on keep the sizes that the file says; ONNX's inference copies the message."""
+
+
+def read_structure(source: Source) -> Graph:
+    """Read an ONNX net as its file has it: in its own opset, with the operators that nobody knows.
+
+    Sizes are those that the file says, and what ONNX infers from them as far as operators are known.
+    Nothing can be computed with such a net.
+
+    Raises:
+        SourceError: The file is damaged.
+    """
+    place = str(source.net)
+    proto = parse(source.net)
+    if proto.ByteSize() < MAX_INFERRED_BYTES:
+        proto = _with_sizes(proto)
+    model = to_model(proto, source.net)
+    inline(model, place=place)
+    unknown = {
+        f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        for node in all_nodes(model.graph)
+        if not is_known_operator(node, model)
+    }
+    layers = make_layers(model, file=place)
+    declared = {str(value.name): _sizes(value) for value in model.graph.inputs if value.shape is not None}
+    parameters = make_parameters(model, layers)
+    return Graph(model, layers, parameters, declared, "onnx", (place,), unknown=tuple(sorted(unknown)))
+
+
+def _with_sizes(proto: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return onnx.shape_inference.infer_shapes(proto)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        return proto  # its sizes contradict each other
+
+
+def _sizes(value: ir.Value) -> tuple[int | None, ...]:
+    shape = value.shape or ()
+    return tuple(size if isinstance(size, int) else None for size in shape)

@@ -12,6 +12,7 @@ from netweave.formats.mxnet.symbol import Symbol
 from netweave.mxnet import checkpoint
 from netweave.mxnet import ndarray as nd
 from netweave.mxnet import symbol as sym
+from netweave.mxnet.executor import shapes_of, sized
 from netweave.mxnet.gluon.parameter import (
     DeferredInitializationError,
     Parameter,
@@ -19,7 +20,6 @@ from netweave.mxnet.gluon.parameter import (
     load_into,
 )
 from netweave.mxnet.ndarray.array import NDArray
-from netweave.mxnet.sizes import shapes_of, sized
 
 
 class _Scope:

@@ -11,8 +11,7 @@ import torch
 
 from netweave.errors import UsageError
 from netweave.files.output_files import write_file
-from netweave.formats.mxnet.ndarray import read_arrays
-from netweave.formats.mxnet.params import encode_arrays
+from netweave.formats.mxnet.ndarray import encode_arrays, read_arrays
 from netweave.mxnet.context import Context, current_context
 from netweave.mxnet.ndarray.array import NDArray, torch_type
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.runtime.images.scaling import INTERPOLATIONS, resized
+from netweave.runtime.images.decode import INTERPOLATIONS, resized
 
 COLORS = ("rgb", "bgr", "gray")
 

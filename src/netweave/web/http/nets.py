@@ -24,10 +24,10 @@ from ninja import Router, Schema, Status
 
 from netweave import viewer
 from netweave.web import nets
+from netweave.web.comparisons import add_input
 from netweave.web.http.schemas import NetChange, NetOut, NewNet, Offset, Pair, Problem, SampleOut
 from netweave.web.models import Net
 from netweave.web.nets import RefusedError
-from netweave.web.own_inputs import add_input
 from netweave.web.prepared_statements import select_one
 from netweave.web.safety import count
 from netweave.web.samples import samples

@@ -31,7 +31,7 @@ from django_tasks_db.models import DBTaskResult
 from netweave import api
 from netweave.web.models import UNFINISHED, Comparison, File, Net, OwnInput, State, Upload, Workspace
 from netweave.web.owners import LOCAL
-from netweave.web.safety.limits import forget_counts
+from netweave.web.safety import forget_counts
 from netweave.web.work import leases
 
 if TYPE_CHECKING:

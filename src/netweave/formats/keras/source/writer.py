@@ -34,9 +34,8 @@ from netweave.files.source_code.forward import (
     stem_of,
 )
 from netweave.files.source_code.text import WIDTH, commented, file_name, literal, printable, wrapped
-from netweave.formats.keras.source.layouts import channels_last_values
 from netweave.formats.keras.source.operators import TABLE
-from netweave.formats.keras.source.table import KerasNode, order
+from netweave.formats.keras.source.table import KerasNode, channels_last_values, order
 from netweave.graph import Graph, known_shape
 from netweave.graph.naming import free_name, take_name
 from netweave.graph.passes import (

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from netweave.files import OutputFiles
 from netweave.files.node_writer import NotWritableNodes
 from netweave.files.output_files import replacing_files, require_weights
-from netweave.formats.mxnet.params import encode_arrays
+from netweave.formats.mxnet.ndarray import encode_arrays
 from netweave.formats.mxnet.symbol import Symbol, group, variable
 from netweave.formats.mxnet.writer.operators import TABLE
 from netweave.formats.mxnet.writer.table import MXNetNode, Net

@@ -12,8 +12,7 @@ import numpy as np
 
 from netweave.errors import ReadError, UsageError
 from netweave.job import require_allowed
-from netweave.runtime.images.decode import decode
-from netweave.runtime.images.scaling import scaled
+from netweave.runtime.images.decode import decode, scaled
 from netweave.training.data.item import Item
 from netweave.training.data.location import lines_of, read_file, read_text
 from netweave.training.data.source import EndOfDataError, Record, Source

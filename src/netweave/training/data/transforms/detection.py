@@ -12,8 +12,7 @@ import numpy as np
 from netweave.graph.ops.box_geometry import box_areas, centres_of_corners, corners_of_centres
 from netweave.graph.ops.detection import overlaps
 from netweave.graph.ops.regions import TRUTH_COLUMNS
-from netweave.runtime.images.decode import opencv
-from netweave.runtime.images.scaling import resized
+from netweave.runtime.images.decode import opencv, resized
 from netweave.training.data.transform import Geometric, Image, transform
 from netweave.training.data.transforms.arithmetic import three_channels
 from netweave.training.settings import from_settings, require

@@ -8,8 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from netweave.runtime.images.decode import opencv, opencv_errors
-from netweave.runtime.images.scaling import interpolation, require_interpolation, resized
+from netweave.runtime.images.decode import (
+    interpolation,
+    opencv,
+    opencv_errors,
+    require_interpolation,
+    resized,
+)
 from netweave.training.data.transform import Geometric, Image, transform
 from netweave.training.settings import require
 

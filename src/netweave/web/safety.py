@@ -1,7 +1,12 @@
-"""Limits on how often something is done: counts in the database, so that they hold over all processes."""
+"""Isolation of users, and protection from uploads: headers, limits, names of files.
+
+Limits on how often something is done are counts in the database, so that they hold over all processes.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -15,7 +20,7 @@ from django.db import connection
 from netweave.web.models import Count
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest
+    from django.http import HttpRequest, HttpResponse
 
 WINDOW_SECONDS = 60
 KEPT_WINDOWS = 10
@@ -119,3 +124,65 @@ def client(request: HttpRequest) -> str:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
         return str(IPv6Network((address, 64), strict=False).network_address)
     return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+MAX_CHARACTERS = 120
+
+MAX_BYTES = 240
+"""A file system takes 255 bytes, which are 85 Chinese characters."""
+
+_PLAIN = frozenset(".+@ -_()")
+
+
+def safe_name(name: str) -> str:
+    """Return the last part of a name; all but letters, marks, digits and ``.+@ -_()`` becomes ``_``."""
+    safe = "".join(c if _is_plain(c) else "_" for c in last_part(name))
+    safe = re.sub(r"^\.+", "_", safe) or "_"
+    safe = safe[-MAX_CHARACTERS:]  # readers go by the end of a name
+    while len(safe.encode()) > MAX_BYTES:
+        safe = safe[1:]
+    return safe
+
+
+def last_part(name: str) -> str:
+    """Return a name without folders, in the normal form in which equal names have equal characters."""
+    return re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1].strip()
+
+
+def _is_plain(character: str) -> bool:
+    # categories of letters, marks and numbers; no controls, and no marks that turn the writing direction
+    return character in _PLAIN or unicodedata.category(character)[0] in "LMN"
+
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",  # data: Bootstrap's icons; blob: pictures that the viewer exports
+        "font-src 'self'",
+        "connect-src 'self'",
+        "worker-src blob:",  # the viewer's layout runs in a worker that it carries in its own script
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+
+API_DOCS_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+"""Swagger UI sets styles in its markup; its page shows nothing that a user wrote."""
+
+
+def headers(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Give every response a content security policy; what is private is never kept by caches on the way."""
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        policy = API_DOCS_POLICY if request.path == "/api/docs" else POLICY
+        response.headers.setdefault("Content-Security-Policy", policy)
+        response.headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+        if not request.path.startswith("/static/"):
+            response.headers.setdefault("Cache-Control", "private, no-cache")
+        return response
+
+    return respond
