@@ -62,7 +62,7 @@ from netweave.job import Cluster, Job
 from netweave.runtime.images.preprocessing import Preprocessing
 from netweave.training.parallel.devices import Context, cpu, device, gpu
 from netweave.training.run_record import RECORD as RUN_RECORD
-from netweave.training.run_record import RunState, RunStatus, is_alive, process_birth, run_status
+from netweave.training.run_record import RunState, RunStatus, is_alive, process_birth, run_goodput, run_status
 from netweave.training.watchers import TrainOptions
 from netweave.viewer import comparison_sarif, summary_lines
 
@@ -148,6 +148,7 @@ __all__ = [
     "record_training",
     "replicate",
     "run",
+    "run_goodput",
     "run_status",
     "sample",
     "save",

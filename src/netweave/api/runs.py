@@ -211,7 +211,7 @@ def _train(job: Job, options: TrainOptions, watch: Watch, world: World | None) -
             rank = 0 if world is None else world.rank
             _show_to(audience, trainer, engine, options, rank=rank)
             folder = Path(options.events) if options.events and rank == 0 else None
-            with recorded(folder) as note_end, stopping(trainer, options.stop_signal):
+            with recorded(folder, ledger=options.ledger) as note_end, stopping(trainer, options.stop_signal):
                 audience.watch(note_end)
                 trainer.run()
             net: TorchNet = trainer.whole_net()
