@@ -196,7 +196,7 @@ def _train(job: Job, options: TrainOptions, watch: Watch, world: World | None) -
         options = replace(
             options,
             resume=start_of(world, job, options.resume, audience.show) or False,
-            num_stages=options.num_stages or stages_for(world, options.same_bits),
+            num_stages=options.num_stages or stages_for(world),
         )
         trainer = Trainer(
             job,
