@@ -1,8 +1,9 @@
 """Failures of training runs, many times: processes that are killed or told to end, and links that fail.
 
-    python -m benchmarks failures SUBJECT [--seconds 500] [--json benchmarks/failures/result.json]
+    python -m benchmarks failures SUBJECT [--of KIND] [--seconds 500] [--json benchmarks/failures/result.json]
 
 Each call goes on for so many seconds, and adds what it has found to the file of results; see README.md.
+``--of`` takes only runs of one kind, by a word that their rows say of them: ``worker``, ``torchrun``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -51,6 +52,19 @@ class Trial:
     disturbed: Callable[[Path, Any, random.Random], tuple[Events, list[str], str]]
     end: Callable[[Path, Any], Result]
     counts: Callable[[Events, list[Result]], Result]
+
+    def of(self, word: str) -> Trial:
+        """Return the trial with those of its shapes alone whose rows say a word.
+
+        Raises:
+            SystemExit: No shape's row does.
+        """
+        rows = {shape: " ".join(map(str, self.about(shape).values())).split() for shape in self.shapes}
+        shapes = [shape for shape in self.shapes if not word or word in rows[shape]]
+        if not shapes:
+            known = sorted({one for row in rows.values() for one in row})
+            raise SystemExit(f"--of {word}: no run is of this kind; the rows say {', '.join(known)}")
+        return replace(self, shapes=shapes)
 
     def go_on(
         self, result: Result, folder: Path, is_on: Callable[[], bool], save: Callable[[], None]
@@ -225,15 +239,15 @@ def stop_workers(result: Result, folder: Path, is_on: Callable[[], bool], save: 
             save()
 
 
-SUBJECTS: Mapping[str, Callable[[Result, Path, Callable[[], bool], Callable[[], None]], None]] = {
-    **{name: trial.go_on for name, trial in TRIALS.items()},
+OTHERS: Mapping[str, Callable[[Result, Path, Callable[[], bool], Callable[[], None]], None]] = {
     "fits": kill_fits,
     "links": fail_links,
     "servers": stop_workers,
 }
 
 OPTIONS = (
-    option("subject", choices=SUBJECTS),
+    option("subject", choices=[*TRIALS, *OTHERS]),
+    option("--of", default="", help="only runs whose rows say this word"),
     option("--seconds", default=500.0, help="no new round begins after so long"),
 )
 
@@ -243,5 +257,7 @@ def main(options: Namespace, record: Record) -> None:
     subject: Result = record.results.setdefault(options.subject, {})
     with tempfile.TemporaryDirectory() as folder:
         until_s = time.monotonic() + options.seconds
-        SUBJECTS[options.subject](subject, Path(folder), lambda: time.monotonic() < until_s, record.save)
+        trial = TRIALS.get(options.subject)
+        go_on = trial.of(options.of).go_on if trial else OTHERS[options.subject]
+        go_on(subject, Path(folder), lambda: time.monotonic() < until_s, record.save)
     print({key: value for key, value in subject.items() if not isinstance(value, list)})

@@ -129,7 +129,7 @@ class Rank:
             )
         else:
             options = {key: int(value) for key, value in (one.split("=") for one in rest if "=" in one)}
-            stages = stages_for(self._world, options.get("shards"))  # also for the one that exchanges nothing
+            stages = stages_for(self._world)  # also for the one that exchanges nothing
             options = {"stages": stages, **options}
             compression = next((one for one in rest if "=" not in one), "none")
             alone = kind == "alone"

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from netweave import api
 from netweave.api import jobs
 from netweave.errors import UsageError
 from tests.training.parallel import command
@@ -148,18 +149,20 @@ def test_a_number_that_another_process_has_by_now_is_no_job(tmp_path, monkeypatc
 @pytest.mark.slow
 def test_goodput_is_shown_over_all_starts_of_a_run(tmp_path, netweave):
     """Killed after some updates, started again, and stopped."""
+    pytest.importorskip("tensorboard")
+    arguments = ("--seed", "4", "--requeued", "--events", "events")
     command.write(tmp_path, steps=1_000_000, snapshot=10, display=1)
 
     def until(process, update):
         while f"Iteration {update}, loss" not in process.stdout.readline():
             assert process.poll() is None
 
-    process = command.start(tmp_path, "--seed", "4", "--requeued")
+    process = command.start(tmp_path, *arguments)
     with command.ended(process):
         until(process, 25)
         process.kill()
         process.wait()
-    process = command.start(tmp_path, "--seed", "4", "--requeued")
+    process = command.start(tmp_path, *arguments)
     with command.ended(process):
         until(process, 60)
         assert re.search(r"GOODPUT\n\d+ .*\d+ s +\d+%\n", netweave("jobs", "list").out)
@@ -170,3 +173,4 @@ def test_goodput_is_shown_over_all_starts_of_a_run(tmp_path, netweave):
         status, output = command.finish(process)
     assert status == 143, output
     assert re.search(r"goodput [\d.]+% of \d+ s in 2 starts; start .*, waiting [\d.]+%\n", output), output
+    assert f"{api.run_goodput(tmp_path / 'events')}\n" in output

@@ -93,6 +93,26 @@ def test_pages_list_the_runs_and_show_one(runs, visitor):
     assert "curves" not in again
 
 
+def test_the_goodput_of_a_run_comes_with_its_curves(runs, visitor, tmp_path):
+    """Two starts in 100 s: 20 s until first updates, 20 s of lost ones, 10 s without a process."""
+    ledger = tmp_path / "notes.json"
+    kept = {"iteration": 40, "alive": 1040.0, "seconds": {"data": 5.0}}
+    first = {"began": 1000.0, "first": 1005.0, "alive": 1060.0, "saves": [kept], "seconds": {}}
+    second = {"began": 1070.0, "first": 1085.0, "alive": 1100.0, "saves": [], "seconds": {"test": 5.0}}
+    address = "/runs/curves?run=lenet%2Ffirst"
+    browser = visitor()
+    write_record(runs / "lenet/first")
+    assert browser.client.get(address).json()["goodput"] is None
+    write_record(runs / "lenet/first", ledger=str(ledger))
+    assert browser.client.get(address).json()["goodput"] is None, "there is no such file yet"
+    ledger.write_text(json.dumps({"run": "a name", "starts": [first, second]}))
+    found = browser.client.get(address).json()["goodput"]
+    assert (found["elapsed_s"], found["num_starts"]) == (100.0, 2)
+    shares = {"kept": found["kept"], **found["causes"]}
+    expected = {"kept": 0.4, "start": 0.2, "data": 0.05, "test": 0.05, "lost": 0.2, "waiting": 0.1}
+    assert shares == pytest.approx({**dict.fromkeys(("exchange", "checkpoint"), 0.0), **expected})
+
+
 def shown(visitor, run="lenet/first"):
     """Return what the page of a run says of its state, in the list, on its page and to the script."""
     browser = visitor()

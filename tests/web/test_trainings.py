@@ -91,6 +91,9 @@ def test_a_training_runs_stops_with_a_checkpoint_and_goes_on(offered, visitor):
         return curves["train/objective"][-1][0]
 
     wait_until(lambda: last() > reached + 10)
+    goodput = browser.client.get("/runs/curves?run=first").json()["goodput"]
+    assert goodput["num_starts"] == 2
+    assert goodput["kept"] > 0
     os.kill(trainings.find("first").pid, signal.SIGKILL)
     wait_until(lambda: not trainings.find("first").is_running)
     wait_until(lambda: trainings.status("first").state is RunState.FAILED)

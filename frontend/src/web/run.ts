@@ -1,4 +1,4 @@
-/** The page of training runs: their curves over each other, figures and checkpoints of the first, live. */
+/** The page of training runs: their curves over each other; of one run figures, goodput and checkpoints too, live. */
 
 import { bytesText } from "../viewer/model/wording.ts";
 import { element } from "./element.ts";
@@ -11,8 +11,28 @@ interface Answer {
   since: string;
   state: string;
   curves?: Curves;
+  goodput?: Goodput | null;
   checkpoints?: { name: string; iteration: number | null; num_bytes: number; modified: string }[];
 }
+
+/** Shares of the time of a run, over all its starts (``training/goodput.py``). */
+interface Goodput {
+  elapsed_s: number;
+  num_starts: number;
+  kept: number;
+  causes: Record<string, number>;
+}
+
+/** What takes time besides updates that are kept, in the words of the page. */
+const CAUSES: Record<string, string> = {
+  start: "starts, until their first updates",
+  data: "waiting for data",
+  exchange: "waiting for the exchange of gradients",
+  checkpoint: "writing checkpoints",
+  test: "tests",
+  lost: "updates that were lost",
+  waiting: "waiting to be started again",
+};
 
 /** One of the runs that are shown. */
 interface Run {
@@ -81,7 +101,8 @@ export function followRuns(root: HTMLElement): void {
     run.curves = answer.curves;
     if (runs.length === 1) {
       find(".figures").replaceChildren(...figures(answer.curves));
-      showCheckpoints(find("section"), answer.checkpoints ?? []);
+      showGoodput(find("[data-goodput]"), answer.goodput ?? undefined);
+      showCheckpoints(find("[data-checkpoints]"), answer.checkpoints ?? []);
     }
     return true;
   };
@@ -103,6 +124,34 @@ export function followRuns(root: HTMLElement): void {
   };
   for (const choice of root.querySelectorAll("[name=axis]")) choice.addEventListener("change", draw);
   void askAll();
+}
+
+function showGoodput(section: HTMLElement, found: Goodput | undefined): void {
+  section.hidden = found === undefined;
+  if (!found) return;
+  const seconds = (share: number): string =>
+    (share * found.elapsed_s).toLocaleString("en", { maximumFractionDigits: 1 });
+  const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
+  const starts = found.num_starts === 1 ? "1 start" : `${found.num_starts} starts`;
+  section.querySelector("p")!.textContent =
+    `${percent(found.kept)} of the ${seconds(1)} s since the run began, over ${starts}, ` +
+    "went into updates that were kept.";
+  const causes = Object.entries(found.causes).map(
+    ([cause, share]) => [CAUSES[cause] ?? cause, share] as const,
+  );
+  const rows = [["updates that were kept", found.kept] as const, ...causes].map(([name, share]) => {
+    const bar = element("span", { class: "share" });
+    bar.style.width = `${Math.min(1, share) * 100}%`;
+    return element(
+      "tr",
+      {},
+      element("th", { scope: "row", text: name }),
+      element("td", { class: "text-end", text: percent(share) }),
+      element("td", { class: "text-end", text: seconds(share) }),
+      element("td", { "aria-hidden": "true" }, bar),
+    );
+  });
+  section.querySelector("tbody")!.replaceChildren(...rows);
 }
 
 function showCheckpoints(section: HTMLElement, files: NonNullable<Answer["checkpoints"]>): void {

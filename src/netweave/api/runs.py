@@ -196,7 +196,7 @@ def _train(job: Job, options: TrainOptions, watch: Watch, world: World | None) -
         options = replace(
             options,
             resume=start_of(world, job, options.resume, audience.show) or False,
-            num_stages=options.num_stages or stages_for(world, options.same_bits),
+            num_stages=options.num_stages or stages_for(world),
         )
         trainer = Trainer(
             job,
@@ -211,7 +211,7 @@ def _train(job: Job, options: TrainOptions, watch: Watch, world: World | None) -
             rank = 0 if world is None else world.rank
             _show_to(audience, trainer, engine, options, rank=rank)
             folder = Path(options.events) if options.events and rank == 0 else None
-            with recorded(folder) as note_end, stopping(trainer, options.stop_signal):
+            with recorded(folder, ledger=options.ledger) as note_end, stopping(trainer, options.stop_signal):
                 audience.watch(note_end)
                 trainer.run()
             net: TorchNet = trainer.whole_net()

@@ -49,14 +49,11 @@ A stage costs each rank 0.4 ms of Python. Between ranks of one machine there is 
 """
 
 
-def stages_for(world: World | None, same_bits: int | None = None) -> int:
-    """Return into how many stages a net is cut, by where the other ranks are.
-
-    Sums within a pass may depend on the stages: where bits are to be the same, these are always as many.
-    """
+def stages_for(world: World | None) -> int:
+    """Return into how many stages a net is cut, by where the other ranks are; no bit depends on it."""
     if world is None:
         return 1
-    return STAGES_OF_ONE_MACHINE if len(world.machines) == 1 or same_bits else STAGES
+    return STAGES_OF_ONE_MACHINE if len(world.machines) == 1 else STAGES
 
 
 def check_parts(job: Job, num_ranks: int) -> None:

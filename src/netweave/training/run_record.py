@@ -16,6 +16,7 @@ from typing import Any
 from netweave.errors import WriteError
 from netweave.files.output_files import write_file
 from netweave.training.events import Event, Stopped, Watch
+from netweave.training.goodput import Goodput, read_goodput
 
 RUN_RECORD = "netweave-run.json"
 """Name of the record in the folder of the event files."""
@@ -46,6 +47,7 @@ class RunRecord:
         started: When the run began, in seconds since 1970.
         end: The state that it ended in; None while it runs, or if it was killed.
         reason: Why it failed, in words.
+        ledger: The file in which it notes where its time goes; empty where it does not.
     """
 
     host: str
@@ -54,6 +56,7 @@ class RunRecord:
     started: float
     end: str | None = None
     reason: str = ""
+    ledger: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,12 @@ class RunStatus:
 
 
 @contextlib.contextmanager
-def recorded(folder: Path | None) -> Iterator[Watch]:
+def recorded(folder: Path | None, *, ledger: str | Path | None = None) -> Iterator[Watch]:
     """Keep the record of a run in a folder, and yield what takes in the events of the run.
 
     Args:
         folder: The folder of its event files; None for a run without them, which has no record.
+        ledger: The file in which it notes where its time goes; None where it does not.
 
     Raises:
         WriteError: The record cannot be written when the run begins.
@@ -83,7 +87,13 @@ def recorded(folder: Path | None) -> Iterator[Watch]:
         yield lambda event: None
         return
     pid = os.getpid()
-    record = RunRecord(host=socket.gethostname(), pid=pid, birth=process_birth(pid), started=time.time())
+    record = RunRecord(
+        host=socket.gethostname(),
+        pid=pid,
+        birth=process_birth(pid),
+        started=time.time(),
+        ledger=str(Path(ledger).absolute()) if ledger is not None else "",
+    )
     is_stopped = False
 
     def watch(event: Event) -> None:
@@ -128,6 +138,12 @@ def run_status(folder: str | Path) -> RunStatus:
     if is_alive(record.pid, record.birth):
         return RunStatus(RunState.RUNNING)
     return RunStatus(RunState.LOST, f"process {record.pid} is gone and noted no end; it was probably killed")
+
+
+def run_goodput(folder: str | Path) -> Goodput | None:
+    """Return where the time of the run in a folder of event files went; None if nobody has noted it."""
+    record = read_record(folder)
+    return read_goodput(Path(record.ledger)) if record is not None and record.ledger else None
 
 
 def is_alive(pid: int, birth: str) -> bool:

@@ -41,9 +41,14 @@ def one_rank(tmp_path_factory):
     return {name: fingerprint(arrays) for name, arrays in found.items()}
 
 
-@pytest.mark.parametrize(("ranks", "threads"), [(1, 2), (2, 1), (2, 2), (4, 1), (8, 1)])
-def test_all_numbers_of_ranks_and_threads_end_with_one_hash(tmp_path, one_rank, ranks, threads):
-    found = run(tmp_path, [case("lenet"), case("residual")], ranks, threads)
+@pytest.mark.parametrize(
+    ("ranks", "threads", "stages"), [(1, 2, 4), (2, 1, 16), (2, 2, 4), (4, 1, 4), (8, 1, 1)]
+)
+def test_all_numbers_of_ranks_threads_and_stages_end_with_one_hash(
+    tmp_path, one_rank, ranks, threads, stages
+):
+    cases = [case(net, stages=stages) for net in ("lenet", "residual")]
+    found = run(tmp_path, cases, ranks, threads)
     assert {name: fingerprint(arrays) for name, arrays in found.items()} == one_rank
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from netweave.training.run_record import recorded
@@ -62,6 +64,40 @@ def follow(page, writer, runs):
     )
     expect(page.get_by_role("row", name="net_iter_7.caffemodel")).to_contain_text("4.00 kB")
     assert page.evaluate("window.before")
+
+
+def test_the_page_says_where_the_time_of_a_run_went(page, runs, tmp_path):
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(runs / "timed"))
+    path = tmp_path / "goodput.json"
+    add(writer, 0, objective=1.0)
+    with recorded(runs / "timed", ledger=path):
+        page.goto("/runs/show?run=timed")
+        expect(page.locator(".figures")).to_contain_text("iteration0")
+        expect(page.get_by_role("heading", name="Goodput")).to_be_hidden()
+        start = {
+            "began": 1000.0,
+            "first": 1010.0,
+            "alive": 1100.0,
+            "saves": [],
+            "seconds": {"checkpoint": 4.5},
+        }
+        path.write_text(json.dumps({"run": "a name", "starts": [start]}))
+        add(writer, 1, objective=0.5)
+        expect(page.get_by_role("heading", name="Goodput")).to_be_visible()
+        expect(page.get_by_text("85.5 % of the 100 s since the run began, over 1 start,")).to_be_visible()
+        row = page.get_by_role("row", name="writing checkpoints")
+        expect(row.get_by_role("cell")).to_have_text(["4.5 %", "4.5"])
+        width = "node => node.offsetWidth / node.parentElement.clientWidth"
+        kept, started = (
+            page.get_by_role("row", name=name).locator(".share").evaluate(width)
+            for name in ("updates that were kept", "starts, until their first updates")
+        )
+        assert started / kept == pytest.approx(10 / 85.5, rel=0.1)
+        if AXE.exists():
+            assert problems(page) == []
+    writer.close()
 
 
 def test_values_are_read_at_any_iteration_by_pointer_and_by_keyboard(page, writer):

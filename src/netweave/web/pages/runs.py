@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +98,7 @@ def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
 @require_safe
 @owned
 def curves(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
-    """Return the curves and checkpoints of a run; nothing if it has not changed since ``since``."""
+    """Return curves, goodput and checkpoints of a run; nothing if it has not changed since ``since``."""
     ((name, changed), *_) = _runs(request).items()
     answer: dict[str, Any] = {"since": f"{changed:.3f}", "state": trainings.status(name).state}
     if request.GET.get("since") == answer["since"]:
@@ -113,7 +114,9 @@ def curves(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
         }
         for checkpoint in api.find_checkpoints(folder)[:100]
     ]
-    return JsonResponse(answer | {"curves": thinned, "checkpoints": checkpoints})
+    goodput = api.run_goodput(folder)
+    answer |= {"curves": thinned, "checkpoints": checkpoints, "goodput": goodput and asdict(goodput)}
+    return JsonResponse(answer)
 
 
 def title(name: str) -> str:
