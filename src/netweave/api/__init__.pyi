@@ -100,6 +100,7 @@ from netweave.training.run_record import RunState as RunState
 from netweave.training.run_record import RunStatus as RunStatus
 from netweave.training.run_record import is_alive as is_alive
 from netweave.training.run_record import process_birth as process_birth
+from netweave.training.run_record import run_goodput as run_goodput
 from netweave.training.run_record import run_status as run_status
 from netweave.training.watchers import TrainOptions as TrainOptions
 from netweave.viewer import comparison_sarif as comparison_sarif
