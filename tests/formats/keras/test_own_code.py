@@ -49,6 +49,8 @@ EXPRESSIONS = [
     lambda x, w: ops.dot_product_attention(x, x, x, bias=w[0, 0], scale=0.2),
     lambda x, w: ops.where(x > 0, x, ops.zeros_like(x)) + ops.broadcast_to(w[3], (1, 5, 4, 6)),
     lambda x, w: ops.reshape(x, (ops.shape(x)[0], -1, 3)),
+    lambda x, w: ops.pad(x, [[0, 0], [1, 1], [0, 1], [0, 0]], mode="symmetric"),
+    lambda x, w: layers.Activation(lambda v: keras.activations.gelu(v, approximate=True))(x),
     lambda x, w: ops.softmax(x * 2.0, axis=1) + ops.gelu(x) + ops.log_softmax(x),
 ]
 

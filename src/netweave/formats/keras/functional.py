@@ -144,8 +144,17 @@ class Followed:
 
 
 def is_own(layer: Any) -> bool:
-    """Return whether a layer, or one inside it, is of a class that is not Keras' own."""
-    return any(not type(part).__module__.startswith("keras.") for part in layer._flatten_layers())
+    """Return whether a layer, or one inside it, is of a class of the code, or calls a function of it."""
+    return any(
+        not _is_of_keras(type(part))
+        or isinstance(part, keras.layers.Lambda)
+        or not _is_of_keras(getattr(part, "activation", None) or keras.activations.linear)
+        for part in layer._flatten_layers()
+    )
+
+
+def _is_of_keras(something: Any) -> bool:
+    return str(getattr(something, "__module__", "keras.")).startswith("keras.")
 
 
 @dataclass(slots=True)

@@ -274,7 +274,14 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings as written, without what only training asks for, and what says nothing of the layer."""
     left_out = ("_initializer", "_regularizer", "_constraint", "name", "dtype", "quantization_config")
     return {
-        key: value
+        key: _plain_value(value)
         for key, value in settings.items()
         if not key.endswith(left_out) and (key, value) != ("trainable", True)
     }
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a setting with a layer or function among settings as its class and what says something of it."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("config"), Mapping):
+        return value
+    return {"class_name": value.get("class_name"), **_plain(value["config"])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -261,16 +262,33 @@ def stack(ctx: KerasLayer) -> Tensor:
 
 @layer_reader("Pad")
 def pad(ctx: KerasLayer) -> Tensor:
-    """Elements around each axis: a number, or a reflection."""
-    mode = ctx.string("mode", "constant", ("constant", "reflect"))
+    """Elements around each axis: a number, or a reflection without the last element or with it."""
+    mode = ctx.string("mode", "constant", ("constant", "reflect", "symmetric"))
     rows, rank = ctx.setting("pad_width"), ctx.rank()
     rows = [[rows, rows]] * rank if isinstance(rows, int) else rows
     if not isinstance(rows, list) or len(rows) != rank or not all(map(is_pair, rows)):
         raise ctx.setting_error("pad_width", f"two integers of at least 0 for each of {rank} axes")
+    if mode == "symmetric":
+        return _mirrored(ctx, rows)
     fill = ctx.kwargs.get("constant_values") or 0
     if not isinstance(fill, (int, float)):
         raise ctx.unsupported(f"constant_values={fill!r:.40} is not one number")
     return layer.pad(ctx, ctx.x, [(begin, end) for begin, end in rows], mode=mode, fill=float(fill))
+
+
+def _mirrored(ctx: KerasLayer, rows: Sequence[Sequence[int]]) -> Tensor:
+    """Return the tensor with its first and last elements before and after it, the other way round."""
+    x = ctx.x
+    for axis, (begin, end) in enumerate(rows):
+        if begin or end:
+            size = ctx.size(axis, x)
+            ends = [
+                layer.cut(ctx, x, {axis: (0, begin, 1)}),
+                layer.cut(ctx, x, {axis: (size - end, size, 1)}),
+            ]
+            before, after = (layer.flip(ctx, part, [axis]) for part in ends)
+            x = layer.concat(ctx, [*([before] if begin else []), x, *([after] if end else [])], axis)
+    return x
 
 
 @layer_reader("Take")
