@@ -96,3 +96,38 @@ def test_scores_that_are_scaled_behind_their_mask_are_attention(tmp_path, order)
     comparison = compare(*nets)
     assert comparison.verdict is Verdict.IDENTICAL
     assert not comparison.findings
+
+
+def recurrent(joined: str, biases: np.ndarray) -> str:
+    """Return an LSTM in both directions whose outputs are joined and normalised."""
+    stored = ", ".join(f"{x:.6f}" for x in biases.ravel())
+    rng = np.random.default_rng(5)
+    arrays = {"w": (2, 12, 4), "r": (2, 12, 3), "scale": (6,)}
+    texts = []
+    for name, shape in arrays.items():
+        values = ", ".join(f"{x:.6f}" for x in rng.normal(size=shape).ravel())
+        texts.append(f"float[{','.join(map(str, shape))}] {name} = {{{values}}}")
+    return f"""g (float[N,T,4] x) => (float[N,T,6] y)
+<{", ".join(texts)}, float[2,24] b = {{{stored}}}, int64[3] sizes = {{0, 0, 6}}>
+{{ t = Transpose<perm = [1, 0, 2]>(x)
+  h = LSTM<hidden_size = 3, direction = "bidirectional">(t, w, r, b)
+  {joined}
+  y = LayerNormalization(z, scale) }}"""
+
+
+def test_directions_that_are_joined_in_either_order_of_steps_and_examples_are_identical(tmp_path):
+    """One net has a bias for the input and one for the state, the other their sum, and zeros."""
+    both = np.random.default_rng(7).normal(size=(2, 24))
+    summed = np.concatenate([both[:, :12] + both[:, 12:], np.zeros((2, 12))], axis=1)
+    steps_first_of_all = """d = Transpose<perm = [0, 2, 1, 3]>(h)  j = Reshape(d, sizes)
+  z = Transpose<perm = [1, 0, 2]>(j)"""
+    examples_first_of_all = "d = Transpose<perm = [2, 0, 1, 3]>(h)  z = Reshape(d, sizes)"
+    a = read_text(recurrent(steps_first_of_all, both), tmp_path, "a")
+    b = read_text(recurrent(examples_first_of_all, summed), tmp_path, "b")
+    for first, second in ((a, b), (b, a)):
+        found = compare(first, second)
+        assert (found.equal, found.findings) == (True, ())
+    other = summed.copy()
+    other[1, 4] += 0.5
+    found = compare(a, read_text(recurrent(examples_first_of_all, other), tmp_path, "other"))
+    assert not found.equal

@@ -89,20 +89,21 @@ def _perm(node: ir.Node) -> tuple[int, ...]:
     return tuple(attributes_of(node).get("perm") or ()) if is_transpose else ()
 
 
-# Heads (N, H, L, D) become (L, N, H, D), and then (L, N, E).
+# Heads (N, H, L, D) become (L, N, H, D), and then (L, N, E); so do the directions of a recurrent layer,
+# (L, 2, N, H), which become (N, L, 2, H), and then (N, L, E).
 
 
 def _joined_steps_first(node: ir.Node) -> list[int] | None:
-    """Return the sizes (N, L, E) that heads are joined to, if a node joins them with the steps first."""
+    """Return the sizes that heads are joined to the other way round, if a node joins them steps first."""
     before = node.inputs[0].producer() if node.op_type == "Reshape" and node.inputs[0] is not None else None
     shape = node.outputs[0].shape
     if before is None or node.domain or _perm(before) != (2, 0, 1, 3) or shape is None or len(shape) != 3:
         return None
     heads = before.outputs[0].shape
-    steps, width = shape[0], shape[2]
+    width = shape[2]
     if heads is None or list(heads)[:2] != list(shape)[:2]:
         return None
-    return [0, steps, width] if isinstance(steps, int) and isinstance(width, int) else None
+    return [0, 0, width] if isinstance(width, int) else None
 
 
 def _join_examples_first(rewriter: Rewriter, node: ir.Node, sizes: list[int]) -> None:

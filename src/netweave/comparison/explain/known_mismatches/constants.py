@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.comparison.align.weights import filters_of, stand_in
+from netweave.comparison.assembled_weights import BIASES, SUMMED, in_first_half
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.known_mismatches.windows import (
     DENSE,
@@ -108,7 +109,7 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             yield from _slope_sharing(case, node_a, node_b, array_a, array_b)
             continue
         wanted = wanted_constant(case, node_a, node_b, index, array_a, array_b)
-        if wanted is None or same_array(wanted, array_b):
+        if wanted is None or same_array(wanted, array_b) or _add_up(node_b, index, array_a, array_b):
             continue
         if _role(node_b, index) == "bias" and not source_keys(value_b) and not np.any(array_b):
             yield _missing_array(node_a, node_b, index, wanted)  # zeros that stand for no bias
@@ -128,6 +129,13 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             change=replace_constant(node_b.name, index, wanted),
             array=index,
         )
+
+
+def _add_up(node: ir.Node, index: int, a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether the biases of a recurrent layer are the same once both halves are added, as it does."""
+    if node.op_type not in SUMMED or index != BIASES or a.shape != b.shape:
+        return False
+    return same_array(in_first_half(a), in_first_half(b))
 
 
 def _switched(case: Case, node_a: ir.Node, node_b: ir.Node, cause: str, wanted: np.ndarray) -> Proposal:

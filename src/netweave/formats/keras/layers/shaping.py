@@ -269,7 +269,9 @@ def pad(ctx: KerasLayer) -> Tensor:
     if not isinstance(rows, list) or len(rows) != rank or not all(map(is_pair, rows)):
         raise ctx.setting_error("pad_width", f"two integers of at least 0 for each of {rank} axes")
     if mode == "symmetric":
-        return _mirrored(ctx, rows)
+        if max(max(row) for row in rows) > 1:
+            return _mirrored(ctx, rows)
+        mode = "edge"  # the same for one element
     fill = ctx.kwargs.get("constant_values") or 0
     if not isinstance(fill, (int, float)):
         raise ctx.unsupported(f"constant_values={fill!r:.40} is not one number")
