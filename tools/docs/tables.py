@@ -181,7 +181,10 @@ HOLDS: dict[str, Callable[[], str]] = {
     "chainer": lambda: f"{len(_chainer())} functions and links, traced in a sandbox",
     "jax": lambda: "functions of a tree of parameters, traced to a jaxpr in a sandbox; needs JAX",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; also written",
-    "keras": lambda: f"{len(_keras())} layer classes of Keras 2 and 3; source is also written",
+    "keras": lambda: (
+        f"{len(_keras())} layers and operations of Keras 2 and 3, and code with layers of its own; "
+        "source is also written"
+    ),
     "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",
     "tensorflow.lite": lambda: (
         f"{len(_tflite())} operators; integers of quantised nets are read as the real numbers that they "
