@@ -16,7 +16,6 @@ from netweave.comparison.explain.known_mismatches import (
     attributes,
     constants,
     folded,
-    groups,
     operators,
     order,
 )
@@ -456,7 +455,7 @@ def test_a_bias_lost_in_front_of_a_normalisation_is_told_at_the_filters(tmp_path
 
 def test_every_known_mismatch_has_a_row_in_the_documentation():
     named = set(attributes.MISMATCH_OF.values()) | set(attributes.SPECIAL.values())
-    for module in (constants, folded, attributes, groups, operators, order):
+    for module in (constants, folded, attributes, operators, order):
         text = Path(module.__file__).read_text()
         named |= set(re.findall(r'mismatch(?:=|, cause = )\(?"([a-z-]+)"', text))
         named |= set(re.findall(r'return \(?\s*"([a-z]+-[a-z-]+)",', text))
