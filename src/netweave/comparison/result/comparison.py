@@ -453,7 +453,8 @@ class Coverage:
         shown = [str(each) for each in self.not_exercised[:MAX_SHOWN]]
         if (more := len(self.not_exercised) - len(shown)) > 0:
             shown.append(f"{more:,} more")
-        return f"{counts}; not exercised: {'; '.join(shown)}"
+        missing = f"not exercised: {'; '.join(shown)}"
+        return f"{counts}; {missing}" if self.num_settings else missing  # of nets that differ none is counted
 
 
 MAX_SHOWN = 4
