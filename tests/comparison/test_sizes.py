@@ -244,3 +244,22 @@ def test_code_whose_trace_holds_for_one_size_is_compared_there(is_first, tmp_pat
     found = netweave.compare(*((pooled, halves) if is_first else (halves, pooled)))
     assert found.equal
     assert "own size alone" in found.sentence
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_open_nets_that_take_few_sizes_are_compared_at_the_one_they_were_traced_with(is_traced, tmp_path):
+    """A layer that mixes the places of an image has as many weights as the image has patches: here 6."""
+    rng = np.random.default_rng(2)
+    kernel = ", ".join(f"{x:.4f}" for x in rng.normal(size=12))
+    mixing = ", ".join(f"{x:.4f}" for x in rng.normal(size=36))
+    text = f"""g (float[N,1,H,W] x) => (float[N,3,6] y)
+<float[3,1,2,2] k = {{{kernel}}}, float[6,6] m = {{{mixing}}}, int64[3] sizes = {{0, 0, -1}}>
+{{ p = Conv<strides = [2, 2]>(x, k)  t = Reshape(p, sizes)  y = MatMul(t, m) }}"""
+    a, b = (read_text(text, tmp_path, name) for name in "ab")
+    if is_traced:
+        b.assumed = {"x": (1, 1, 4, 6)}
+        found = netweave.compare(a, b)
+        assert found.equal
+        assert "3x1x4x6" in str(found.probes)
+    else:
+        assert netweave.compare(a, b).verdict is Verdict.UNDECIDED

@@ -100,7 +100,11 @@ def declared_sizes(
         sizes_b = {mapping.b: mapping.sizes_of_b(sizes[mapping.a]) for mapping in mappings}
         return all(memory_budget.resized(net, own) is not None for net, own in ((a, sizes), (b, sizes_b)))
 
-    return _first_fitting(known, lambda: likely_size(a) or likely_size(b), fit)
+    traced: list[OpenSizes] = [
+        {m.a: a.assumed.get(m.a, ()) for m in mappings},
+        {m.a: m.sizes_of_a(b.assumed[m.b]) if m.b in b.assumed else () for m in mappings},
+    ]
+    return _first_fitting(known, lambda: likely_size(a) or likely_size(b), fit, traced)
 
 
 def sizes_to_run(graph: Graph) -> Sizes:
@@ -123,13 +127,33 @@ OpenSizes = dict[str, tuple[int | None, ...]]
 """Sizes of inputs by name, None for one that is open."""
 
 
-def _first_fitting(known: OpenSizes, likely: Callable[[], int | None], fit: Callable[[Sizes], bool]) -> Sizes:
-    """Return sizes with those filled in that are open: the first that fit, or else the first of all."""
+def _first_fitting(
+    known: OpenSizes,
+    likely: Callable[[], int | None],
+    fit: Callable[[Sizes], bool],
+    traced: Sequence[OpenSizes] = (),
+) -> Sizes:
+    """Return sizes with those filled in that are open: the first that fit, or else the first of all.
+
+    Args:
+        known: The sizes.
+        likely: Returns a size that the net asks for.
+        fit: Returns whether the nets take some sizes.
+        traced: Sizes that code was traced with, tried last; one whose layers mix all places takes few others.
+    """
     if not any(None in sizes for sizes in known.values()):
         return _filled(known, 0, {})
     size = likely() or memory_budget.OPEN_SIZE
     choices = [_filled(known, size, choice) for choice in ({}, *FURTHER_OPEN_SIZES)]
+    for sizes in traced:
+        if all(len(sizes[name]) == len(own) for name, own in known.items()):
+            taken = {name: _completed(own, sizes[name]) for name, own in known.items()}
+            choices.append(_filled(taken, size, {}))
     return next(filter(fit, choices), choices[0])
+
+
+def _completed(sizes: Sequence[int | None], others: Sequence[int | None]) -> tuple[int | None, ...]:
+    return tuple(other if size is None else size for size, other in zip(sizes, others, strict=True))
 
 
 def _filled(known: OpenSizes, size: int, choice: Mapping[int, tuple[int, ...]]) -> Sizes:
