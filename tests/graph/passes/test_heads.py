@@ -231,6 +231,27 @@ def test_grouped_queries_may_be_turned_without_an_order(tmp_path):
     np.testing.assert_allclose(y, np.einsum("nqgrd,nkgd->ngrqk", q, k).T, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        'e = Einsum<equation = "nkhd,nhqk->nhdq">(v, p) y = Transpose<perm = [0, 3, 1, 2]>(e)',
+        'y = Einsum<equation = "nkhd,nhqk->nqhd">(v, p)',
+        'y = Einsum<equation = "nhqk,nkhd->nqhd">(p, v)',
+    ],
+)
+def test_the_factor_whose_rows_come_first_in_the_result_is_the_first(made, tmp_path):
+    """JAX gives dot_general the values before the weights of attention, and turns the result."""
+    text = f"g (float[1,2,4,5] p, float[1,5,2,3] v) => (float[1,4,2,3] y) {{ {made} }}"
+    graph = read_text(text, tmp_path, "g")
+    rng = np.random.default_rng(0)
+    p, v = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1, 2, 4, 5), (1, 5, 2, 3)))
+    form_of_it = comparable(graph)
+    (y,) = prepare(form_of_it).run({"p": p, "v": v}).values()
+    np.testing.assert_allclose(y, np.einsum("nhqk,nkhd->nqhd", p, v), rtol=1e-5)
+    (product,) = (node for node in form_of_it.nodes if node.op_type == "MatMul")
+    assert product.inputs[0].name == "p"
+
+
 def test_examples_that_are_repeated_are_no_heads():
     def twice(x):
         return x.flatten(0, 1).repeat_interleave(2, dim=0) * 2

@@ -95,13 +95,14 @@ def _take_product(rewriter: Rewriter, einsum: ir.Node) -> None:
     is_plain = arrow and len(terms) == 2 and read.replace(",", "").isalpha()
     if not is_plain or any(map(operator.ne, map(len, letters), map(len, (*terms, out)))):
         return
-    if len(letters[1] - letters[0]) > 1:
+    turn = _only_turn(einsum.outputs[0])
+    perm = (attributes_of(turn).get("perm") if turn is not None else None) or range(len(out))[::-1]
+    turned = out if turn is None else "".join(out[axis] for axis in perm)
+    if _is_second_first(*letters[:2], turned):
         terms, inputs, letters[:2] = terms[::-1], inputs[::-1], letters[1::-1]
     a, b, made = letters
-    turn = _only_turn(einsum.outputs[0])
-    if turn is not None and len(a - b) > 1:
-        perm = attributes_of(turn).get("perm") or range(len(out))[::-1]
-        out = "".join(out[axis] for axis in perm)
+    if len(a - b) > 1:
+        out = turned
     batch = "".join(letter for letter in out if letter in a & b)
     summed, columns = ("".join(sorted(each)) for each in (a & b - made, b - a))
     rows, grouped = _rows_and_groups(terms[0], out, batch, a - b)
@@ -125,6 +126,14 @@ def _take_product(rewriter: Rewriter, einsum: ir.Node) -> None:
         rewriter.take_over(result, made_of)
         for node in dict.fromkeys((last, einsum)):
             rewriter.graph.model.graph.remove(node, safe=True)
+
+
+def _is_second_first(first: set[str], second: set[str], out: str) -> bool:
+    """Return whether the rows of a product are those of the second factor: they stand first in the result."""
+    rows, columns = first - second, second - first
+    if len(rows) == len(columns) == 1 and rows | columns <= {*out}:
+        return out.index(*columns) < out.index(*rows)
+    return len(columns) > 1
 
 
 def _only_turn(value: ir.Value) -> ir.Node | None:
