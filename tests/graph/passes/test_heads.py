@@ -247,7 +247,7 @@ def test_the_factor_whose_rows_come_first_in_the_result_is_the_first(made, tmp_p
     p, v = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1, 2, 4, 5), (1, 5, 2, 3)))
     form_of_it = comparable(graph)
     (y,) = prepare(form_of_it).run({"p": p, "v": v}).values()
-    np.testing.assert_allclose(y, np.einsum("nhqk,nkhd->nqhd", p, v), rtol=1e-5)
+    np.testing.assert_allclose(y, np.einsum("nhqk,nkhd->nqhd", p, v), rtol=1e-5, atol=1e-6)
     (product,) = (node for node in form_of_it.nodes if node.op_type == "MatMul")
     assert product.inputs[0].name == "p"
 
