@@ -13,6 +13,7 @@ import pytest
 import netweave
 from netweave.errors import UnsupportedError
 from netweave.files.sandbox import has_guard
+from tests.parity.test_keras_layers import OF_CODE
 
 pytestmark = pytest.mark.skipif(find_spec("keras") is None, reason="Keras is not installed")
 
@@ -51,6 +52,9 @@ EXPRESSIONS = [
     lambda x, w: ops.reshape(x, (ops.shape(x)[0], -1, 3)),
     lambda x, w: ops.pad(x, [[0, 0], [1, 1], [0, 1], [0, 0]], mode="symmetric"),
     lambda x, w: layers.Activation(lambda v: keras.activations.gelu(v, approximate=True))(x),
+    lambda x, w: ops.copy(x) - ops.amin(x, axis=1, keepdims=True) + ops.tanh_shrink(x),
+    lambda x, w: ops.outer(x[0, 0, 0], x[0, 1, 1]) * ops.broadcast_to(x[0, 0, 0], (6, 6)),
+    lambda x, w: ops.cast(ops.convert_to_tensor(x, dtype="float16"), "float32"),
     lambda x, w: ops.softmax(x * 2.0, axis=1) + ops.gelu(x) + ops.log_softmax(x),
     lambda x, w: ops.pad(x, [[0, 0], [2, 1], [0, 3], [0, 0]], mode="symmetric"),
 ]
@@ -175,6 +179,7 @@ np.savez("outputs.npz", *[each.detach().numpy() for each in outputs])
 def test_operations_compute_what_keras_computes(code):
     x = np.random.default_rng(0).standard_normal((1, 5, 4, 6), np.float32)
     graph = read(code, "all_expressions")
+    assert {layer.type for layer in graph.layers.values()} >= OF_CODE
     outputs = [*netweave.run(graph, {"x": x}).values()]
     expected = computed_by_keras(code, "all_expressions", x)
     assert len(outputs) == len(expected) > 20

@@ -23,7 +23,7 @@ import numpy as np
 from netweave.errors import UnsupportedError, shortened
 from netweave.files.construction_lines import callers
 
-ARRAYS = "arrays.npz"
+OPERANDS = "operands.npz"
 """The member of a saved model that holds the arrays its operations read."""
 
 BATCH = 61
@@ -88,7 +88,7 @@ class Followed:
         ) from failure
 
     def save(self, model: keras.Model, file: Path) -> None:
-        """Save a functional model as Keras does, with the arrays that its operations read in ``ARRAYS``."""
+        """Save a functional model as Keras does, with the arrays that its operations read in ``OPERANDS``."""
 
         def config(variable: Any) -> dict[str, str]:
             self.arrays[variable.path] = keras.ops.convert_to_numpy(variable.value)
@@ -100,7 +100,7 @@ class Followed:
             content = io.BytesIO()
             np.savez(content, allow_pickle=False, **self.arrays)
             with zipfile.ZipFile(file, "a") as archive:
-                archive.writestr(ARRAYS, content.getvalue())
+                archive.writestr(OPERANDS, content.getvalue())
 
     @contextmanager
     def _following(self) -> Iterator[None]:

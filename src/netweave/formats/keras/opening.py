@@ -23,8 +23,8 @@ from netweave.formats.keras.weights import Weights
 
 ZIP_MAGIC = b"PK\x03\x04"
 CONFIG = "config.json"
-WEIGHTS = "model.weights.h5"
-ARRAYS = "arrays.npz"
+ARRAYS = "model.weights.h5"
+OPERANDS = "operands.npz"
 """Arrays that operations of followed code read; see ``functional.py``."""
 
 
@@ -63,7 +63,7 @@ def match(source: Source) -> bool:
         return False
     head = source.head()
     if head.startswith(ZIP_MAGIC):
-        return _names(source.net) >= {CONFIG, WEIGHTS}
+        return _names(source.net) >= {CONFIG, ARRAYS}
     if head.startswith(HDF5_MAGIC):
         return True
     return head.lstrip()[:1] == b"{" and b'"class_name"' in head
@@ -88,9 +88,9 @@ def _archive(source: Source) -> Opened:
     place = str(source.net)
     with zip_errors(place, "a complete Keras archive"), zipfile.ZipFile(source.net) as archive:
         description = _json(_member(archive, CONFIG, place), place)
-        weights = None if source.weights else _member(archive, WEIGHTS, place)
-        held = _member(archive, ARRAYS, place) if ARRAYS in archive.namelist() else None
-    arrays = {} if held is None else read_npz(held, place=f"{place}: {ARRAYS!r}")
+        weights = None if source.weights else _member(archive, ARRAYS, place)
+        held = _member(archive, OPERANDS, place) if OPERANDS in archive.namelist() else None
+    arrays = {} if held is None else read_npz(held, place=f"{place}: {OPERANDS!r}")
     if weights is None:
         return Opened(description, *_beside(source), arrays)
     return Opened(description, Weights(_read(weights, place), place), (place,), arrays)

@@ -270,9 +270,7 @@ REDUCTIONS = {
 """Functions over axes, and ONNX's name."""
 
 
-@layer_reader(
-    "Abs", "Absolute", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "LogicalNot", "Negative", "Reciprocal"
-)
+@layer_reader("Absolute", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "LogicalNot", "Negative", "Reciprocal")
 @layer_reader("Rsqrt", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Square", "Tanh")
 def function(ctx: KerasLayer) -> Tensor:
     """A function of each element."""

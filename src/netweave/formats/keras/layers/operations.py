@@ -22,7 +22,6 @@ ACTIVATIONS = {
     "Relu6": "relu6",
     "Selu": "selu",
     "Silu": "silu",
-    "SoftShrink": "soft_shrink",
     "Softsign": "softsign",
     "TanhShrink": "tanh_shrink",
 }
