@@ -98,7 +98,7 @@ def _take_product(rewriter: Rewriter, einsum: ir.Node) -> None:
     turn = _only_turn(einsum.outputs[0])
     perm = (attributes_of(turn).get("perm") if turn is not None else None) or range(len(out))[::-1]
     turned = out if turn is None else "".join(out[axis] for axis in perm)
-    if _is_second_first(*letters[:2], turned):
+    if _is_second_first(letters[0], letters[1], turned):
         terms, inputs, letters[:2] = terms[::-1], inputs[::-1], letters[1::-1]
     a, b, made = letters
     if len(a - b) > 1:
@@ -132,7 +132,7 @@ def _is_second_first(first: set[str], second: set[str], out: str) -> bool:
     """Return whether the rows of a product are those of the second factor: they stand first in the result."""
     rows, columns = first - second, second - first
     if len(rows) == len(columns) == 1 and rows | columns <= {*out}:
-        return out.index(*columns) < out.index(*rows)
+        return out.index("".join(columns)) < out.index("".join(rows))
     return len(columns) > 1
 
 
