@@ -87,7 +87,9 @@ class Block(layers.Layer):
         self.up = layers.Dense(2 * width, activation="gelu", name="up")
         self.down = layers.Dense(width, name="down")
 
-    def call(self, x, training=False):
+    def call(self, x, training=True):
+        if training:
+            return x
         x = x + self.down(self.up(self.norm(x)))
         return x + self.down(self.up(x))
 
@@ -114,6 +116,22 @@ def tokens():
     keras.utils.set_random_seed(4)
     model = Tokens()
     model(np.zeros((2, 7), "int32"))
+    return model
+
+
+class ClassToken(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.token = self.add_weight(shape=(1, 1, 4), name="token")
+
+    def call(self, x):
+        token = ops.broadcast_to(self.token, (ops.shape(x)[0], 1, 4))
+        return ops.concatenate([token, x], axis=1)
+
+
+def class_token():
+    model = ClassToken()
+    model(np.zeros((2, 3, 4), "float32"))
     return model
 
 
@@ -167,7 +185,7 @@ def computed_by_keras(file: Path, function: str, x: np.ndarray) -> list[np.ndarr
     script = f"""
 import os; os.environ["KERAS_BACKEND"] = "torch"
 import numpy as np, own
-outputs = own.{function}()(np.load("x.npy"))
+outputs = own.{function}()(np.load("x.npy"), training=False)
 outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
 np.savez("outputs.npz", *[each.detach().numpy() for each in outputs])
 """
@@ -210,3 +228,5 @@ def test_code_that_cannot_be_followed_is_named_with_its_line(code):
         read(code, "not_followed")
     with pytest.raises(UnsupportedError, match="'m' reads the mask of its input"):
         read(code, "masked")
+    with pytest.raises(UnsupportedError, match="has a number or an array for each example"):
+        read(code, "class_token")

@@ -29,7 +29,6 @@ OPERANDS = "operands.npz"
 BATCH = 61
 """The size of a batch where code wants a number: a prime that no net has as another size."""
 
-
 KERAS_OWN = frozenset({"mask", "training"})
 """Arguments that Keras adds to calls of layers."""
 
@@ -69,13 +68,13 @@ class Followed:
             try:
                 inputs = _inputs(model, shapes, likely, batch)
                 with self._following():
-                    outputs = model.call(*inputs.args, **inputs.kwargs)
+                    outputs = model.call(*inputs.args, **_accepted(model.call, inputs.kwargs))
                 made = keras.Model(inputs.all, outputs, name=model.name)
+                if batch is not None:
+                    _open_batch(made)
             except Exception as error:  # noqa: BLE001  # the code's own, of any type
-                failure = failure or error
+                failure = error
                 continue
-            if batch is not None:
-                _open_batch(made)
             return made
         assert failure is not None
         reason = shortened(" ".join(str(failure).split()), 300)
@@ -108,11 +107,11 @@ class Followed:
         note_node: Callable[..., Any] = keras.Operation.symbolic_call
 
         def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not layer.built:
+                layer_call(layer, *args, **kwargs)  # its arrays have names without those of layers around it
             self._rename(layer)
             if not is_own(layer) or not _has_symbols(args, kwargs):
                 return layer_call(layer, *args, **kwargs)
-            if not layer.built:
-                layer_call(layer, *args, **kwargs)
             _refuse_masks(layer, args)
             self._within.append(layer.name)
             try:
@@ -206,11 +205,12 @@ def _has_symbols(args: Any, kwargs: Any) -> bool:
 
 
 def _accepted(call: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments without those that Keras takes for itself where a layer's ``call`` does not."""
+    """Return the arguments of a call in a net that predicts, without Keras' own where ``call`` lacks them."""
     names = inspect.signature(call).parameters
+    given = {"training": False} | dict(kwargs)
     if any(one.kind is one.VAR_KEYWORD for one in names.values()):
-        return dict(kwargs)
-    return {name: value for name, value in kwargs.items() if name in names or name not in KERAS_OWN}
+        return given
+    return {name: value for name, value in given.items() if name in names or name not in KERAS_OWN}
 
 
 def _refuse_masks(layer: Any, args: Any) -> None:
@@ -223,13 +223,22 @@ def _refuse_masks(layer: Any, args: Any) -> None:
 
 
 def _open_batch(model: keras.Model) -> None:
-    """Let a model that was followed with a batch of ``BATCH`` take any."""
+    """Let a model that was followed with a batch of ``BATCH`` take any.
+
+    Raises:
+        ValueError: It has an array or a setting for each example.
+    """
     for operation in model.operations:
-        if type(operation).__name__ == "Reshape" and not isinstance(operation, keras.Layer):
-            shape = operation.output.shape
-            if shape[0] == BATCH:
-                operation.newshape = (-1, *shape[1:])
-                operation._auto_config.config["newshape"] = operation.newshape
+        if isinstance(operation, keras.Layer):
+            continue
+        settings = operation._auto_config.config if operation._auto_config is not None else {}
+        if type(operation).__name__ == "Reshape" and operation.output.shape[0] == BATCH:
+            operation.newshape = settings["newshape"] = (-1, *operation.output.shape[1:])
+        calls = [node.arguments for node in operation._inbound_nodes]
+        read = [value for call in calls for value in keras.tree.flatten((call.args, call.kwargs))]
+        arrays = [value for value in read if not isinstance(value, keras.KerasTensor) and np.ndim(value)]
+        if BATCH in keras.tree.flatten(settings) or any(array.shape[0] == BATCH for array in arrays):
+            raise ValueError(f"{operation.name!r} has a number or an array for each example")
 
 
 def _lines_of(error: BaseException, files: Collection[str]) -> list[int]:
