@@ -4,9 +4,9 @@ Comparing needs no training and training no comparer, so a package's public name
 ``__init__.pyi``, which type checkers read as well, and each is imported from its module on first use (as
 ``lazy_loader`` does, which takes relative imports only).
 
-``onnx_ir`` and ``onnx_shape_inference`` import sympy for sizes that are formulas. Most nets have none, and
-sympy takes a quarter of a second to load, as long as comparing two small nets. ``importlib.util.LazyLoader``
-does not help: it executes a module as soon as a second one imports it.
+``onnx_ir`` and ``onnx_shape_inference`` import sympy for sizes that are formulas. Nets of known sizes have
+none, and sympy takes a quarter of a second to load. ``importlib.util.LazyLoader`` does not help: it executes
+a module as soon as a second one imports it.
 """
 
 from __future__ import annotations

@@ -22,9 +22,7 @@ import numpy as np
 
 from netweave.errors import UnsupportedError, shortened
 from netweave.files.construction_lines import callers
-
-OPERANDS = "operands.npz"
-"""The member of a saved model that holds the arrays its operations read."""
+from netweave.formats.keras.opening import OPERANDS
 
 BATCH = 61
 """The size of a batch where code wants a number: a prime that no net has as another size."""
@@ -35,7 +33,7 @@ KERAS_OWN = frozenset({"mask", "training"})
 
 @dataclass(slots=True)
 class Followed:
-    """What was followed of a model's code.
+    """Record of a model's code that is followed with symbolic tensors.
 
     Attributes:
         files: The full paths of the files whose lines count.

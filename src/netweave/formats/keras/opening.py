@@ -25,7 +25,7 @@ ZIP_MAGIC = b"PK\x03\x04"
 CONFIG = "config.json"
 ARRAYS = "model.weights.h5"
 OPERANDS = "operands.npz"
-"""Arrays that operations of followed code read; see ``functional.py``."""
+"""The member of an archive that holds the arrays its operations read; ``functional.py`` adds it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ def _kind_of(config: Any, entry: str | None) -> Any:
 
 
 EXPERTS = "batched_mm"
-"""How experts are computed in a trace: by default Transformers sorts tokens, which ONNX cannot say."""
+"""Implementation of experts in a trace; Transformers' usual one sorts tokens, which ONNX cannot say."""
 
 
 def _of_config(config: Any, entry: str | None) -> torch.nn.Module:

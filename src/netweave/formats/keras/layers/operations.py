@@ -50,7 +50,7 @@ def elu(ctx: KerasLayer) -> Tensor:
 
 @layer_reader("Copy", "StopGradient")
 def passed_on(ctx: KerasLayer) -> Tensor:
-    """What it is given."""
+    """The input, unchanged."""
     return ctx.copied(ctx.x)
 
 
@@ -65,7 +65,7 @@ def pooling(ctx: KerasLayer) -> Tensor:
 
 @layer_reader("Conv", "DepthwiseConv")
 def convolution(ctx: KerasLayer) -> Tensor:
-    """With a kernel of (sizes..., channels / groups, filters), or of (sizes..., channels, multiplier)."""
+    """A kernel of (sizes..., channels / groups, filters), or (sizes..., channels, multiplier), everywhere."""
     x, kernel = _two(ctx)
     rank, last = ctx.rank() - 2, ctx.is_last()
     *sizes, inner, _ = [size or 0 for size in ctx.shape(kernel)]
@@ -207,7 +207,7 @@ def normalized(ctx: KerasLayer) -> Tensor:
 
 @layer_reader("DotProductAttention")
 def dot_product_attention(ctx: KerasLayer) -> Tensor:
-    """Of (batch, time, heads, features); fewer heads of keys and values are repeated."""
+    """Attention over (batch, time, heads, features); fewer heads of keys and values are repeated."""
     query, key, value = (_argument(ctx, at, name) for at, name in enumerate(("query", "key", "value")))
     bias, mask, scale = (_argument(ctx, at, n) for at, n in enumerate(("bias", "mask", "scale"), start=3))
     if query is None or key is None or value is None:

@@ -194,7 +194,7 @@ def tile(node: CaffeNode) -> list[CaffeLayer]:
 
 
 _BOTTOMS = 3
-"""Of DetectionOutput: locations, scores, priors."""
+"""Inputs of DetectionOutput: locations, scores, priors."""
 
 
 @writes("DetectionOutput", domain=DOMAIN)
