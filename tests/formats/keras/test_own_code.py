@@ -47,7 +47,7 @@ EXPRESSIONS = [
     lambda x, w: ops.layer_normalization(x, w[0], w[1], epsilon=1e-3),
     lambda x, w: ops.rms_normalization(x, w[2]),
     lambda x, w: ops.dot_product_attention(x, x[:, :, :1], x[:, :, 1:2], is_causal=True),
-    lambda x, w: ops.dot_product_attention(x, x, x, bias=w[0, 0], scale=0.2),
+    lambda x, w: ops.dot_product_attention(x, x, x, bias=ops.reshape(w[:5, :5], (1, 1, 5, 5)), scale=0.2),
     lambda x, w: ops.where(x > 0, x, ops.zeros_like(x)) + ops.broadcast_to(w[3], (1, 5, 4, 6)),
     lambda x, w: ops.reshape(x, (ops.shape(x)[0], -1, 3)),
     lambda x, w: ops.pad(x, [[0, 0], [1, 1], [0, 1], [0, 0]], mode="symmetric"),
