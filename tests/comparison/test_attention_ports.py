@@ -162,6 +162,37 @@ def test_dense_layers_over_steps_and_over_examples_first_are_the_same(is_own_fir
     assert not found.findings
 
 
+class Packed(nn.Module):
+    """The same with one dense layer for all three, whose parts are taken along an axis of their own."""
+
+    def __init__(self, own: Own) -> None:
+        super().__init__()
+        self.packed = nn.ModuleList(nn.Linear(FEATURES, 3 * FEATURES) for _ in own.layers)
+        self.out = nn.ModuleList(nn.Linear(FEATURES, FEATURES) for _ in own.layers)
+        for layer, out, other in zip(self.packed, self.out, own.layers, strict=True):
+            layer.weight, layer.bias = other.in_proj_weight, other.in_proj_bias
+            out.weight, out.bias = other.out_proj.weight, other.out_proj.bias
+
+    def forward(self, x):
+        for layer, out in zip(self.packed, self.out, strict=True):
+            n, steps, width = x.shape
+            parts = layer(x).reshape(n, steps, 3, HEADS, width // HEADS)
+            q, k, v = (parts[:, :, number].transpose(1, 2) for number in range(3))
+            made = nn.functional.scaled_dot_product_attention(q, k, v)
+            x = x + out(made.transpose(1, 2).reshape(n, steps, width))
+        return x
+
+
+@pytest.mark.parametrize("is_own_first", [True, False])
+def test_parts_of_one_dense_layer_are_taken_steps_first_or_along_an_axis_of_their_own(is_own_first):
+    own = drawn(Own())
+    nets = [own, Packed(own).eval()]
+    first, second = nets if is_own_first else reversed(nets)
+    found = compare(*(load(net, x=(2, STEPS, FEATURES)) for net in (first, second)))
+    assert found.equal
+    assert not found.findings
+
+
 class Block(nn.Module):
     """A block of a transformer that is given (L, N, E), between transposes, or (N, L, E)."""
 

@@ -230,7 +230,8 @@ def _forms_to_share(a: Graph, b: Graph) -> list[Pass]:
     if num_over_rows(a) != num_over_rows(b):
         forms.append(over_sequences)
         a, b = over_sequences(a), over_sequences(b)
-    if parted_columns(a) != parted_columns(b):
+    parts = parted_columns(a), parted_columns(b)
+    if parts[0] != parts[1] or (all(parts) and steps_first(a) != steps_first(b)):
         forms.append(part_projections)
         a, b = part_projections(a), part_projections(b)
     if num_splits(a) != num_splits(b):

@@ -76,5 +76,5 @@ _NETWEAVE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 def is_machinery(file: str) -> bool:
-    """Return whether a file is PyTorch's or Netweave's."""
-    return "/torch/" in file or file.startswith(_NETWEAVE)
+    """Return whether a file is PyTorch's, Keras' or Netweave's."""
+    return "/torch/" in file or "/keras/src/" in file or file.startswith(_NETWEAVE)

@@ -130,6 +130,7 @@ class ClassToken(keras.Model):
 
 
 def class_token():
+    keras.utils.set_random_seed(6)
     model = ClassToken()
     model(np.zeros((2, 3, 4), "float32"))
     return model
@@ -141,8 +142,34 @@ class Masked(layers.Layer):
 
 
 def masked():
-    x = keras.Input((7,), dtype="int32")
+    keras.utils.set_random_seed(7)
+    x = keras.Input((None,), dtype="int32", name="tokens")
     return keras.Model(x, Masked(name="m")(layers.Embedding(9, 4, mask_zero=True)(x)))
+
+
+class Causal(layers.Layer):
+    """Rotated keys under a mask that is made from the number of steps."""
+
+    def __init__(self, heads, **settings):
+        super().__init__(**settings)
+        self.heads = heads
+        self.qkv = layers.Dense(48, name="qkv", use_bias=False)
+
+    def call(self, x):
+        batch, steps, width = ops.shape(x)
+        q, k, v = ops.split(ops.reshape(self.qkv(x), (batch, steps, 3 * self.heads, -1)), 3, axis=2)
+        angles = ops.cast(ops.arange(steps), "float32")[:, None] / ops.arange(1, 9, dtype="float32")
+        k = k * ops.cos(angles)[None, :, None]
+        scores = ops.einsum("bqhd,bkhd->bhqk", q, k)
+        seen = ops.arange(steps)[:, None] >= ops.arange(steps)
+        weights = ops.softmax(ops.where(seen, scores, -1e9))
+        return ops.reshape(ops.einsum("bhqk,bkhd->bqhd", weights, v), (batch, steps, width))
+
+
+def causal():
+    keras.utils.set_random_seed(5)
+    x = keras.Input((None, 16), name="x")
+    return keras.Model(x, layers.Dense(3, name="head")(Causal(2, name="attention")(x)))
 
 
 class Foreign(layers.Layer):
@@ -226,7 +253,32 @@ def test_code_that_cannot_be_followed_is_named_with_its_line(code):
         UnsupportedError, match=rf"'NotFollowed' cannot be followed .*line {line}: .*keras.ops"
     ):
         read(code, "not_followed")
-    with pytest.raises(UnsupportedError, match="'m' reads the mask of its input"):
-        read(code, "masked")
-    with pytest.raises(UnsupportedError, match="has a number or an array for each example"):
-        read(code, "class_token")
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"), [("masked", (2, 5)), ("class_token", (4, 3, 4)), ("causal", (2, 9, 16))]
+)
+def test_what_cannot_be_followed_is_traced_on_pytorch(code, function, shape):
+    """A mask that a layer reads, an array for each example, a size in a range; batch and length stay open."""
+    drawn = np.random.default_rng(0)
+    graph = read(code, function)
+    ((name, declared),) = graph.declared.items()
+    x = drawn.integers(0, 3, shape) if name == "tokens" else drawn.standard_normal(shape)
+    x = x.astype(np.int32 if name == "tokens" else np.float32)
+    assert [declared[0], len(declared)] == [None, x.ndim]
+    (ours,) = netweave.run(graph, {name: x}).values()
+    (theirs,) = computed_by_keras(code, function, x)
+    np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+def test_a_traced_model_has_the_layers_of_keras(code):
+    graph = read(code, "causal")
+    assert graph.format == "keras"
+    assert graph.declared == {"x": (None, None, 16)}
+    assert set(graph.parameters) == {"attention.qkv.kernel", "head.kernel", "head.bias"}
+    layers = {layer.name: layer for layer in graph.layers.values()}
+    assert (layers["head"].type, layers["head"].settings["units"]) == ("Dense", 3)
+    lines = CODE.splitlines()
+    assert "self.qkv = layers.Dense(48" in lines[(layers["attention.qkv"].definition.line or 1) - 1]
+    at = {lines[(layer.origin.line or 1) - 1].strip() for layer in layers.values() if layer.origin}
+    assert "k = k * ops.cos(angles)[None, :, None]" in at

@@ -1,7 +1,7 @@
 """The program that the guarded child process runs: a model's code to ``net.keras``. It is never imported.
 
 It is given a request as JSON, and leaves ``net.keras``, ``lines.json`` and ``sizes.json`` in its working
-folder, or ``error.json``.
+folder, ``net.onnx``, ``tables.json`` and ``sizes.json`` if the code is to be traced, or ``error.json``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from netweave.files.missing_modules import importing, without
 from netweave.files.model_imports import Wanted, construct, imported, in_folder, own_factories
 from netweave.files.seccomp import answer
 from netweave.formats.keras.functional import Followed
+from netweave.formats.keras.traced import trace
 
 
 def main(request: dict[str, Any]) -> None:
@@ -51,12 +52,22 @@ def main(request: dict[str, Any]) -> None:
         model = construct(code, functions or classes, wanted).model
     if request["loads_weights"]:
         _load_weights(model, request["weights"], place=request["weights_place"])
+    Path("sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
+    if request["is_traced"]:
+        tables = trace(
+            model,
+            Path("net.onnx"),
+            input_shapes=request["input_shapes"],
+            likely_shapes=request["likely_shapes"],
+            constructed=constructed,
+        )
+        Path("tables.json").write_text(json.dumps(tables), encoding="utf-8")
+        return
     followed = Followed({net})
     model = followed.model(model, request["input_shapes"], request["likely_shapes"])
     followed.save(model, Path("net.keras"))
     lines = followed.lines | _lines(model, constructed)
     Path("lines.json").write_text(json.dumps(lines), encoding="utf-8")
-    Path("sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
 
 
 AXES = {"height": 0, "h": 0, "rows": 0, "width": 1, "w": 1, "columns": 1, "size": 0, "side": 0}

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
+from netweave.files.json_text import read_json
 from netweave.files.model_imports import imports_of_source
 from netweave.files.python_code import MAX_CODE_BYTES, imports_package, naming, run_reader, weights_of_written
+from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.graph import Graph, LayerTable, Origin
 from netweave.installation import install_command
 
@@ -70,17 +74,23 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
         if (path := source.net.with_name(source.net.stem + suffix)).is_file()
     ]
     imports = imports_of_source(source)
-    made = ["net.keras", "lines.json", "sizes.json"]
-    readable = [*beside, *imports.files]
-    with run_reader(
-        source, CHILD, made, readable=readable, loads_weights=loads_weights, **imports.request()
-    ) as (saved, lines, sizes):
-        with naming(place, instead_of=str(saved)):
-            graph = read(Source(saved, input_shapes=source.input_shapes))
-        layers = _at_lines(graph, lines, place=place)
-        called_with = _numbers(sizes, place=place)
+    ask = partial(
+        run_reader,
+        source,
+        CHILD,
+        readable=[*beside, *imports.files],
+        loads_weights=loads_weights,
+        **imports.request(),
+    )
+    try:
+        graph, called_with = _followed(ask, source, read)
+    except UnsupportedError as refusal:
+        try:
+            graph, called_with = _traced(ask, source)
+        except SourceError as error:
+            raise refusal from error
     files = (place, str(source.weights)) if source.weights is not None else (place,)
-    graph = replace(graph, files=files, layers=layers)
+    graph.files = files
     if called_with:
         call = ", ".join(f"{name}={size}" for name, size in called_with.items())
         note = f"nobody said the size of its input: the function that makes the model was called with {call}"
@@ -89,6 +99,30 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
             ((name, shape),) = graph.declared.items()
             graph.assumed = {name: (1, *(size or 1 for size in shape[1:]))}
     return graph
+
+
+def _followed(
+    ask: Callable[..., AbstractContextManager[list[Path]]], source: Source, read: Callable[[Source], Graph]
+) -> tuple[Graph, dict[str, int]]:
+    """Return the graph of the model as Keras saves it, and the sizes that its code was called with."""
+    place = str(source.net)
+    with ask(["net.keras", "lines.json", "sizes.json"], is_traced=False) as (saved, lines, sizes):
+        with naming(place, instead_of=str(saved)):
+            graph = read(Source(saved, input_shapes=source.input_shapes))
+        layers = _at_lines(graph, lines, place=place)
+        return replace(graph, layers=layers), _numbers(sizes, place=place)
+
+
+def _traced(
+    ask: Callable[..., AbstractContextManager[list[Path]]], source: Source
+) -> tuple[Graph, dict[str, int]]:
+    """Return the graph of the model as PyTorch traces it, and the sizes that its code was called with."""
+    place = str(source.net)
+    files = {str(source.net.resolve()): place}
+    with ask(["net.onnx", "tables.json", "sizes.json"], is_traced=True) as (net, tables, sizes):
+        graph = read_exported(net, Tables.parse(read_json(tables), place=place), place=place, files=files)
+        graph.format = "keras"
+        return graph, _numbers(sizes, place=place)
 
 
 def _check_weights(source: Source) -> None:

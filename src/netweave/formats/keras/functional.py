@@ -64,7 +64,7 @@ class Followed:
         for batch in (None, BATCH):
             self.lines.clear()
             try:
-                inputs = _inputs(model, shapes, likely, batch)
+                inputs = symbolic_inputs(model, shapes, likely, batch)
                 with self._following():
                     outputs = model.call(*inputs.args, **_accepted(model.call, inputs.kwargs))
                 made = keras.Model(inputs.all, outputs, name=model.name)
@@ -155,24 +155,32 @@ def _is_of_keras(something: Any) -> bool:
 
 
 @dataclass(slots=True)
-class _Inputs:
+class SymbolicInputs:
+    """Symbolic inputs of a model: as its ``call`` takes them, and all in a row."""
+
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     all: list[Any]
 
 
-def _inputs(
+def symbolic_inputs(
     model: keras.Model, shapes: Mapping[str, Any], likely: Collection[Any], batch: int | None
-) -> _Inputs:
-    """Return symbolic inputs: those that a model has, or those that its ``call`` takes."""
+) -> SymbolicInputs:
+    """Return symbolic inputs: those that a model has, or those that its ``call`` takes.
+
+    Raises:
+        ValueError: Nobody says the sizes of one.
+    """
     if getattr(model, "inputs", None):
         made = keras.tree.map_structure(
-            lambda tensor: _input(tensor.name, shapes.get(tensor.name) or tensor.shape, batch, tensor.dtype),
+            lambda tensor: _input(
+                tensor.name, _filled(tensor.shape, shapes.get(tensor.name)), batch, tensor.dtype
+            ),
             model._inputs_struct if hasattr(model, "_inputs_struct") else model.inputs,
         )
         if isinstance(made, list) and len(made) == 1:
-            return _Inputs((made[0],), {}, made)
-        return _Inputs((made,), {}, keras.tree.flatten(made))
+            return SymbolicInputs((made[0],), {}, made)
+        return SymbolicInputs((made,), {}, keras.tree.flatten(made))
     parameters = inspect.signature(model.call).parameters.values()
     names = [one.name for one in parameters if one.name not in KERAS_OWN]
     built = getattr(model, "_build_shapes_dict", None) or {}
@@ -191,7 +199,22 @@ def _inputs(
         for name, shape in known.items()
         if name in names
     }
-    return _Inputs((), made, list(made.values()))
+    return SymbolicInputs((), made, list(made.values()))
+
+
+def _filled(own: Any, given: Any) -> Any:
+    """Return a model's own sizes of an input, with those that a caller gives where they are open.
+
+    A caller may give them for both nets of a comparison, with the channels of a picture before its sides.
+    """
+    for sizes in (
+        (given, (given[0], *given[2:], given[1])) if given and len(given) == len(own) > 2 else (given,)
+    ):
+        if sizes and len(sizes) == len(own):
+            pairs = list(zip(own, sizes, strict=True))
+            if all(size in (None, said) for size, said in pairs[1:]):
+                return tuple(said if size is None else size for size, said in pairs)
+    return own
 
 
 def _input(name: str, shape: Any, batch: int | None, dtype: str) -> Any:
@@ -230,13 +253,20 @@ def _open_batch(model: keras.Model) -> None:
         if isinstance(operation, keras.Layer):
             continue
         settings = operation._auto_config.config if operation._auto_config is not None else {}
-        if type(operation).__name__ == "Reshape" and operation.output.shape[0] == BATCH:
-            operation.newshape = settings["newshape"] = (-1, *operation.output.shape[1:])
+        if type(operation).__name__ == "Reshape" and sum(map(_is_of_batch, operation.output.shape)) == 1:
+            shape = (-1 if _is_of_batch(size) else size for size in operation.output.shape)
+            operation.newshape = settings["newshape"] = tuple(shape)
         calls = [node.arguments for node in operation._inbound_nodes]
         read = [value for call in calls for value in keras.tree.flatten((call.args, call.kwargs))]
         arrays = [value for value in read if not isinstance(value, keras.KerasTensor) and np.ndim(value)]
-        if BATCH in keras.tree.flatten(settings) or any(array.shape[0] == BATCH for array in arrays):
+        numbers = [*keras.tree.flatten(settings), *(array.shape[0] for array in arrays)]
+        if any(map(_is_of_batch, numbers)):
             raise ValueError(f"{operation.name!r} has a number or an array for each example")
+
+
+def _is_of_batch(number: Any) -> bool:
+    """Return whether a number is computed from the size of the batch."""
+    return isinstance(number, int) and number > 0 and number % BATCH == 0
 
 
 def _lines_of(error: BaseException, files: Collection[str]) -> list[int]:

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils._pytree import TreeSpec
+from torch.utils._pytree import TreeSpec, tree_leaves
 
 from netweave.errors import CodeError
 from netweave.files.library_errors import is_machinery, root_cause
@@ -54,6 +54,7 @@ def export(
     input_shapes: Mapping[str, Sequence[int]],
     examples: Sequence[Any] | None = None,
     likely_shapes: Sequence[Sequence[int]] = (),
+    open_axes: Mapping[str, Sequence[int]] | None = None,
 ) -> dict[str, Any]:
     """Write a module as an ONNX file as it predicts, unoptimised, and return what else a reader needs.
 
@@ -65,6 +66,7 @@ def export(
         input_shapes: Sizes by the names of ``forward``'s arguments, the batch first.
         examples: Inputs to trace it with, instead of sizes.
         likely_shapes: Sizes to try before the usual ones, where nobody says those of the only input.
+        open_axes: Axes of each example whose sizes stay open, by input; otherwise its batch alone.
 
     Returns:
         ``modules`` (class and settings by name), ``state`` (names of stored arrays), ``trainable`` (those
@@ -85,12 +87,12 @@ def export(
         inputs = find_inputs(module, input_shapes, examples, likely_shapes)
         notes += inputs.notes
         try:
-            program, is_fixed = _written(module, inputs, path, notes)
+            program, is_fixed = _written(module, inputs, path, notes, open_axes)
         except CodeError as error:
             if MUTATED not in str(error):
                 raise
             with _tensors_as_buffers(module):  # a cache of keys that is a plain attribute, for example
-                program, is_fixed = _written(module, inputs, path, notes)
+                program, is_fixed = _written(module, inputs, path, notes, open_axes)
     return describe(module, notes) | {
         "is_flat": _is_flat(program.call_spec.out_spec),
         "assumed": {name: list(sizes) for name, sizes in inputs.assumed.items()},
@@ -105,7 +107,11 @@ MUTATED = "is mutated in the forward method"
 
 
 def _written(
-    module: torch.nn.Module, inputs: Inputs, path: Path, notes: list[str]
+    module: torch.nn.Module,
+    inputs: Inputs,
+    path: Path,
+    notes: list[str],
+    open_axes: Mapping[str, Sequence[int]] | None,
 ) -> tuple[torch.export.ExportedProgram, bool]:
     """Trace a module and write it as an ONNX file; notes are added.
 
@@ -113,18 +119,22 @@ def _written(
         What was traced, and whether it holds for the sizes alone that it was traced with.
     """
     is_fixed = True
-    program = _traced(module, inputs.values, is_open=bool(inputs.assumed))
+    likely = _beyond_channels(inputs.values) if inputs.assumed else {}
+    program = _traced(module, inputs.values, likely if open_axes is None else open_axes)
     if _unrolls_open_steps(program):
         program = _with_sizes(module, inputs.values)
         notes.append("nn.RNN is written out step by step: all sizes are those that it was traced with")
     elif _pools_open_sizes(program):
-        program = _traced(module, inputs.values, is_open=False)
+        program = _traced(module, inputs.values, {})
         notes.append(
             "the windows of an adaptive pooling follow the size of its input: all sizes but the batch "
             "are those that it was traced with"
         )
     else:
         is_fixed = False
+    if closed := _closed(program, open_axes or {}):
+        sizes = ", ".join(f"{name} {'x'.join(map(str, ['N', *shape[1:]]))}" for name, shape in closed.items())
+        notes.append(f"its code could be traced with one size alone: {sizes}")
     try:
         write(program, path)
     except CodeError:
@@ -134,6 +144,22 @@ def _written(
         notes.append("it cannot be written with open sizes: all sizes are those that it was traced with")
         is_fixed = True
     return program, is_fixed
+
+
+def _closed(
+    program: torch.export.ExportedProgram, open_axes: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[Any, ...]]:
+    """Return the sizes of inputs that a program fixes though they were to stay open, by input."""
+    shapes = {
+        node.name: tuple(node.meta["val"].shape)
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in open_axes
+    }
+    return {
+        name: shape
+        for name, shape in shapes.items()
+        if any(isinstance(shape[axis], int) for axis in open_axes[name] if axis)
+    }
 
 
 @contextmanager
@@ -189,7 +215,7 @@ def outputs_of(
             except Exception:  # noqa: BLE001 - any code's any error
                 computed.append(None)
                 continue
-            leaves = torch.utils._pytree.tree_leaves(made)
+            leaves = tree_leaves(made)
             computed.append([leaf.float().numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)])
     return computed
 
@@ -332,20 +358,35 @@ def _named_data() -> Iterator[None]:
         torch.tensor = made
 
 
+def _beyond_channels(inputs: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+    """Return the axes of each input that may stay open where nobody gave its size."""
+    most = {name: max((x.ndim for x in tree_leaves(value)), default=0) for name, value in inputs.items()}
+    return {name: range(2, rank) for name, rank in most.items()}
+
+
 def _traced(
-    module: torch.nn.Module, inputs: Mapping[str, Any], *, is_open: bool
+    module: torch.nn.Module, inputs: Mapping[str, Any], open_axes: Mapping[str, Sequence[int]]
 ) -> torch.export.ExportedProgram:
-    """Trace a module with as many open sizes as its code and PyTorch's solver of inequalities bear."""
+    """Trace a module with as many open sizes as its code and PyTorch's solver of inequalities bear.
+
+    Args:
+        module: The module.
+        inputs: Its inputs, by name.
+        open_axes: Axes whose sizes are to stay open besides the batch, by input.
+    """
     auto = torch.export.Dim.AUTO
-    open_axes = mapped(
-        lambda x: {axis: auto for axis in range(x.ndim) if axis == 0 or (is_open and axis > 1)}, dict(inputs)
-    )
+
+    def opened(name: str, value: Any) -> Any:
+        axes = {0, *open_axes.get(name, ())}
+        return mapped(lambda x: {axis: auto for axis in range(x.ndim) if axis in axes}, value)
+
+    dynamic = {name: opened(name, value) for name, value in inputs.items()}
     with _quiet(), _named_data():
         try:
-            return torch.export.export(module, (), dict(inputs), dynamic_shapes=open_axes)
+            return torch.export.export(module, (), dict(inputs), dynamic_shapes=dynamic)
         except Exception as open_error:  # noqa: BLE001 - any code's any error
-            if is_open:
-                return _traced(module, inputs, is_open=False)
+            if open_axes:
+                return _traced(module, inputs, {})
             return _with_sizes(module, inputs, open_error)
 
 
