@@ -11,6 +11,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from benchmarks.hostile.zygote import forked_programs
+from netweave.files import hdf5
 from netweave.formats.pytorch.reader import CHILD
 from netweave.runtime.engine.malloc import M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
 from tests.warm_children import FORKS, forked_children
@@ -52,12 +54,20 @@ def first_child():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def first_hdf5_program():
+    """Fork the programs that read HDF5 from one that has imported h5py; yield what turns that on or off."""
+    with forked_programs(hdf5) as (_, announce):
+        yield announce
+
+
 @pytest.fixture(autouse=True)
-def own_child(request, monkeypatch):
-    """Start a real child in its guard where a test is about it."""
+def own_child(request, monkeypatch, first_hdf5_program):
+    """Start a real child where a test is about its guard or its limits."""
     is_guarded = request.node.get_closest_marker("guarded") is not None
     is_here = sys.platform == "linux" and "FRESH_CHILDREN" not in os.environ
     monkeypatch.setattr(FORKS, "are_on", is_here and not is_guarded)
+    first_hdf5_program(int(is_here and not is_guarded))
 
 
 @pytest.fixture(scope="module")
