@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.hostile.zygote import forked_programs
 from netweave.files import hdf5
+from netweave.formats.keras.code import CHILD as KERAS_CHILD
 from netweave.formats.pytorch.reader import CHILD
 from netweave.runtime.engine.malloc import M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
 from tests.warm_children import FORKS, forked_children
@@ -45,12 +46,12 @@ def own_cache(tmp_path_factory, monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def first_child():
-    """Fork the children that read code of PyTorch from one that has imported it.
+    """Fork the children that read code of PyTorch or Keras from one that has imported it.
 
-    Imported in this fixture, the reader would look for packages that are not here, on behalf of every test
+    Imported in this fixture, the readers would look for packages that are not here, on behalf of every test
     (tests/alike.py).
     """
-    with forked_children(CHILD):
+    with forked_children(CHILD, KERAS_CHILD):
         yield
 
 
