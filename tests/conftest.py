@@ -11,6 +11,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from benchmarks.hostile.zygote import forked_programs
+from netweave.files import hdf5
+from netweave.formats.keras.code import CHILD as KERAS_CHILD
 from netweave.formats.pytorch.reader import CHILD
 from netweave.runtime.engine.malloc import M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
 from tests.warm_children import FORKS, forked_children
@@ -43,21 +46,29 @@ def own_cache(tmp_path_factory, monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def first_child():
-    """Fork the children that read code of PyTorch from one that has imported it.
+    """Fork the children that read code of PyTorch or Keras from one that has imported it.
 
-    Imported in this fixture, the reader would look for packages that are not here, on behalf of every test
+    Imported in this fixture, the readers would look for packages that are not here, on behalf of every test
     (tests/alike.py).
     """
-    with forked_children(CHILD):
+    with forked_children(CHILD, KERAS_CHILD):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def first_hdf5_program():
+    """Fork the programs that read HDF5 from one that has imported h5py; yield what turns that on or off."""
+    with forked_programs(hdf5) as (_, announce):
+        yield announce
+
+
 @pytest.fixture(autouse=True)
-def own_child(request, monkeypatch):
-    """Start a real child in its guard where a test is about it."""
+def own_child(request, monkeypatch, first_hdf5_program):
+    """Start a real child where a test is about its guard or its limits."""
     is_guarded = request.node.get_closest_marker("guarded") is not None
     is_here = sys.platform == "linux" and "FRESH_CHILDREN" not in os.environ
     monkeypatch.setattr(FORKS, "are_on", is_here and not is_guarded)
+    first_hdf5_program(int(is_here and not is_guarded))
 
 
 @pytest.fixture(scope="module")

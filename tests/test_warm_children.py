@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,18 @@ def errors(path: Path, monkeypatch: pytest.MonkeyPatch, **options) -> list[str]:
             netweave.load(path, **options)
         said.append(str(error.value))
     return said
+
+
+@pytest.mark.skipif(find_spec("keras") is None, reason="Keras is not installed")
+def test_code_of_keras_sees_the_same_process(tmp_path, monkeypatch):
+    asks = SEEN.replace("import torch", "import keras").replace(
+        "torch.get_num_threads()", "keras.backend.backend()"
+    )
+    (tmp_path / "net.py").write_text(asks)
+    forked, started = errors(tmp_path / "net.py", monkeypatch, trust=True)
+    assert "its code fails: RuntimeError: [[(" in forked
+    assert "'torch'" in forked
+    assert forked == started
 
 
 @pytest.mark.parametrize("trust", [False, True])

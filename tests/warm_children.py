@@ -1,4 +1,4 @@
-"""Children that read code of PyTorch, forked from one that has imported it.
+"""Children that read code of PyTorch or Keras, forked from one that has imported it.
 
 A test that reads code gets a child with the program, the arguments, the environment and the limits of the
 real one. Where that would be guarded, this one is not, but Python opens only the files that the guard shows.
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 FIRST_CHILD_S = 600.0
-"""Time for a child to start, and for the process it is forked from to import PyTorch."""
+"""Time for a child to start, and for the process it is forked from to import the framework."""
 
 
 class Nursery:
@@ -79,7 +79,9 @@ class Nursery:
             }
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-s", __file__], stdin=theirs, env=environment | once
+                    [sys.executable, "-P", "-s", __file__, self.program.parent.name],
+                    stdin=theirs,
+                    env=environment | once,
                 )
         return self._channel
 
@@ -118,36 +120,37 @@ class Forked:
 
 
 @contextmanager
-def forked_children(child: Path) -> Iterator[None]:
-    """Fork the children of a program, until the context ends, where ``FORKS.are_on``.
+def forked_children(*programs: Path) -> Iterator[None]:
+    """Fork the children of programs, until the context ends, where ``FORKS.are_on``.
 
     Args:
-        child: The program, that of the reader of PyTorch's code.
+        programs: Those of the readers of PyTorch's code and of Keras'.
     """
     import pytest
 
     from netweave.files import persistent_child, sandbox
 
-    nursery = Nursery(child)
+    nurseries = {program: Nursery(program) for program in programs}
     guarded = sandbox.prepared
 
     @dataclass(frozen=True, slots=True)
     class ForkedCommand(sandbox.GuardedCommand):
         request: Any = None
+        nursery: Any = None
 
         def start(self, stdin: int = subprocess.DEVNULL) -> Any:
             with self.report.open("wb") as output, Path(os.devnull).open("rb") as nothing:
                 read = nothing.fileno() if stdin == subprocess.DEVNULL else stdin
-                return nursery.fork(self.request, [read, output.fileno()])
+                return self.nursery.fork(self.request, [read, output.fileno()])
 
     @contextmanager
     def prepared(program, arguments, *, readable, place, trust, limits):
         given = {"readable": readable, "place": place, "limits": limits}
-        if program != child or not FORKS.are_on or not (trust or sandbox.has_guard()):
+        if program not in nurseries or not FORKS.are_on or not (trust or sandbox.has_guard()):
             with guarded(program, arguments, trust=trust, **given) as command:
                 yield command
             return
-        seen = [*map(str, sandbox._visible([child, *readable])), "/dev", "/proc"]
+        seen = [*map(str, sandbox._visible([program, *readable])), "/dev", "/proc"]
         with guarded(program, arguments, trust=True, **given) as command:
             request = {
                 "arguments": list(arguments),
@@ -157,7 +160,7 @@ def forked_children(child: Path) -> Iterator[None]:
                 "readable": None if trust else seen,
             }
             fields = (command.words, command.folder, command.report, command.environment)
-            yield ForkedCommand(*fields, is_guarded=False, request=request)
+            yield ForkedCommand(*fields, is_guarded=False, request=request, nursery=nurseries[program])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox, "prepared", prepared)
@@ -165,7 +168,8 @@ def forked_children(child: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            nursery.close()
+            for nursery in nurseries.values():
+                nursery.close()
 
 
 class Forks:
@@ -177,10 +181,10 @@ class Forks:
 FORKS = Forks()
 
 
-def serve() -> NoReturn:
+def serve(framework: str) -> NoReturn:
     """Fork a child for each request, until nobody can ask any more."""
     gc.disable()
-    _warm_up()
+    {"pytorch": _export_with_torch, "keras": _build_with_keras}[framework]()
     assert len(list(Path("/proc/self/task").iterdir())) == 1, (
         "a process with several threads cannot be forked"
     )
@@ -202,7 +206,16 @@ def serve() -> NoReturn:
             os.close(descriptor)
 
 
-def _warm_up() -> None:
+def _build_with_keras() -> None:
+    """Build a small model on PyTorch, which imports what Keras needs for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(KERAS_BACKEND="torch", KERAS_HOME=folder)
+        import keras
+
+        keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.Dense(2)])
+
+
+def _export_with_torch() -> None:
     """Export a small net, which imports what PyTorch needs for it."""
     import torch
 
@@ -293,4 +306,4 @@ def _hide_all_but(given: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])

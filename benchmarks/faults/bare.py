@@ -5,9 +5,7 @@ Nothing here imports Netweave.
 
 from __future__ import annotations
 
-import io
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -59,50 +57,15 @@ UNDECIDABLE: Mapping[str, str] = {
 """Kinds of faults that the weights of B may make up for, and why: they are told beside *same structure*."""
 
 
-def bare(net: Net) -> Net | None:
-    """Return a net without its weights; None where its format cannot leave them out.
+def bare(net: Net) -> Net:
+    """Return a net without its weights.
 
-    Caffe's prototxt, MXNet's symbol, Darknet's cfg and the source of Chainer and PyTorch alone; of a Keras
-    file the configuration; of a frozen graph of TensorFlow the graph before it was frozen. ONNX has no file
-    without weights: its arrays become zeros, which tell nothing; what reads the net draws others.
+    Caffe's prototxt, MXNet's symbol, Darknet's cfg and the source of PyTorch alone. ONNX has no file without
+    weights: its arrays become zeros, which tell nothing; what reads the net draws others.
     """
-    files = BARE.get(net.format, _first)(net.files)
-    return None if files is None else Net(net.format, files, net.inputs)
-
-
-def _first(files: Files) -> Files:
-    name = next(iter(files))
-    return {name: files[name]}
-
-
-def _configuration(files: Files) -> Files:
-    with zipfile.ZipFile(io.BytesIO(files["net.keras"])) as archive:
-        return {"net.json": archive.read("config.json")}
-
-
-def _unfrozen(files: Files) -> Files | None:
-    """Return the graph with the variables that freezing made constants; None if it has none left."""
-    from tensorboard.compat.proto import graph_pb2, types_pb2
-
-    graph = graph_pb2.GraphDef.FromString(files["net.pb"])
-    readers: dict[str, set[str]] = {}
-    for node in graph.node:
-        for source in node.input:
-            readers.setdefault(source, set()).add(node.op)
-    variables = [
-        node
-        for node in graph.node
-        if node.op == "Const"
-        and readers.get(node.name) == {"Identity"}
-        and node.attr["dtype"].type == types_pb2.DT_FLOAT
-        and node.attr["value"].tensor.tensor_shape.dim
-    ]
-    for node in variables:
-        node.op = "VariableV2"
-        node.attr["shape"].shape.CopyFrom(node.attr["value"].tensor.tensor_shape)
-        node.attr["container"].s = node.attr["shared_name"].s = b""
-        del node.attr["value"]
-    return {"net.pb": graph.SerializeToString(deterministic=True)} if variables else None
+    name = next(iter(net.files))
+    files = _zeros(net.files) if net.format == "onnx" else {name: net.files[name]}
+    return Net(net.format, files, net.inputs)
 
 
 def _zeros(files: Files) -> Files:
@@ -125,11 +88,3 @@ def weights_of(model: onnx.ModelProto) -> frozenset[str]:
         for array in model.graph.initializer
         if array.data_type == onnx.TensorProto.FLOAT and array.dims and array.name not in settings
     )
-
-
-BARE: Mapping[str, Callable[[Files], Files | None]] = {
-    "keras": _configuration,
-    "tensorflow": _unfrozen,
-    "onnx": _zeros,
-}
-"""What is left of a net's files, by format; of the others it is the first file."""

@@ -29,7 +29,7 @@ class Forms:
 
     Attributes:
         whole: With weights.
-        bare: Without, where the format has such files.
+        bare: Without.
     """
 
     whole: dict[str, netweave.Graph] = field(default_factory=dict)
@@ -42,9 +42,7 @@ class Forms:
         for seed, (name, net) in enumerate({"": subject.net, **subject.partners}.items()):
             folder = place / (name or "net")
             forms.whole[name] = load(folder, net)
-            without = load_bare(folder, net, forms.whole[name], seed=seed)
-            if without is not None:
-                forms.bare[name] = without
+            forms.bare[name] = load_bare(folder, net, forms.whole[name], seed=seed)
         return forms
 
     def get(self, name: str, *, bare: bool) -> netweave.Graph:
@@ -148,9 +146,7 @@ class Faulty:
     @cached_property
     def bare(self) -> netweave.Graph:
         """Without."""
-        found = load_bare(self.place, self.net, self.whole, seed=FAULTY_SEED)
-        assert found is not None, "its format has no nets without weights"
-        return found
+        return load_bare(self.place, self.net, self.whole, seed=FAULTY_SEED)
 
 
 @dataclass(frozen=True)

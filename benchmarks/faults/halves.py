@@ -21,10 +21,7 @@ NUM_PORTS = 4
 """Of the Caffe and MXNet nets drawn, so many are ported to PyTorch."""
 
 LAST = {
-    "keras": ("separable", "mixed"),
-    "tensorflow": ("atrous", "grouped"),
     "darknet": ("tiny", "partial"),
-    "chainer": ("preactivated", "segment"),
     "pytorch": ("heads",),
 }
 """Nets that were written when the others of their formats had been looked at, and run after that."""

@@ -19,7 +19,7 @@ from netweave.graph.parameters import drawn
 if TYPE_CHECKING:
     from benchmarks.faults.model import Net
 
-KEEP_SIZES = frozenset({"onnx", "keras", "tensorflow", "darknet"})
+KEEP_SIZES = frozenset({"onnx", "darknet"})
 """Formats whose files say how large the input is."""
 
 
@@ -30,8 +30,8 @@ def load(place: Path, net: Net) -> netweave.Graph:
     return _read(place, net)
 
 
-def load_bare(place: Path, net: Net, whole: netweave.Graph, *, seed: int = 0) -> netweave.Graph | None:
-    """Load a net without its weights; None where there is no such file.
+def load_bare(place: Path, net: Net, whole: netweave.Graph, *, seed: int = 0) -> netweave.Graph:
+    """Load a net without its weights.
 
     Args:
         place: The folder of the net; what is written goes to ``bare`` below it.
@@ -41,8 +41,6 @@ def load_bare(place: Path, net: Net, whole: netweave.Graph, *, seed: int = 0) ->
             others.
     """
     left, folder = bare(net), place / "bare"
-    if left is None:
-        return None
     left.write(folder)
     if left.format == "pytorch":
         return _constructed(folder, whole, seed)
@@ -53,7 +51,7 @@ def _read(place: Path, net: Net) -> netweave.Graph:
     files = list(net.files)
     shapes = {} if net.format in KEEP_SIZES else _sizes(net, batch=1)
     weights = place / files[1] if len(files) > 1 else None
-    return netweave.load(place / files[0], weights, input_shapes=shapes, trust=net.format == "chainer")
+    return netweave.load(place / files[0], weights, input_shapes=shapes)
 
 
 def _sizes(net: Net, *, batch: int) -> dict[str, tuple[int, ...]]:

@@ -6,10 +6,8 @@
 
 Every fault that was planted in a text is compared with the net itself. Its fix is in the text if one is
 proposed that is not about stored arrays; ``mended`` are those whose pair is equal after the fixes were
-applied and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet,
-Chainer and Keras what ``python -m benchmarks faults --prepare`` wrote. Keras' are the zoo's functions as
-files of Python, since a ``.keras`` file is no text, and need Keras on PyTorch. Formats that a run leaves out
-keep their counts.
+applied and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet what
+``python -m benchmarks faults --prepare`` wrote. Formats that a run leaves out keep their counts.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import netweave
-from benchmarks.faults import caffe_faults, chainer_faults, darknet_faults, keras_source, mxnet_faults
+from benchmarks.faults import caffe_faults, darknet_faults, mxnet_faults
 from benchmarks.record import Namespace, Record, option
 from netweave.comparison.fixes import mend
 from netweave.errors import NetweaveError
@@ -60,7 +58,7 @@ def main(options: Namespace, record: Record) -> None:
 
 
 def subjects(corpus: Path, folder: Path | None, only: str) -> Iterator[Subject]:
-    """Yield the nets, those of MXNet, Chainer and Keras only with the folder in which their arrays are."""
+    """Yield the nets, those of MXNet only with the folder in which their arrays are."""
 
     def wanted(name: str) -> bool:
         return only in name
@@ -69,8 +67,6 @@ def subjects(corpus: Path, folder: Path | None, only: str) -> Iterator[Subject]:
     yield from darknet_faults.subjects(wanted)
     if folder is not None:
         yield from mxnet_faults.subjects(corpus, folder / "zoo", wanted)
-        yield from chainer_faults.subjects(folder / "chainer", wanted)
-        yield from keras_source.subjects(folder / "keras", wanted)
 
 
 def of_subject(subject: Subject, folder: Path) -> Counter[str]:
@@ -134,7 +130,4 @@ def load(net: Net, folder: Path, *, write: bool = True) -> netweave.Graph:
         net.write(folder)
     file, *weights = (folder / name for name in net.files)
     sizes = None if net.format == "darknet" else {name: (1, *shape) for name, shape in net.inputs.items()}
-    if net.format == "keras":  # its code loads them
-        weights = []
-    is_code = file.suffix == ".py"
-    return netweave.load(file, weights[0] if weights else None, input_shapes=sizes, trust=is_code)
+    return netweave.load(file, weights[0] if weights else None, input_shapes=sizes)

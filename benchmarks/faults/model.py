@@ -42,7 +42,6 @@ class Fault:
         net: The net with the fault.
         in_table: Whether a row of the mismatch table describes it.
         beside: Layers that may be named as well: of two in the wrong order the second.
-        line: Where it was done, for files whose layers share names; 0 where the name is enough.
     """
 
     kind: str
@@ -51,7 +50,6 @@ class Fault:
     net: Net
     in_table: bool = True
     beside: tuple[str, ...] = ()
-    line: int = 0
 
 
 @dataclass(frozen=True)

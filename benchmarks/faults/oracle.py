@@ -1,4 +1,4 @@
-"""What the nets compute, by other people's programs, from OpenCV to TensorFlow.
+"""What the nets compute, by other people's programs.
 
 Run by an interpreter that has them: ``python -m benchmarks.faults.oracle FOLDER FORMAT...``. Every folder
 below FOLDER with a ``job.json`` of these formats gets an ``outputs.npz``, or an ``error.txt`` if the program
@@ -18,27 +18,17 @@ import numpy as np
 
 from tests.oracles import recipe
 
-SLOW_TO_IMPORT = {"pytorch": "torch", "chainer": "chainer"}
-"""Packages that are imported once, and forked."""
-
-TOGETHER = frozenset({"keras", "tensorflow"})
-"""Formats of TensorFlow, whose threads do not live through a fork; it refuses odd nets without ending."""
-
 
 def main(folder: Path, formats: list[str]) -> None:
     """Run every job of some formats that has no answer yet."""
     context = multiprocessing.get_context("fork")
-    for form, package in SLOW_TO_IMPORT.items():
-        if form in formats:
-            importlib.import_module(package)  # once, and not in every process
+    if "pytorch" in formats:
+        importlib.import_module("torch")  # once, and not in every process
     for job in sorted(folder.rglob("job.json")):
         place = job.parent
         if (place / "outputs.npz").exists() or (place / "error.txt").exists():
             continue
         if json.loads(job.read_text())["format"] not in formats:
-            continue
-        if json.loads(job.read_text())["format"] in TOGETHER:
-            answer(place)
             continue
         worker = context.Process(target=answer, args=(place,))
         worker.start()
@@ -145,41 +135,8 @@ def run_torch(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> l
     return [y.numpy() for y in (found if isinstance(found, tuple) else (found,))]
 
 
-def run_keras(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Run a Keras net by Keras."""
-    import keras
-
-    model = keras.models.load_model(place / files[0], compile=False)
-    return [np.asarray(model(next(iter(inputs.values())), training=False))]
-
-
-def run_tensorflow(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Run a frozen graph by TensorFlow, without its own rewriting."""
-    import tensorflow as tf
-
-    graph = tf.compat.v1.GraphDef.FromString((place / files[0]).read_bytes())
-    options = tf.compat.v1.ConfigProto()
-    options.graph_options.rewrite_options.disable_meta_optimizer = True
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=options) as session:
-        tf.import_graph_def(graph, name="")
-        return [session.run("Identity:0", {f"{name}:0": x for name, x in inputs.items()})]
-
-
-def run_chainer(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Run a Chainer model by Chainer."""
-    import chainer
-
-    from benchmarks.faults.chainer_faults import made
-
-    model = made(place / files[0])
-    chainer.serializers.load_npz(str(place / files[1]), model)
-    with chainer.using_config("train", False), chainer.no_backprop_mode():
-        return [model(*inputs.values()).array]
-
-
 RUNNERS = {
     "caffe": run_caffe, "mxnet": run_mxnet, "onnx": run_onnx, "pytorch": run_torch, "darknet": run_darknet,
-    "keras": run_keras, "tensorflow": run_tensorflow, "chainer": run_chainer,
 }  # fmt: skip
 
 if __name__ == "__main__":

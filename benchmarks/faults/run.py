@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks faults --corpus CORPUS --oracle PYTHON --tensorflow PYTHON
+    python -m benchmarks faults --corpus CORPUS --oracle PYTHON
 """
 
 from __future__ import annotations
@@ -15,21 +15,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import netweave
-from benchmarks.faults import (
-    caffe_faults,
-    chainer_faults,
-    darknet_faults,
-    keras_faults,
-    mxnet_faults,
-    onnx_faults,
-    tensorflow_faults,
-    torch_subjects,
-)
+from benchmarks.faults import caffe_faults, darknet_faults, mxnet_faults, onnx_faults, torch_subjects
 from benchmarks.faults.comparing import compare_all
 from benchmarks.faults.halves import half_of
 from benchmarks.faults.kept import Kept
@@ -45,8 +35,7 @@ Made = TypeVar("Made")
 
 OPTIONS = (
     option("--corpus", type=Path, required=True),
-    option("--oracle", required=True, help="a Python with OpenCV, MXNet and Chainer"),
-    option("--tensorflow", required=True, help="a Python with TensorFlow 2.21"),
+    option("--oracle", required=True, help="a Python with OpenCV and MXNet"),
     option("--folder", default=Path("build/faults"), help="for nets and answers"),
     option("--half", choices=["seen", "unseen"], help="this half of the nets alone"),
     option("--jobs", default=1, help="so many nets at once"),
@@ -63,16 +52,16 @@ def main(options: Namespace, record: Record) -> None:
     def wanted(name: str) -> bool:
         return options.half in {None, half_of(name)} and options.only in name
 
-    oracles = Oracles(options.oracle, options.tensorflow)
+    oracle = options.oracle
     if options.prepare:
-        everything = subjects(options.corpus, options.folder, oracles, wanted)
-        for name in at_once(prepare, everything, options.folder / "nets", oracles, jobs=options.jobs):
+        everything = subjects(options.corpus, options.folder, oracle, wanted)
+        for name in at_once(prepare, everything, options.folder / "nets", oracle, jobs=options.jobs):
             print(f"{name}: prepared, {time.perf_counter() - start:.0f} s", flush=True)
         return
     chosen = subjects(
-        options.corpus, options.folder, oracles, lambda name: wanted(name) and kept.get(name) is None
+        options.corpus, options.folder, oracle, lambda name: wanted(name) and kept.get(name) is None
     )
-    for name, counts in at_once(one, chosen, options.folder / "nets", oracles, jobs=options.jobs):
+    for name, counts in at_once(one, chosen, options.folder / "nets", oracle, jobs=options.jobs):
         kept.put(name, counts)
         num, spent = len(counts.rows()), time.perf_counter() - start
         print(f"{name}: {num} comparisons, {counts.num_missed()} to look at, {spent:.0f} s", flush=True)
@@ -83,53 +72,23 @@ def main(options: Namespace, record: Record) -> None:
     record.save(results.to_json() | {"state": kept.state})
 
 
-@dataclass(frozen=True)
-class Oracles:
-    """The interpreters that have other people's programs.
-
-    Attributes:
-        first: The one with OpenCV, MXNet and Chainer.
-        tensorflow: The one with TensorFlow.
-    """
-
-    first: str
-    tensorflow: str
-
-    def formats(self) -> dict[str, tuple[str, ...]]:
-        """Return the formats that each interpreter runs."""
-        return {
-            sys.executable: ("onnx", "pytorch"),
-            self.first: ("caffe", "mxnet", "darknet", "chainer"),
-            self.tensorflow: ("keras", "tensorflow"),
-        }
-
-
-def subjects(corpus: Path, folder: Path, oracles: Oracles, wanted: Wanted) -> Iterator[Subject]:
+def subjects(corpus: Path, folder: Path, oracle: str, wanted: Wanted) -> Iterator[Subject]:
     """Yield the nets that are wanted with their partners and faults, as files in memory."""
-    zoo, keras, frozen, chainer = (folder / name for name in ("zoo", "keras", "frozen", "chainer"))
-    for python, script, *places in (
-        (oracles.first, "zoo", corpus, zoo),
-        (oracles.first, "chainer_zoo", chainer),
-        (oracles.tensorflow, "keras_zoo", keras),
-        (oracles.tensorflow, "tensorflow_zoo", frozen),
-    ):
-        if not places[-1].exists():
-            call([python, "-m", f"benchmarks.faults.{script}", *(str(place.resolve()) for place in places)])
+    zoo = folder / "zoo"
+    if not zoo.exists():
+        call([oracle, "-m", "benchmarks.faults.zoo", str(corpus.resolve()), str(zoo.resolve())])
     yield from caffe_faults.subjects(corpus, wanted)
     yield from mxnet_faults.subjects(corpus, zoo, wanted)
     yield from darknet_faults.subjects(wanted)
-    yield from keras_faults.subjects(keras, wanted)
-    yield from tensorflow_faults.subjects(keras, frozen, wanted)
-    yield from chainer_faults.subjects(chainer, wanted)
     yield from onnx_faults.subjects(wanted)
     yield from torch_subjects.subjects(corpus, zoo, folder / "exported", wanted)
 
 
 def at_once(
-    work: Callable[[Subject, Path, Oracles], Made],
+    work: Callable[[Subject, Path, str], Made],
     chosen: Iterable[Subject],
     folder: Path,
-    oracles: Oracles,
+    oracle: str,
     *,
     jobs: int,
 ) -> Iterator[Made]:
@@ -140,22 +99,22 @@ def at_once(
             if len(running) == jobs:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
-            running.add(pool.submit(work, subject, folder / subject.name, oracles))
+            running.add(pool.submit(work, subject, folder / subject.name, oracle))
         yield from (future.result() for future in running)
 
 
-def prepare(subject: Subject, place: Path, oracles: Oracles) -> str:
+def prepare(subject: Subject, place: Path, oracle: str) -> str:
     """Write a net with all its forms and faults, let the oracles run them, and return its name."""
     for name, net in named(subject):
         write(net, place / name)
-    answers(place, oracles)
+    answers(place, oracle)
     return subject.name
 
 
-def one(subject: Subject, place: Path, oracles: Oracles) -> tuple[str, Score]:
+def one(subject: Subject, place: Path, oracle: str) -> tuple[str, Score]:
     """Prepare a net and compare."""
     results = Score()
-    prepare(subject, place, oracles)
+    prepare(subject, place, oracle)
     compare_all(subject, place, results)
     return subject.name, results
 
@@ -182,9 +141,9 @@ def write(net: Net, folder: Path) -> None:
     (folder / "job.json").write_text(json.dumps(job))
 
 
-def answers(place: Path, oracles: Oracles) -> None:
+def answers(place: Path, oracle: str) -> None:
     """Let the oracles run all forms and faults of a net that they have not run yet."""
-    for python, formats in oracles.formats().items():
+    for python, formats in ((sys.executable, ("onnx", "pytorch")), (oracle, ("caffe", "mxnet", "darknet"))):
         if _waiting(place, formats):
             call([python, "-m", "benchmarks.faults.oracle", str(place.resolve()), *formats])
 

@@ -16,7 +16,7 @@ from netweave.comparison import Status, Verdict
 
 if TYPE_CHECKING:
     from benchmarks.faults.model import Fault
-    from netweave.comparison import Comparison, Finding, Group
+    from netweave.comparison import Comparison, Group
 
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
 
@@ -97,9 +97,7 @@ def score(row: Row, fault: Fault, names: dict[str, str], found: Comparison) -> R
     culprit = next((g for g in found.groups if g.status in EFFECTIVE and g.finding), None)
     if not row.found or culprit is None or culprit.finding is None:
         return row
-    row.located = bool(_layers(found, culprit) & _planted(fault, names)) and _on_line(
-        culprit.finding, fault.line
-    )
+    row.located = bool(_layers(found, culprit) & _planted(fault, names))
     row.mismatch = culprit.finding.mismatch or ""
     keys = set(row.mismatch.split(" + ")) - {""}
     row.explained = row.located and bool(keys) and keys <= fault.mismatches
@@ -122,11 +120,6 @@ def _is_told(fault: Fault, names: dict[str, str], found: Comparison) -> bool:
         and set((group.finding.mismatch or "").split(" + ")) <= fault.mismatches
         for group in found.groups
     )
-
-
-def _on_line(finding: Finding, line: int) -> bool:
-    """Whether a finding names a line of either source; any if there is none to name."""
-    return not line or any(place.endswith(f":{line}") for place in (finding.place_a, finding.place_b))
 
 
 def _layers(found: Comparison, group: Group) -> set[tuple[str, str]]:

@@ -22,6 +22,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from benchmarks.hostile.zygote import forked_programs
 from netweave.errors import NetweaveError
+from netweave.files import hdf5
+from netweave.training.data.sources import hdf5_process
 
 if TYPE_CHECKING:
     from benchmarks.hostile.readers import Seed
@@ -121,7 +123,7 @@ class Meter:
     def __enter__(self) -> Meter:
         """Let programs that read HDF5 be forked."""
         self._stack = ExitStack()
-        self._zygote, self._announce = self._stack.enter_context(forked_programs())
+        self._zygote, self._announce = self._stack.enter_context(forked_programs(hdf5, hdf5_process))
         self._marks = self._stack.enter_context(open("/proc/self/clear_refs", "wb", buffering=0))  # noqa: PTH123
         self._first = self._start = self._own_seconds()
         self._arm()

@@ -1,9 +1,9 @@
 """Programs that read HDF5, forked from a process that has imported their libraries already.
 
-Netweave starts one Python for each file of HDF5: 150 ms of imports before 5 ms of work. The fuzzer runs the
-same program with the same arguments, folder, limits and open sockets, but forks it from a process that holds
-nothing except h5py and NumPy, and measures it the same. Each ``REAL_EVERY``-th case starts a Python, as
-Netweave does.
+Netweave starts one Python for each file of HDF5: 150 ms of imports before 5 ms of work. The fuzzer and the
+tests run the same program with the same arguments, folder, limits and open sockets, but fork it from a
+process that holds nothing except h5py and NumPy. The fuzzer measures it, and starts a Python, as Netweave
+does, in each ``REAL_EVERY``-th case.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
-
-from netweave.files import hdf5
-from netweave.training.data.sources import hdf5_process
 
 REAL_EVERY = 256
 MAX_MESSAGE = 1 << 16
@@ -39,6 +37,8 @@ class Zygote:
     """
 
     def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._asking = threading.Lock()
         self._link: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self.seconds = 0.0
@@ -55,11 +55,14 @@ class Zygote:
         *,
         cwd: str | os.PathLike[str] | None = None,
         pass_fds: Sequence[int] = (),
-        **_: object,
-    ) -> Forked:
-        """Start a program: ``python -P -s PROGRAM ARGUMENT...``."""
-        if self._link is None:
-            self._start()
+        **settings: Any,
+    ) -> Forked | subprocess.Popen[bytes]:
+        """Start a program: ``python -P -s PROGRAM ARGUMENT...``; a fork of this process starts a Python."""
+        if os.getpid() != self._owner:
+            return subprocess.Popen(words, cwd=cwd, pass_fds=pass_fds, **settings)
+        with self._asking:
+            if self._link is None:
+                self._start()
         request = {"do": "start", "words": list(words[3:]), "cwd": str(cwd or "."), "fds": list(pass_fds)}
         return Forked(self, self.ask(request, pass_fds)["pid"])
 
@@ -81,13 +84,13 @@ class Zygote:
         )
         theirs.close()
         self._link = ours
-        self.ask({"do": "ready"})
 
     def ask(self, request: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
         """Send a request with open files; return the answer."""
         assert self._link is not None
-        socket.send_fds(self._link, [json.dumps(request).encode()], list(fds))
-        answer: dict[str, Any] = json.loads(self._link.recv(MAX_MESSAGE))
+        with self._asking:
+            socket.send_fds(self._link, [json.dumps(request).encode()], list(fds))
+            answer: dict[str, Any] = json.loads(self._link.recv(MAX_MESSAGE))
         return answer
 
     def end(self) -> None:
@@ -110,8 +113,9 @@ class Forked:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; count what it used."""
         if self.returncode is None:
-            ready, _, _ = select.select([self._handle], [], [], timeout)
-            if not ready:
+            waiting = select.poll()
+            waiting.register(self._handle, select.POLLIN)
+            if not waiting.poll(None if timeout is None else 1000 * timeout):
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
             os.close(self._handle)
             answer = self._zygote.ask({"do": "reap", "pid": self.pid})
@@ -129,8 +133,8 @@ class Forked:
 
 
 @contextmanager
-def forked_programs() -> Iterator[tuple[Zygote, Callable[[int], None]]]:
-    """Let the readers of HDF5 fork their programs; give the zygote, and what announces a case."""
+def forked_programs(*modules: ModuleType) -> Iterator[tuple[Zygote, Callable[[int], None]]]:
+    """Let modules that read HDF5 fork their programs; give the zygote, and what announces a case."""
     zygote = Zygote()
     shim = SimpleNamespace(
         DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired, Popen=zygote.popen
@@ -140,12 +144,12 @@ def forked_programs() -> Iterator[tuple[Zygote, Callable[[int], None]]]:
         zygote.next_case()
         shim.Popen = zygote.popen if number % REAL_EVERY else subprocess.Popen
 
-    modules: tuple[Any, ...] = (hdf5, hdf5_process)
+    before = [vars(module)["subprocess"] for module in modules]
     for module in modules:
-        module.subprocess = shim
+        vars(module)["subprocess"] = shim
     try:
         yield zygote, announce
     finally:
-        for module in modules:
-            module.subprocess = subprocess
+        for module, started_by in zip(modules, before, strict=True):
+            vars(module)["subprocess"] = started_by
         zygote.end()

@@ -79,10 +79,19 @@ class Net(torch.nn.Module):
         return x if self.fault == "no-last-norm" else self.norm(x)
 
 
+@pytest.fixture(scope="module")
+def original():
+    return netweave.load(Net(), input_shapes={"x": (2, 5, 24)})
+
+
+@pytest.fixture(scope="module")
+def state_space():
+    return netweave.load(StateSpace(), input_shapes={"x": (2, 16, 6)})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_mistakes_in_how_layers_are_put_together_are_named(tmp_path, fault):
-    original = netweave.load(Net(), input_shapes={"x": (2, 5, 24)})
+def test_mistakes_in_how_layers_are_put_together_are_named(original, tmp_path, fault):
     port = Net(fault).eval()
     x = torch.randn(2, 5, 24, generator=torch.Generator().manual_seed(1))
     with torch.no_grad(), netweave.capture(port) as dump:
@@ -134,13 +143,13 @@ class StateSpace(torch.nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", STATE_FAULTS)
-def test_mistakes_in_state_spaces_are_named(tmp_path, fault):
+def test_mistakes_in_state_spaces_are_named(state_space, tmp_path, fault):
     x = torch.randn(2, 16, 6, generator=torch.Generator().manual_seed(1))
     port = StateSpace(fault)
     with torch.no_grad(), netweave.capture(port) as dump:
         port(x)
     dump.save(tmp_path / "dump.npz")
-    comparison = netweave.compare(StateSpace(), tmp_path / "dump.npz", input_shapes={"x": (2, 16, 6)})
+    comparison = netweave.compare(state_space, tmp_path / "dump.npz")
     (finding,) = comparison.findings
     mismatch, words, first = STATE_FAULTS[fault]
     assert (finding.mismatch, finding.layer_b) == (mismatch, first)

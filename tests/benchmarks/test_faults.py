@@ -14,7 +14,7 @@ from benchmarks.faults import arrays, comparing, darknet_faults, halves, onnx_fa
 from benchmarks.faults.bare import UNSEEN, bare
 from benchmarks.faults.comparing import Forms, Planted, equal_pairs
 from benchmarks.faults.kept import Kept, state_of
-from benchmarks.faults.model import Net, Subject
+from benchmarks.faults.model import Subject
 from benchmarks.faults.score import Lacking, Row, Score
 from benchmarks.faults.table import bare_rows
 from benchmarks.faults.torch_source import edited, lines_of
@@ -212,36 +212,6 @@ def test_faults_that_cannot_be_seen_without_weights_leave_the_right_net():
     assert kinds[True] >= {"one weight changed", "bias lost", "bn: gamma as 1", "channel order"}
     assert kinds[False] >= {"conv: stride", "leaky slope", "wrong factor", "deconv: padding"}
     assert {kind for kind, *_ in arrays.CHANGES} <= set(UNSEEN)
-
-
-def test_a_frozen_graph_gets_the_variables_back_that_freezing_took(tmp_path):
-    graph_pb2 = pytest.importorskip("tensorboard.compat.proto.graph_pb2")
-    import netweave
-
-    graph = graph_pb2.GraphDef()
-    data = graph.node.add(name="data", op="Placeholder")
-    data.attr["dtype"].type = 1
-    for size in (1, 4, 4, 3):
-        data.attr["shape"].shape.dim.add(size=size)
-    stored = graph.node.add(name="w", op="Const")
-    stored.attr["dtype"].type = 1
-    tensor = stored.attr["value"].tensor
-    tensor.dtype, tensor.tensor_content = 1, np.ones((1, 1, 3, 2), "<f4").tobytes()
-    for size in (1, 1, 3, 2):
-        tensor.tensor_shape.dim.add(size=size)
-    graph.node.add(name="w/read", op="Identity", input=["w"]).attr["T"].type = 1
-    conv = graph.node.add(name="conv", op="Conv2D", input=["data", "w/read"])
-    conv.attr["T"].type = 1
-    conv.attr["strides"].list.i.extend([1, 1, 1, 1])
-    conv.attr["padding"].s = b"SAME"
-    net = Net("tensorflow", {"net.pb": graph.SerializeToString()}, {"data": (4, 4, 3)})
-    net.write(tmp_path / "whole")
-    made = bare(net)
-    made.write(tmp_path / "bare")
-    loaded = [netweave.load(tmp_path / name / "net.pb") for name in ("whole", "bare")]
-    assert [found.loaded for found in loaded] == [True, False]
-    assert [[p.shape for p in found.parameters.values()] for found in loaded] == [[(1, 1, 3, 2)]] * 2
-    assert bare(made) is None
 
 
 def test_forms_without_weights_are_compared_with_one_another_and_with_themselves():

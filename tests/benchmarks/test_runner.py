@@ -24,13 +24,13 @@ INPUTS = {"ports/pairs.json", "ports/skipped.json"}
 def test_every_benchmark_has_a_name_and_a_line(capsys):
     main([])
     listed = capsys.readouterr().out
-    assert {"faults", "hostile.flips", "fooling.rewrites", "precision"} <= set(benchmarks())
+    assert {"faults", "hostile.flips", "fooling.rewrites", "ports"} <= set(benchmarks())
     for name, path in benchmarks().items():
         assert f"\n{name} " in listed
         assert summary(path)
 
 
-@pytest.mark.parametrize("name", ["comparing", "failures", "matrix", "peers", "scale", "walk"])
+@pytest.mark.parametrize("name", ["comparing", "failures", "matrix", "scale", "walk"])
 def test_the_options_of_a_benchmark_are_read(name, capsys):
     if name == "failures":
         pytest.importorskip("h5py")
@@ -45,8 +45,8 @@ def test_the_options_of_a_benchmark_are_read(name, capsys):
 
 
 def test_an_unknown_name_is_told_with_what_is_near():
-    with pytest.raises(SystemExit, match=r"no benchmark 'precison': did you mean precision\?"):
-        run("precison", [])
+    with pytest.raises(SystemExit, match=r"no benchmark 'compring': did you mean comparing\?"):
+        run("compring", [])
     with pytest.raises(SystemExit, match=r"no benchmark 'xyzzy': `python -m benchmarks` lists them all"):
         run("xyzzy", [])
 
@@ -54,10 +54,9 @@ def test_an_unknown_name_is_told_with_what_is_near():
 @pytest.mark.parametrize(
     ("module", "hint"),
     [
-        ("benchmarks.precision.run", "run it with `python -m benchmarks precision`"),
         ("benchmarks.faults.run", "run it with `python -m benchmarks faults`"),
         ("benchmarks.walk", "run it with `python -m benchmarks walk`"),
-        ("benchmarks.precision.planted", "`python -m benchmarks` lists the benchmarks"),
+        ("benchmarks.faults.model", "`python -m benchmarks` lists the benchmarks"),
     ],
 )
 def test_a_module_that_is_no_program_says_how_it_is_run(module, hint):

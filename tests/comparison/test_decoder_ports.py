@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 
 import pytest
 
@@ -29,14 +30,35 @@ def port(folder, family, spelling, mistake=""):
     return made
 
 
-def pair(folder, family, spellings, mistake=""):
-    """Return the comparison of two spellings, and whether PyTorch computes the same with both."""
-    a = port(folder, family, spellings[0])
-    b = port(folder, family, spellings[1], mistake)
-    with torch.no_grad():
-        first, second = a(TOKENS), b(TOKENS)
-    is_same = torch.allclose(first, second, atol=1e-4 * float(first.square().mean().sqrt()))
-    return compare(load(a, tokens=(1, LENGTH)), load(b, tokens=(1, LENGTH))), is_same
+@pytest.fixture(scope="module")
+def right(tmp_path_factory):
+    """Return what makes right ports, each once: the module and its graph."""
+
+    @cache
+    def made(family, spelling):
+        module = port(tmp_path_factory.mktemp("right"), family, spelling)
+        return module, load(module, tokens=(1, LENGTH))
+
+    return made
+
+
+@pytest.fixture
+def pair(right, tmp_path):
+    """Return what compares two spellings, and says whether PyTorch computes the same with both."""
+
+    def compared(family, spellings, mistake=""):
+        a, graph_a = right(family, spellings[0])
+        if mistake:
+            b = port(tmp_path, family, spellings[1], mistake)
+            graph_b = load(b, tokens=(1, LENGTH))
+        else:
+            b, graph_b = right(family, spellings[1])
+        with torch.no_grad():
+            first, second = a(TOKENS), b(TOKENS)
+        is_same = torch.allclose(first, second, atol=1e-4 * float(first.square().mean().sqrt()))
+        return compare(graph_a, graph_b), is_same
+
+    return compared
 
 
 @pytest.mark.parametrize(
@@ -49,8 +71,8 @@ def pair(folder, family, spellings, mistake=""):
         ("neox", ("complex", "fused")),
     ],
 )
-def test_a_decoder_spelled_otherwise_is_identical(tmp_path, family, spellings):
-    found, is_same = pair(tmp_path, family, spellings)
+def test_a_decoder_spelled_otherwise_is_identical(pair, family, spellings):
+    found, is_same = pair(family, spellings)
     assert is_same
     assert found.equal
     assert not found.findings
@@ -86,8 +108,8 @@ def test_a_decoder_spelled_otherwise_is_identical(tmp_path, family, spellings):
         ("gemma2", "weight-plus-one", "norm-offset", "of A multiplies by 1 + w, that of B by w"),
     ],
 )
-def test_a_mistake_is_named_in_the_words_of_its_block(tmp_path, family, mistake, mismatch, words):
-    found, is_same = pair(tmp_path, family, ("fused", "eager"), mistake)
+def test_a_mistake_is_named_in_the_words_of_its_block(pair, family, mistake, mismatch, words):
+    found, is_same = pair(family, ("fused", "eager"), mistake)
     assert not is_same
     first = effective(found)[0]
     assert first.mismatch == mismatch
@@ -117,9 +139,9 @@ def test_a_mistake_is_named_in_the_words_of_its_block(tmp_path, family, mistake,
     ],
 )
 def test_a_mistake_is_named_though_weights_stand_in_another_order(
-    tmp_path, family, spellings, mistake, mismatch, words
+    pair, family, spellings, mistake, mismatch, words
 ):
-    found, is_same = pair(tmp_path, family, spellings, mistake)
+    found, is_same = pair(family, spellings, mistake)
     assert not is_same
     first = effective(found)[0]
     assert first.mismatch == mismatch

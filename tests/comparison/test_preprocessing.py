@@ -9,11 +9,11 @@ import onnx
 import pytest
 
 import netweave
-from benchmarks.precision.nets import edited, float_net
 from netweave.cli import main
 from netweave.comparison import Verdict, open_comparison
 from netweave.errors import UsageError
 from netweave.viewer import comparison_document, document_rows
+from tests.comparison.precision.nets import edited, float_net
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,6 +17,8 @@ from netweave.installation import install_command
 
 h5py = pytest.importorskip("h5py")
 
+pytestmark = pytest.mark.guarded
+
 WEIGHTS = Path(__file__).parents[1] / "golden" / "keras" / "unet.weights.h5"
 
 

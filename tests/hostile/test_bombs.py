@@ -25,7 +25,7 @@ from tests.runtime.images.test_declared_size import png
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.slow, pytest.mark.multi]
+pytestmark = [pytest.mark.slow, pytest.mark.multi, pytest.mark.guarded]
 
 MAX_BYTES = 500_000_000
 """Memory of a process that reads a file: the pledge."""

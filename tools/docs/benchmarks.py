@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 READMES = tuple(f"benchmarks/{path.parent.name}/README.md" for path in sorted(FOLDER.glob("*/README.md")))
-PAGES = ("benchmarks/README.md", "docs/peers.md", *READMES)
+PAGES = ("benchmarks/README.md", *READMES)
 
 Results = dict[str, Any]
 
@@ -92,28 +92,6 @@ def inference(results: Results, precision: str) -> str:
                 cells.append(f"{plain / ours['ms'][0]:.1f}")
             rows.append(cells)
     return markdown(head, rows)
-
-
-TOOLS = {
-    "Netweave": "Netweave",
-    "Polygraphy": "Polygraphy 0.53.6",
-    "onnx-array-api": "onnx-array-api 0.3.3",
-    "diffonnx": "diffonnx 1.0.2",
-}
-"""Tools that compare two ONNX files, with the versions that answered."""
-
-
-def peers(results: Results) -> str:
-    """Return what each tool says of pairs of ONNX files."""
-    head = ("equal pairs reported equal", "reported different", "ended with an error", "faults found")
-    rows = []
-    for tool, title in TOOLS.items():
-        row = results["tools"][tool]
-        cells = [f"{row['equal']} of {row['equal_pairs']}", row["false_alarms"], row["errors_on_equal"]]
-        cells += [f"{row['found']} of {row['faults']}", row["located"]]
-        cells.append(row["explained"] if tool == "Netweave" else "not reported")
-        rows.append([title, *map(str, cells), f"{row['seconds']['median']:.2f}"])
-    return markdown(("", *head, "at the correct node", "correct cause", "seconds per pair, median"), rows)
 
 
 RANKED = {
@@ -253,7 +231,6 @@ TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "faults-mended": ("faults/mending.json", mending),
     "inference": ("inference/result.json", partial(inference, precision="f32")),
     "inference-bf16": ("inference/result.json", partial(inference, precision="bf16")),
-    "peers": ("peers/result.json", peers),
     "ports": ("ports/result.json", partial(_ports, ports.sums)),
     "ports-pairs": ("ports/result.json", partial(_ports, ports.pairs)),
     "scale": ("scale/result.json", scale),

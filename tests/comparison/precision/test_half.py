@@ -10,9 +10,9 @@ import pytest
 from onnx import numpy_helper
 
 import netweave
-from benchmarks.precision.nets import edited, float_net, images
 from netweave.comparison import Verdict
 from netweave.graph.passes.rounding import explicit_rounding
+from tests.comparison.precision.nets import edited, float_net, images
 from tests.comparison.torch_pairs import copied, drawn, load
 
 if TYPE_CHECKING:

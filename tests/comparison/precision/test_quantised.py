@@ -11,10 +11,10 @@ import onnx.parser
 import pytest
 
 import netweave
-from benchmarks.precision.nets import edited, float_net, images, quantised
-from benchmarks.precision.planted import PER_CHANNEL, PER_TENSOR, PLANTED, Planted
 from netweave.comparison import Status, Verdict, open_comparison, save_comparison
 from netweave.graph.passes.rounding import explicit_rounding, without_rounding
+from tests.comparison.precision.nets import edited, float_net, images, quantised
+from tests.comparison.precision.planted import PER_CHANNEL, PER_TENSOR, PLANTED, Planted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.training_steps.run import FAULTS, UNSEEN, Fault, adam, compared, sgd
 from netweave import compare_training, record_training
+from tests.comparison.training_step.planted import FAULTS, UNSEEN, Fault, adam, compared, sgd
 
 ALL = {**FAULTS, **UNSEEN}
 

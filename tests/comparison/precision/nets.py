@@ -92,17 +92,6 @@ def quantised(source: Path, target: Path, data: list[np.ndarray] | None = None, 
     return target
 
 
-def calibrated(
-    source: Path, target: Path, data: list[np.ndarray], *, per_channel: bool, operators: bool = False
-) -> Path:
-    """Quantise a file to signed weights, as QuantizeLinear and DequantizeLinear or as quantised operators."""
-    from onnxruntime.quantization import QuantFormat, QuantType
-
-    form = QuantFormat.QOperator if operators else QuantFormat.QDQ
-    settings = {"quant_format": form, "per_channel": per_channel, "weight_type": QuantType.QInt8}
-    return quantised(source, target, data, **settings)
-
-
 def edited(
     source: Path, target: Path, change: Callable[[dict[str, np.ndarray], onnx.ModelProto], None]
 ) -> Path:

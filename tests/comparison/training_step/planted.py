@@ -1,12 +1,7 @@
-"""Faults that only a backward pass or an update shows, scored by what was planted.
-
-::
-
-    python -m benchmarks training_steps [--clean] [--json FILE]
+"""Faults that only a backward pass or an update shows, each with a word that the first finding has.
 
 A is a small net with batch normalisation, or a transformer with a tied head; B is the same code or a port
-with other names and layouts, from the same weights. A fault is named if the first finding has a word that was
-written down with it. With ``--clean`` B is right, in 100 draws.
+with other names and layouts, from the same weights.
 """
 
 from __future__ import annotations
@@ -20,17 +15,9 @@ import torch
 from torch import nn
 
 import netweave
-from benchmarks.record import Namespace, Record, option
-from benchmarks.training_steps import optimizers
-from benchmarks.training_steps.nets import Choices, Training, pair
 from netweave.comparison.training_step import TrainingRecord
-
-OPTIONS = (
-    option("--clean", default=False, help="right ports: 100 draws"),
-    option("--single", default=False, help="in single precision"),
-    option("--unseen", default=False, help="the faults that were kept to the end"),
-    option("--only", default="", help="a pattern of names of faults"),
-)
+from tests.comparison.training_step import optimizers
+from tests.comparison.training_step.nets import Choices, Training, pair
 
 Optimizer = torch.optim.Optimizer
 Make = Callable[[Any], Optimizer]
@@ -231,38 +218,3 @@ def compared(fault: Fault, spelling: str, seed: int, dtype: torch.dtype) -> Any:
         recorded(b, make_b(b.net), fault, is_port=True),
     )
     return netweave.compare_training(*records)
-
-
-def main(options: Namespace, record: Record) -> None:
-    """Compare every pair, and print what is missed."""
-    dtype = torch.float32 if options.single else torch.float64
-    if options.clean:
-        alarms = 0
-        for seed in range(100):
-            kind, spelling = ("images", "text")[seed % 2], ("same", "other")[seed // 2 % 2]
-            makes = (sgd, adam, torch.optim.RMSprop, torch.optim.Adagrad)
-            comparison = compared(Fault("", kind, optimizer=makes[seed % 4]), spelling, seed, dtype)
-            alarms += bool(comparison.findings)
-            if comparison.findings:
-                print(seed, kind, spelling, comparison.sentence)
-        print(f"{alarms} alarms in 100 equal pairs")
-        record.save({"equal pairs": {"compared": 100, "alarms": alarms}})
-        return
-    counts = {"found": 0, "named first": 0, "named": 0, "cases": 0}
-    for name, fault in (UNSEEN if options.unseen else FAULTS).items():
-        if not re.search(options.only, name):
-            continue
-        for spelling in ("same", "other"):
-            if name == "variance divided by n" and spelling == "same":
-                continue  # PyTorch's own layer has no such setting
-            comparison = compared(fault, spelling, 1, dtype)
-            causes = [finding.cause for finding in comparison.findings]
-            named = [bool(re.search(fault.words, cause)) for cause in causes]
-            counts["cases"] += 1
-            counts["found"] += not comparison.equal
-            counts["named"] += any(named)
-            counts["named first"] += bool(named and named[0])
-            if not (named and named[0]) or options.only:
-                print(f"{name} ({spelling}): {causes}")
-    print(counts)
-    record.save({"faults": counts})

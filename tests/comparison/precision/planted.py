@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.precision.nets import float_arrays
+from tests.comparison.precision.nets import float_arrays
 
 if TYPE_CHECKING:
     import onnx

@@ -1,1 +1,0 @@
-"""Memory of runs and of training steps."""

@@ -1,1 +1,0 @@
-"""Netweave and its peers on the same pairs of ONNX files."""

@@ -1,1 +1,0 @@
-"""Faults that only a backward pass or an update shows."""
