@@ -246,7 +246,7 @@ HELD_OUT = {
 
 SEEN = {
     "listed": (Listed, ("", "positions", "positions-ahead", "causal", "window", "turned-twice", "last-lost")),
-    "kept": (Kept, ("", "rows", "mask-row", "writes", "swapped")),
+    "kept": (Kept, ("", "rows", "mask-row", "writes", "samples", "swapped")),
 }
 """Families that the mechanism was written with (``tests/comparison/cached_decoders.py``)."""
 
@@ -320,7 +320,8 @@ def row_of(family: str, mistake: str, folder: Path) -> Row:
         return row | {"outcome": "error"}
     row["probes"], row["sentence"] = list(comparison.probes[-1:]), comparison.sentence
     first = comparison.findings[:1]
-    row["place"] = bool(first) and "att" in first[0].layer_b
+    place = "wpe" if family == "learned" and mistake.startswith("positions") else "att"
+    row["place"] = bool(first) and place in first[0].layer_b
     row["named"] = bool(first) and "sees the same tokens" not in first[0].cause
     row["outcome"] = "different" if comparison.verdict is Verdict.DIFFERENT else "equal"
     return row

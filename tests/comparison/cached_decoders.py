@@ -89,6 +89,8 @@ class KeptAttention(Attention):
         k, v = self.cache_k[:count, :, : start + steps], self.cache_v[:count, :, : start + steps]
         if self.mistake == "swapped" and start:
             k = k.roll(1, 2)
+        if self.mistake == "samples" and start:
+            v = v.flip(0)
         row = 0 if self.mistake == "mask-row" else start
         seen = self.mask[row : row + steps, : start + steps]
         return self.joined(nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen))

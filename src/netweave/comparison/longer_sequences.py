@@ -252,7 +252,7 @@ def on_single_steps(assessment: Assessment, options: CompareOptions, log: StageL
         reason = f"in both nets, they give something else than one pass; in A: {a.cause}"
         return assessment.missing(Unexercised("single steps through the caches", "", reason, differs=True))
     right = []
-    for side, steps in (("A", a), ("B", b)):
+    for side, steps in (("A", a), ("B", b)) if a is not None or b is not None else ():
         if steps is None or steps.reason:
             reason = f"{side} takes none" if steps is None else f"{steps.how} of {side}: {steps.reason}"
             missed = Unexercised("single steps through a cache", "", reason, is_limit=True)
@@ -281,7 +281,8 @@ def _steps_of_both(assessment: Assessment, length: int, options: CompareOptions)
 
     def steps_of(side: int) -> CachedSteps | None:
         trace = graphs[side].trace
-        return trace.steps(given[side], assessment.tolerance) if trace is not None and trace.steps else None
+        steps = trace.steps(given[side], assessment.tolerance) if trace is not None and trace.steps else None
+        return steps if steps is not None and steps.how else None
 
     if all(graph.trace is not None and graph.trace.is_apart for graph in graphs):
         with ThreadPoolExecutor(2) as pool:
@@ -291,11 +292,15 @@ def _steps_of_both(assessment: Assessment, length: int, options: CompareOptions)
 
 def _apart(assessment: Assessment, side: str, steps: CachedSteps) -> Assessment:
     """Return the assessment with the finding that a net's steps are not its pass."""
-    finding = Finding(None, steps.cause, error=steps.error)
-    named = {f"layer_{side.lower()}": steps.place, f"place_{side.lower()}": steps.line}
-    finding = replace(finding, **named)  # type: ignore[arg-type]  # names are drawn from a side
     groups = list(assessment.groups)
     at = next((i for i, group in enumerate(groups) if _is_within(group, side, steps.place)), len(groups) - 1)
+    layers = (groups[at].layers_a or groups[at].layers_b) if side == "A" else groups[at].layers_b
+    name = steps.place or (layers[0] if layers else side)
+    finding = Finding(None, steps.cause, error=steps.error)
+    if side == "A":
+        finding = replace(finding, layer_a=name, place_a=steps.line)
+    else:
+        finding = replace(finding, layer_b=name, place_b=steps.line)
     groups[at] = replace(groups[at], status=Status.DIFFERENT, finding=finding, error=steps.error)
     apart = f"differ from one pass by {ratio_text(steps.error)} of the rms"
     reason = f"single steps through {steps.how} of {side} {apart}"

@@ -182,6 +182,19 @@ class _Stepping:
                 off = end
         return worst, off
 
+    def is_causal(self, first: int) -> bool:
+        """Return whether a pass over the first tokens gives for them what one over all tokens gives.
+
+        Where it does not, as in an encoder or with a rotation that follows the length, steps cannot either.
+        """
+        whole, part = self.plain(), self.plain(first)
+        if whole.ndim < 2 or whole.shape[1] != self.length or part.shape[1] != first:
+            return True
+        seen = torch.ones(len(whole), dtype=torch.bool)
+        for mask in self.manner.masks:
+            seen &= self.batch[mask][:, first - 1] != 0
+        return _error(whole[seen, first - 1], part[seen, first - 1]) <= self.tolerance
+
     def cut(self, end: int) -> _Stepping:
         """Return the runs on the first tokens alone."""
         cut = {name: self.batch[name][:, :end] for name in (self.manner.tokens, *self.manner.masks)}
@@ -200,8 +213,9 @@ def compare_steps(
         tolerance: Largest relative error of what agrees.
 
     Returns:
-        ``how`` (the arguments), empty if the module takes no cache; ``reason``, why it could not be run;
-        ``error``, ``num_steps``, and where they are off ``step``, ``place`` (a part), ``cause``, ``line``.
+        ``how`` (the arguments), empty if the module has no cache or is not causal; ``reason``, why it could
+        not be run; ``error`` and ``num_steps``; where steps are off ``step``, ``place`` (a part), ``cause``
+        and ``line``.
     """
     path, module, batches = _with_cache(module, batches)
     kinds = {each.dtype for each in module.parameters() if each.dtype.is_floating_point}
@@ -209,34 +223,42 @@ def compare_steps(
     outcome: dict[str, Any] = {"how": "", "reason": ""}
     left: dict[str, Any] | None = None
     for manner in _manners(module, batches[0]):
-        run = _Stepping(module, batches[0], manner, tolerance)
-        outcome["how"] = outcome["how"] or str(manner)
-        found: dict[str, Any] = {"how": str(manner), "reason": "", "error": 0.0, "num_steps": 0}
         try:
-            for at, first in _plans(run, batches):
-                try:
-                    error, off = at.compare(first)
-                except _NoCacheError:
-                    raise
-                except Exception:
-                    if at.batch is batches[0]:
-                        raise
-                    continue  # longer than its tables
-                found["error"] = max(found["error"], min(error, LARGEST))
-                found["num_steps"] += at.length - first
-                if off is not None:
-                    found |= _explained(at.cut(off), min(first, off)) | {"step": off}
-                    found["place"] = ".".join(filter(None, (path, found["place"])))
-                    break
+            found = _outcome(_Stepping(module, batches[0], manner, tolerance), batches)
         except Exception as error:  # noqa: BLE001 - any code's any error
-            outcome["reason"] = outcome["reason"] or str(
-                error if isinstance(error, _NoCacheError) else root_cause(error)
-            )
+            is_none = isinstance(error, _NoCacheError)
+            if not outcome["how"] and not (is_none and manner.cache is None):
+                outcome = {"how": str(manner), "reason": str(error) if is_none else root_cause(error)}
             continue
         if "step" not in found:
             return found
+        found["place"] = ".".join(filter(None, (path, found["place"])))
         left = left or found
     return left or outcome
+
+
+def _outcome(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, Any]:
+    """Return what ``compare_steps`` does, for one way to call the module."""
+    found: dict[str, Any] = {"how": str(run.manner), "reason": "", "error": 0.0, "num_steps": 0}
+    for at, first in _plans(run, batches):
+        is_shortest = at.batch is batches[0]
+        try:
+            is_causal = at.is_causal(first)
+            error, off = at.compare(first) if is_causal else (0.0, None)
+        except _NoCacheError:
+            raise
+        except Exception:
+            if is_shortest:
+                raise
+            continue  # longer than its tables
+        if not is_causal and is_shortest:
+            return {"how": "", "reason": ""}
+        if is_causal:
+            found["error"] = max(found["error"], min(error, LARGEST))
+            found["num_steps"] += at.length - first
+        if off is not None:
+            return found | _explained(at.cut(off), min(first, off)) | {"step": off}
+    return found
 
 
 def _plans(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> Iterator[tuple[_Stepping, int]]:
@@ -499,11 +521,8 @@ def _explained(run: _Stepping, first: int) -> dict[str, Any]:
         run: The runs, cut after the step that is off.
         first: Tokens of the first call.
     """
-    if first == run.length:
-        cause = "the pass that fills the cache gives something else than one without it"
-        return {"place": "", "cause": cause, "line": ""}
     recorded = _recorded(run, first)
-    part = _place(run, recorded)
+    part = _place(run, first, recorded)
     place = part[0]
     for kind, words in SUSPECTS.items():
         answering = _Answering(kind, run)
@@ -516,7 +535,13 @@ def _explained(run: _Stepping, first: int) -> dict[str, Any]:
             at = next(reversed(answering.sites))
             wrong, line = answering.sites[at]
             return {"place": place, "cause": words.format(right=at.start, place=wrong), "line": line}
-    return {"place": place, "cause": _seen_in_words(run, first, part, recorded), "line": ""}
+    if _sees_other_samples(run, first):
+        cause = f"the step of position {run.length - 1} depends on the tokens of other samples of the batch"
+    elif first == run.length:
+        cause = "the call that fills the cache gives something else than one without it"
+    else:
+        cause = _seen_in_words(run, first, part, recorded)
+    return {"place": place, "cause": cause, "line": ""}
 
 
 def _recorded(run: _Stepping, first: int) -> tuple[_Recorded, _Recorded]:
@@ -530,15 +555,20 @@ def _recorded(run: _Stepping, first: int) -> tuple[_Recorded, _Recorded]:
     return of_whole, of_step
 
 
-def _place(run: _Stepping, recorded: tuple[_Recorded, _Recorded]) -> tuple[str, int]:
+def _place(run: _Stepping, first: int, recorded: tuple[_Recorded, _Recorded]) -> tuple[str, int]:
     """Return the first part whose inputs agree at the step that is off and whose output does not."""
     of_whole, of_step = recorded
+    given = run.length if first == run.length else 1
 
     def differs(name: tuple[str, int], kind: str) -> bool:
         x, y = getattr(of_whole, kind).get(name), getattr(of_step, kind).get(name)
-        if x is None or y is None or x.ndim < 3 or x.shape[1] != run.length or y.shape[1] != 1:
+        if x is None or y is None or x.ndim < 2:
             return False
-        return x[:, -1].shape != y[:, -1].shape or _error(x[:, -1], y[:, -1]) > run.tolerance
+        axis = 0 if x.ndim == 2 else 1  # of a table of positions, tokens come first
+        if x.shape[axis] != run.length or y.shape[axis] != given:
+            return False
+        x, y = x.select(axis, -1), y.select(axis, -1)
+        return x.shape != y.shape or _error(x, y) > run.tolerance
 
     off = [name for name in of_step.outputs if differs(name, "outputs")]
     begun = [name for name in off if not differs(name, "inputs")]
@@ -591,8 +621,7 @@ def _seen_in_words(
     seen: tuple[list[int], list[int]] = [], []
     for number in [each for each in tried if each < last]:
         other = tokens.clone()
-        same = tokens[:, number] == tokens[:, last]
-        other[:, number] = torch.where(same, tokens[:, number] ^ 1, tokens[:, last])
+        other[:, number] = _altered(tokens)[:, number]
         altered = replace(run, batch={**run.batch, run.manner.tokens: other})
         for numbers, before, after in zip(seen, recorded, _recorded(altered, first), strict=True):
             x, y = before.outputs.get(part), after.outputs.get(part)
@@ -607,6 +636,23 @@ def _seen_in_words(
         f"the step of position {last} sees the same tokens as one pass: their positions differ, or what the "
         "cache holds of them"
     )
+
+
+def _altered(tokens: torch.Tensor) -> torch.Tensor:
+    """Return other tokens in the place of all, of those that occur."""
+    least, most = tokens.min(), tokens.max()
+    return torch.where(tokens == most, least, most)
+
+
+def _sees_other_samples(run: _Stepping, first: int) -> bool:
+    """Return whether what calls through the cache give for one sample changes with the others."""
+    tokens = run.batch[run.manner.tokens]
+    if len(tokens) == 1:
+        return False
+    other = torch.cat((tokens[:1], _altered(tokens[1:])))
+    altered = replace(run, batch={**run.batch, run.manner.tokens: other})
+    made = [each.through_cache(first)[run.length][0] for each in (run, altered)]
+    return _error(*made) > SEEN
 
 
 def _numbers(numbers: Sequence[int]) -> str:
