@@ -83,6 +83,22 @@ class Wrapped(torch.nn.Module):
         return self.net(tokens)
 
 
+class Exchanging(Listed):
+    """A net that exchanges samples when it is given one token, the first one too."""
+
+    def forward(self, ids, past_key_values=None, use_cache=False):
+        if ids.shape[1] == 1:
+            ids = ids.flip(0)
+        return super().forward(ids, past_key_values, use_cache)
+
+
+def test_a_first_token_that_is_off_is_told_from_a_net_that_is_not_causal():
+    with torch.no_grad():
+        found = compare_steps(drawn(Exchanging()), [{"ids": IDS}], TOLERANCE)
+    assert found["step"] == 1
+    assert found["cause"] == "the step of position 1 depends on the tokens of other samples of the batch"
+
+
 class Open(Kept):
     """A net whose tokens see later ones."""
 

@@ -243,7 +243,7 @@ def _outcome(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> d
     for at, first in _plans(run, batches):
         is_shortest = at.batch is batches[0]
         try:
-            is_causal = at.is_causal(first)
+            is_causal = at.is_causal(max(first, at.length // 2))  # one token may be taken for a step
             error, off = at.compare(first) if is_causal else (0.0, None)
         except _NoCacheError:
             raise
@@ -257,7 +257,8 @@ def _outcome(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> d
             found["error"] = max(found["error"], min(error, LARGEST))
             found["num_steps"] += at.length - first
         if off is not None:
-            return found | _explained(at.cut(off), min(first, off)) | {"step": off}
+            shown = at.cut(max(off, 2))  # a pass over one token may be a step itself
+            return found | _explained(shown, min(first, shown.length)) | {"step": off}
     return found
 
 
@@ -649,7 +650,7 @@ def _sees_other_samples(run: _Stepping, first: int) -> bool:
     tokens = run.batch[run.manner.tokens]
     if len(tokens) == 1:
         return False
-    other = torch.cat((tokens[:1], _altered(tokens[1:])))
+    other = torch.cat((tokens[:1], _altered(tokens)[1:]))
     altered = replace(run, batch={**run.batch, run.manner.tokens: other})
     made = [each.through_cache(first)[run.length][0] for each in (run, altered)]
     return _error(*made) > SEEN
