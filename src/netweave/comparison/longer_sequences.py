@@ -1,23 +1,26 @@
-"""Nets of code, which is traced with sequences of one length, on longer ones."""
+"""Nets of code, which is traced with sequences of one length, on longer ones and one step at a time."""
 
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.input_domains import pair_domains
 from netweave.comparison.execution.sizes import SIZE_STEP
-from netweave.comparison.result.comparison import Unexercised
-from netweave.comparison.source_runs import agree, outputs_of_both, sources
+from netweave.comparison.explain.agreement import Agreement
+from netweave.comparison.result.comparison import Finding, Group, Status, Unexercised
+from netweave.comparison.source_runs import agree, inputs_of_b, outputs_of_both, sources
 from netweave.errors import NetweaveError
 from netweave.graph.costs import node_costs
+from netweave.graph.summary import ratio_text
 
 if TYPE_CHECKING:
     from netweave.comparison.assessment import Assessment
     from netweave.comparison.pipeline import CompareOptions, StageLog
-    from netweave.graph import Graph
+    from netweave.graph import CachedSteps, Graph
 
 LONGEST = 1024
 """Numbers of the code up to this one are reached."""
@@ -33,6 +36,15 @@ SAMPLES = 2
 
 OF_MOST = re.compile(r"max|n_pos|ctx|context|block_size")
 """Names of the length that a net is made for, in lower case."""
+
+OF_CACHE = re.compile(r"past|cache|kv")
+"""Names of caches, of which it is said whether nets were run through them."""
+
+MOST_LONGER_STEPS = 4
+"""Of so many numbers of the code, cached steps are run up to each and beyond."""
+
+STEPS_BEYOND = 3
+"""Tokens beyond such a number."""
 
 UNSPOKEN = re.compile(r"^number in|theta|base")
 """Names of numbers that are no lengths for sure, and of which nothing is said if they are not reached."""
@@ -107,13 +119,23 @@ class _Longer:
         cost = SAMPLES * max(sum(node_costs(graph).multiply_adds) for graph in sources(self.assessment))
         return sorted(each for each in lengths if cost * each / self.length <= COSTLY_MULTIPLY_ADDS)
 
+    def lengths_of_steps(self) -> list[int]:
+        """Return lengths a little beyond some numbers of the code, as far as they are no dear ones."""
+        lengths = [each + STEPS_BEYOND for each in self._lengths() if each - 1 in self.numbers()]
+        return lengths[:: -(-len(lengths) // MOST_LONGER_STEPS) or 1]
+
     def say_what_is_missing(self, *, is_run: bool) -> None:
         """Say which lengths were not reached, and which inputs were not given."""
         graphs = zip("AB", sources(self.assessment), strict=True)
         for side, graph in reversed(list(graphs)):  # each goes before the rest
             if graph.trace is not None and graph.trace.left_out:
-                names = ", ".join(graph.trace.left_out)
-                self._miss(names, f"left out of the inputs of {side}", is_limit=True)
+                left = [
+                    name
+                    for name in graph.trace.left_out
+                    if graph.trace.steps is None or not OF_CACHE.search(name)
+                ]
+                if left:
+                    self._miss(", ".join(left), f"left out of the inputs of {side}", is_limit=True)
         if self.refused is not None:
             setting, reason, is_stated = self.refused
             self._miss(setting, reason, differs=not is_stated, is_limit=is_stated)
@@ -204,3 +226,89 @@ def at_length(graph: Graph, length: int) -> Graph | None:
         return None
     traced.trace = None
     return traced
+
+
+def on_single_steps(assessment: Assessment, options: CompareOptions, log: StageLog) -> Assessment:
+    """Run decoders that are equal one token at a time through their caches, each against one pass of its own.
+
+    A net whose steps give something else than its pass is different from one whose steps do not, or that has
+    no cache.
+
+    Args:
+        assessment: What was found for one pass over all tokens.
+        options: What the caller chose.
+        log: Takes times.
+    """
+    graphs = sources(assessment)
+    if not assessment.is_equal or not any(graph.trace is not None and graph.trace.steps for graph in graphs):
+        return assessment
+    length = next((each for graph in graphs if (each := _length(graph)) is not None), None)
+    if length is None or options.inputs is not None or assessment.pair.completion.weights_copied:
+        missed = Unexercised("single steps through a cache", "", "not run with these inputs", is_limit=True)
+        return assessment.missing(missed)
+    with log.stage("check steps through caches"):
+        a, b = _steps_of_both(assessment, length, options)
+    if a is not None and b is not None and a.step is not None and b.step is not None:
+        reason = f"in both nets, they give something else than one pass; in A: {a.cause}"
+        return assessment.missing(Unexercised("single steps through the caches", "", reason, differs=True))
+    right = []
+    for side, steps in (("A", a), ("B", b)) if a is not None or b is not None else ():
+        if steps is None or steps.reason:
+            reason = f"{side} takes none" if steps is None else f"{steps.how} of {side}: {steps.reason}"
+            missed = Unexercised("single steps through a cache", "", reason, is_limit=True)
+            assessment = assessment.missing(missed)
+        elif steps.step is not None:
+            assessment = _apart(assessment, side, steps)
+        else:
+            right.append(f"{side}'s {steps.how}")
+    if right:
+        probe = f"single steps through {' and '.join(right)}"
+        assessment = replace(assessment, probes=(*assessment.probes, probe))
+    return assessment
+
+
+def _steps_of_both(assessment: Assessment, length: int, options: CompareOptions) -> list[CachedSteps | None]:
+    """Return what both nets compute step by step; None for one that has no cache."""
+    graphs, mappings = sources(assessment), assessment.candidate.mappings
+    domains = pair_domains(*graphs, mappings)
+    search = _Longer(assessment, length, options)
+    lengths = [length, *search.lengths_of_steps()]
+    batches = []
+    for each in lengths:
+        sizes = {name: (SAMPLES, *size[1:]) for name, size in sizes_at(graphs[0], each).items()}
+        batches.append(memory_budget.draw(graphs[0], sizes, seed=options.seed, domains=domains).inputs)
+    given = (batches, [inputs_of_b(batch, mappings) for batch in batches])
+
+    def steps_of(side: int) -> CachedSteps | None:
+        trace = graphs[side].trace
+        steps = trace.steps(given[side], assessment.tolerance) if trace is not None and trace.steps else None
+        return steps if steps is not None and steps.how else None
+
+    if all(graph.trace is not None and graph.trace.is_apart for graph in graphs):
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(steps_of, range(2)))
+    return [steps_of(side) for side in range(2)]
+
+
+def _apart(assessment: Assessment, side: str, steps: CachedSteps) -> Assessment:
+    """Return the assessment with the finding that a net's steps are not its pass."""
+    groups = list(assessment.groups)
+    at = next((i for i, group in enumerate(groups) if _is_within(group, side, steps.place)), len(groups) - 1)
+    layers = (groups[at].layers_a or groups[at].layers_b) if side == "A" else groups[at].layers_b
+    name = steps.place or (layers[0] if layers else side)
+    finding = Finding(None, steps.cause, error=steps.error)
+    if side == "A":
+        finding = replace(finding, layer_a=name, place_a=steps.line)
+    else:
+        finding = replace(finding, layer_b=name, place_b=steps.line)
+    groups[at] = replace(groups[at], status=Status.DIFFERENT, finding=finding, error=steps.error)
+    apart = f"differ from one pass by {ratio_text(steps.error)} of the rms"
+    reason = f"single steps through {steps.how} of {side} {apart}"
+    known = assessment.agreement or Agreement(groups)
+    agreement = replace(known, groups=groups, hidden=[groups[at]], reason=reason)
+    return replace(assessment, groups=groups, agreement=agreement)
+
+
+def _is_within(group: Group, side: str, place: str) -> bool:
+    layers = group.layers_a if side == "A" else group.layers_b
+    return any(f"{key}.".startswith(f"{place}.") for key in layers) if place else False

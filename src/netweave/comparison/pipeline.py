@@ -13,8 +13,8 @@ import numpy as np
 
 from netweave.comparison.execution.layer_range import cut_layer_range
 from netweave.comparison.execution.memory_budget import MemoryBudget
-from netweave.comparison.execution.tapped_values import ValueStore
-from netweave.comparison.longer_sequences import on_longer_sequences
+from netweave.comparison.execution.tapped_values import Stopwatch, ValueStore
+from netweave.comparison.longer_sequences import on_longer_sequences, on_single_steps
 from netweave.comparison.metric import OUTPUT_TOLERANCE, ComparableForm, branched, comparable
 from netweave.comparison.precision import compare_precisions
 from netweave.comparison.prepare import NotComparableError, prepare
@@ -22,7 +22,6 @@ from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.size_search import assess_sizes
 from netweave.comparison.source_runs import on_other_integers
-from netweave.comparison.stopwatch import Stopwatch
 from netweave.comparison.stored import compare_stored
 from netweave.errors import UsageError
 from netweave.graph import Graph
@@ -261,6 +260,7 @@ def _compare(
             if not longer.equal:
                 note = "the nets agree on the sequences that they were read with, and differ on longer ones"
                 return replace(longer, notes=(note, *longer.notes))
+        assessment = on_single_steps(assessment, options, log)
         if on_verdict is not None:
             on_verdict(assessment.comparison(log))
         return assessment.with_values(log).comparison(log)

@@ -5,7 +5,7 @@ from netweave.graph.attributes import attributes_of, default_attributes, make_at
 from netweave.graph.builder import GraphBuilder
 from netweave.graph.checks import known_shape
 from netweave.graph.costs import Cost, layer_costs, node_cost, node_costs, total_cost
-from netweave.graph.graph import Graph, Trace
+from netweave.graph.graph import CachedSteps, Graph, Trace
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys, set_layer_keys
 from netweave.graph.operators import (
     Effect,
@@ -55,6 +55,7 @@ __all__ = [
     "BATCH",
     "DOMAIN",
     "OPSET",
+    "CachedSteps",
     "Cost",
     "Effect",
     "Graph",

@@ -20,6 +20,31 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class CachedSteps:
+    """Single steps of a decoder through its cache, against one pass over all tokens.
+
+    Attributes:
+        how: The arguments that it takes the cache by; empty if it takes none.
+        reason: Why it could not be called so; empty if it was.
+        error: Largest difference, relative to the rms of the pass.
+        num_steps: Calls with one token.
+        step: Number of tokens at the first call that is off; None if all agree.
+        place: Name of the first part that is off; empty if that is unknown.
+        cause: What the code does otherwise, in words.
+        line: File and line of the code that the cause is at; empty if that is unknown.
+    """
+
+    how: str = ""
+    reason: str = ""
+    error: float = 0.0
+    num_steps: int = 0
+    step: int | None = None
+    place: str = ""
+    cause: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """The trace of code that may compute something else with other inputs.
 
@@ -32,6 +57,8 @@ class Trace:
         is_apart: Whether both happen in a process of their own.
         learn: Trains the code for a few updates on one batch of inputs, and returns arrays by kind and name,
             and the rest of a ``TrainingRecord``; None where the code has no weights of its own.
+        steps: Runs the code one token at a time through its cache, on batches with ever longer sequences, and
+            compares up to a relative error; None where code has no cache.
     """
 
     lengths: Mapping[int, str]
@@ -40,6 +67,7 @@ class Trace:
     again: Callable[[Mapping[str, tuple[int, ...]]], Graph]
     is_apart: bool = False
     learn: Callable[[Mapping[str, np.ndarray], Mapping[str, Any]], Learned] | None = None
+    steps: Callable[[Sequence[Mapping[str, np.ndarray]], float], CachedSteps] | None = None
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
 It is given requests as JSON, and for each leaves ``net.onnx`` and ``tables.json`` in its working folder, or
 ``error.json``. With a request that names arrays it leaves ``outputs.npz``: what the code computes of them, or
-its first updates on them. For a folder that is to be shrunk it leaves that of the shrunk net.
+its first updates on them. Of steps through its cache only ``tables.json`` tells. For a folder that is to be
+shrunk it leaves that of the shrunk net.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 from netweave.files.construction_lines import recording, return_place
 from netweave.files.seccomp import answer
 from netweave.formats.pytorch.construction import module_from_code, module_from_folder, on_cpu
-from netweave.formats.pytorch.module import describe, export, outputs_of, write, write_script
+from netweave.formats.pytorch.module import describe, export, outputs_of, steps_of, write, write_script
 from netweave.formats.pytorch.training_record import train_code
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def _exported(
             return {"changes": notes}
         if request.get("training"):
             return _train(module, request, files)
+        if request.get("steps"):
+            return steps_of(module, _batches(request), request["steps"])
         if request.get("batches"):
             return _run(module, request)
         lines = {name: constructed[part] for name, part in module.named_modules() if part in constructed}

@@ -26,7 +26,17 @@ from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
 from netweave.files.python_code import naming
 from netweave.formats.pytorch.traced_sizes import drop_volume_biases, settle_reshapes, settle_splits
-from netweave.graph import Graph, Layer, LayerTable, Origin, Parameter, Trace, parameter_key, set_layer_keys
+from netweave.graph import (
+    CachedSteps,
+    Graph,
+    Layer,
+    LayerTable,
+    Origin,
+    Parameter,
+    Trace,
+    parameter_key,
+    set_layer_keys,
+)
 from netweave.graph.parameters import tag_parameter
 from netweave.graph.passes import chain, compose, see_through
 
@@ -221,6 +231,7 @@ class Tables:
     is_fixed: bool = False
     lengths: Mapping[int, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    has_cache: bool = False
 
     @classmethod
     def parse(cls, value: Any, *, place: str) -> Tables:
@@ -251,6 +262,7 @@ class Tables:
                 is_fixed=bool(value.get("is_fixed", False)),
                 lengths={int(number): str(name) for number, name in value.get("lengths", {}).items()},
                 left_out=tuple(str(name)[:100] for name in value.get("left_out", ())),
+                has_cache=bool(value.get("has_cache", False)),
             )
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ReadError(f"the child process wrote invalid tables ({error!r})", place=place) from error
@@ -262,6 +274,25 @@ class Tables:
     ) -> Trace:
         """Return how the module was traced, with what runs it and what traces it once more."""
         return Trace(self.lengths, self.left_out, run, again)
+
+
+def cached_steps(value: Any, *, place: str) -> CachedSteps:
+    """Return what was found out of a decoder's steps through its cache, in a JSON value.
+
+    Raises:
+        ReadError: It is not as ``cached_steps.compare_steps`` makes it.
+    """
+    try:
+        words = {name: str(value.get(name, ""))[:300] for name in ("how", "reason", "place", "cause", "line")}
+        step = value.get("step")
+        return CachedSteps(
+            **words,
+            error=float(value.get("error", 0.0)),
+            num_steps=int(value.get("num_steps", 0)),
+            step=None if step is None else int(step),
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ReadError(f"the child process wrote invalid steps ({error!r})", place=place) from error
 
 
 def read_exported(

@@ -19,6 +19,7 @@ from torch.utils._pytree import TreeSpec, tree_leaves
 
 from netweave.errors import CodeError
 from netweave.files.library_errors import is_machinery, root_cause
+from netweave.formats.pytorch.cached_steps import compare_steps, has_cache
 from netweave.formats.pytorch.complex_numbers import write_as_pairs
 from netweave.formats.pytorch.exporting import (
     byte_masks,
@@ -72,7 +73,7 @@ def export(
         ``modules`` (class and settings by name), ``state`` (names of stored arrays), ``trainable`` (those
         that are parameters), ``notes``, ``is_flat`` (whether it returns a tensor, or several in a tuple or
         list), ``assumed`` (sizes of inputs that nobody gave), ``lengths`` and ``left_out`` (see
-        ``Trace``). JSON values only.
+        ``Trace``), and ``has_cache`` (whether it may be called step by step). JSON values only.
 
     Raises:
         ShapeError: Sizes are missing.
@@ -99,6 +100,7 @@ def export(
         "is_fixed": is_fixed,
         "lengths": {str(number): name for number, name in lengths_of(module).items()},
         "left_out": left_out(module, inputs.values),
+        "has_cache": has_cache(module, inputs.values),
     }
 
 
@@ -218,6 +220,29 @@ def outputs_of(
             leaves = tree_leaves(made)
             computed.append([leaf.float().numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)])
     return computed
+
+
+@collector_at_rest()
+def steps_of(
+    module: torch.nn.Module, batches: Sequence[Mapping[str, np.ndarray]], tolerance: float
+) -> dict[str, Any]:
+    """Compare single steps of a decoder through its cache with one pass (``cached_steps.compare_steps``).
+
+    Args:
+        module: The module; its mode is as before afterwards.
+        batches: Inputs by the names that ``export`` gives them, the shortest sequences first.
+        tolerance: Largest relative error of what agrees.
+    """
+    names = list(batches[0])
+    with (
+        _in_evaluation_mode(module),
+        without_autocast([]),
+        byte_masks(),
+        _quiet(),
+        named_arguments(module, names),
+    ):
+        tensors = [{name: torch.from_numpy(x) for name, x in batch.items()} for batch in batches]
+        return compare_steps(module, tensors, tolerance)
 
 
 def _is_flat(outputs: TreeSpec | None) -> bool:

@@ -15,7 +15,7 @@ from netweave.files.model_imports import Imports, imports_of_source
 from netweave.files.npy import read_npz
 from netweave.files.persistent_child import kept_children
 from netweave.files.python_code import run_reader, weights_of_written
-from netweave.formats.pytorch.exported import Tables, read_exported
+from netweave.formats.pytorch.exported import Tables, cached_steps, read_exported
 from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
 from netweave.formats.pytorch.state import read_state
 from netweave.graph import graph_of_weights
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from netweave.files import Source
     from netweave.files.persistent_child import Children
-    from netweave.graph import Graph
+    from netweave.graph import CachedSteps, Graph
 
 OWN_MODULES = ("numpy", "torch")
 """Packages that are here, and never looked for beside a model's file."""
@@ -77,6 +77,7 @@ def read(source: Source) -> Graph:
             ),
             is_apart=True,
             learn=partial(_recorded, source, staying),
+            steps=partial(_steps, source, staying) if traced.has_cache else None,
         )
     return graph
 
@@ -160,6 +161,21 @@ def _outputs(
     return computed
 
 
+def _steps(
+    source: Source,
+    staying: Children | None,
+    batches: Sequence[Mapping[str, np.ndarray]],
+    tolerance: float,
+) -> CachedSteps:
+    """Return what single steps of code in files through its cache give, against one pass.
+
+    Raises:
+        SourceError: The code cannot be run at all.
+    """
+    with _child(source, _imports(source), ["tables.json"], staying, batches, steps=tolerance) as (tables,):
+        return cached_steps(read_json(tables), place=str(source.net))
+
+
 def write_tiny(source: Source, to: Path) -> tuple[str, ...]:
     """Write a Hugging Face model folder of the same architecture with small sizes and drawn weights.
 
@@ -231,7 +247,7 @@ def read_module(
         SourceError: Its code fails or cannot be traced, or it has operators that are not read.
         UsageError: Sizes are missing or name no input.
     """
-    from netweave.formats.pytorch.module import export, outputs_of
+    from netweave.formats.pytorch.module import export, outputs_of, steps_of
 
     name = type(module).__name__
     _need_torch(name)
@@ -243,8 +259,11 @@ def read_module(
         traced = Tables.parse(tables, place=name)
         graph = read_exported(path, traced, place=name, files={})
     graph.files = (name,)
-    graph.trace = traced.trace(
-        partial(outputs_of, module), lambda shapes: read_module(module, input_shapes=shapes)
+    graph.trace = replace(
+        traced.trace(partial(outputs_of, module), lambda shapes: read_module(module, input_shapes=shapes)),
+        steps=(lambda *given: cached_steps(steps_of(module, *given), place=name))
+        if traced.has_cache
+        else None,
     )
     return graph
 

@@ -1,0 +1,662 @@
+"""Single steps of a decoder through its cache, against one pass without it.
+
+A decoder is called as its ``forward`` says: with a cache that it returns (``past_key_values``), with one that
+its file has a class of, or with the place of the first token where it keeps the cache itself (``start_pos``,
+``input_pos``). If the steps give something else, the code is run again with one suspected line answered
+otherwise; the one after which both agree is the cause.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from netweave.files.library_errors import is_machinery, root_cause
+
+OF_CACHE = re.compile(r"past|cache|present|kv")
+"""Names of caches, in lower case: arguments, what is returned, classes, arrays that a module keeps."""
+
+SWITCHES = re.compile(r"^(use|return|output|with)_.*(past|cache|kv|present)")
+"""Names of arguments that turn a cache on."""
+
+NUMBERS = re.compile(r"^(start|start_(pos|index|position)|(pos_)?offset|past_len(gth)?|cur(rent)?_pos)$")
+"""Names of arguments that give the place of the first token as a number."""
+
+PLACES = re.compile(r"^(input_pos|pos|position|positions|pos_ids|position_ids|cache_position)$")
+"""Names of arguments that give the places of all tokens."""
+
+SETUPS = ("setup_caches", "setup_cache", "set_kv_cache")
+"""Methods that make room for a cache."""
+
+NOT_FLOAT32 = 0.05
+"""Tolerance of nets with fewer bits than float32, whose kernels round otherwise for one token."""
+
+SEEN = 1e-5
+"""Relative change of an output by another token that is no rounding."""
+
+MOST_ALTERED = 24
+"""For so many tokens it is tried whether a step sees them."""
+
+
+class _NoCacheError(Exception):
+    """A call gives back no cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """One way to call a module step by step.
+
+    Attributes:
+        tokens: The argument that is given step by step.
+        masks: Arguments that are given up to the last step.
+        cache: The argument that takes the cache; None if the module keeps it.
+        make: Makes a first cache; None if the first call does.
+        switches: Arguments that are true.
+        places: Arguments that are given the places of the tokens, each as a number, a row, or rows.
+    """
+
+    tokens: str
+    masks: tuple[str, ...]
+    cache: str | None = None
+    make: Callable[[], Any] | None = None
+    switches: tuple[str, ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return self.cache or ", ".join([*self.switches, *(name for name, _ in self.places)])
+
+
+@dataclass(slots=True)
+class _Stepping:
+    """Runs of one module on one batch.
+
+    Attributes:
+        module: The module.
+        batch: Its inputs by name.
+        manner: How it is called.
+        tolerance: Largest relative error of what agrees.
+        chunk: Places of the tokens of the call in progress.
+    """
+
+    module: torch.nn.Module
+    batch: Mapping[str, torch.Tensor]
+    manner: Manner
+    tolerance: float
+    chunk: range = field(default=range(0))
+
+    @property
+    def length(self) -> int:
+        """Number of tokens."""
+        return len(self.batch[self.manner.tokens][0])
+
+    def fresh(self) -> torch.nn.Module:
+        """Return the module with an empty cache; its weights are shared."""
+        if self.manner.cache is not None:
+            return self.module
+        made = copy.deepcopy(self.module, {id(each): each for each in self.module.parameters()})
+        for name in SETUPS:
+            if (method := getattr(made, name, None)) is not None:
+                _call_with_sizes(method, len(self.batch[self.manner.tokens]), self.length)
+        return made
+
+    def arguments(self, start: int, end: int, *, is_cached: bool) -> dict[str, Any]:
+        """Return the arguments of a call for the tokens of some places, without the cache."""
+        manner = self.manner
+        given: dict[str, Any] = dict(self.batch)
+        given[manner.tokens] = given[manner.tokens][:, start:end]
+        given |= {name: self.batch[name][:, :end] for name in manner.masks}
+        if is_cached:
+            given |= dict.fromkeys(manner.switches, True)
+        row = torch.arange(start, end)
+        forms = {"number": start, "row": row, "rows": row.repeat(len(given[manner.tokens]), 1)}
+        needed = _required(self.module)
+        return given | {
+            name: forms[form]
+            for name, form in manner.places
+            if is_cached or manner.cache is None or name in needed or name in self.batch
+        }
+
+    def plain(self, end: int | None = None) -> torch.Tensor:
+        """Return what one pass over the first tokens gives."""
+        self.chunk = range(self.length if end is None else end)
+        arguments = self.arguments(0, self.chunk.stop, is_cached=self.manner.cache is None)
+        return _parted(self.fresh()(**arguments), self.manner.cache)[0]
+
+    def through_cache(
+        self, first: int, watch: Callable[[torch.nn.Module], Any] | None = None
+    ) -> dict[int, torch.Tensor]:
+        """Return what calls give for their last token, by the number of tokens that are given by then.
+
+        Args:
+            first: Tokens of the first call; the others have one each.
+            watch: Called with the module before its last call.
+        """
+        module, cache = self.fresh(), self.manner.make() if self.manner.make is not None else None
+        before = _state(module) if self.manner.cache is None else {}
+        ends, start, made = range(first, self.length + 1), 0, {}
+        for end in ends:
+            self.chunk = range(start, end)
+            arguments = self.arguments(start, end, is_cached=True)
+            if cache is not None and self.manner.cache is not None:
+                arguments[self.manner.cache] = cache
+            if watch is not None and end == self.length:
+                watch(module)
+            output, returned = _parted(module(**arguments), self.manner.cache)
+            cache = returned if returned is not None else cache
+            if self.manner.cache is not None and cache is None:
+                raise _NoCacheError(f"nothing that it returns is a cache for {self.manner.cache!r}")
+            if self.manner.cache is None and start == 0 and not _is_changed(before, _state(module)):
+                raise _NoCacheError("it keeps no cache")
+            made[end] = _last(output, is_each=output.ndim > 2 or output.shape[1:2] == (end - start,))
+            start = end
+        return made
+
+    def compare(self, first: int) -> tuple[float, int | None]:
+        """Return the largest error of calls through the cache, and the number of tokens at the first off."""
+        whole = self.plain()
+        is_each = whole.ndim > 1 and whole.shape[1] == self.length
+        worst, off = 0.0, None
+        for end, made in self.through_cache(first).items():
+            wanted = whole[:, end - 1] if is_each else _last(self.plain(end), is_each=whole.ndim > 2)
+            seen = torch.ones(len(wanted), dtype=torch.bool)
+            for mask in self.manner.masks:
+                seen &= self.batch[mask][:, end - 1] != 0
+            if made.shape != wanted.shape:
+                raise _NoCacheError("what single steps give has other sizes")
+            error = _error(wanted[seen], made[seen])
+            worst = max(worst, error)
+            if off is None and error > self.tolerance:
+                off = end
+        return worst, off
+
+    def is_causal(self, first: int) -> bool:
+        """Return whether a pass over the first tokens gives for them what one over all tokens gives.
+
+        Where it does not, as in an encoder or with a rotation that follows the length, steps cannot either.
+        """
+        whole, part = self.plain(), self.plain(first)
+        if whole.ndim < 2 or whole.shape[1] != self.length or part.shape[1] != first:
+            return True
+        seen = torch.ones(len(whole), dtype=torch.bool)
+        for mask in self.manner.masks:
+            seen &= self.batch[mask][:, first - 1] != 0
+        return _error(whole[seen, first - 1], part[seen, first - 1]) <= self.tolerance
+
+    def cut(self, end: int) -> _Stepping:
+        """Return the runs on the first tokens alone."""
+        cut = {name: self.batch[name][:, :end] for name in (self.manner.tokens, *self.manner.masks)}
+        return replace(self, batch={**self.batch, **cut})
+
+
+def compare_steps(
+    module: torch.nn.Module, batches: Sequence[Mapping[str, torch.Tensor]], tolerance: float
+) -> dict[str, Any]:
+    """Return whether single steps through a decoder's cache give what one pass gives, as JSON values.
+
+    Args:
+        module: The module, as it predicts. If it has no cache, and one part with all weights, that part.
+        batches: Inputs by name, the first with the fewest tokens. The first is also run one token at a time
+            from the beginning; of all, the last tokens are given one at a time after the others.
+        tolerance: Largest relative error of what agrees.
+
+    Returns:
+        ``how`` (the arguments), empty if the module has no cache or is not causal; ``reason``, why it could
+        not be run; ``error`` and ``num_steps``; where steps are off ``step``, ``place`` (a part), ``cause``
+        and ``line``.
+    """
+    path, module, batches = _with_cache(module, batches)
+    kinds = {each.dtype for each in module.parameters() if each.dtype.is_floating_point}
+    tolerance = tolerance if kinds <= {torch.float32, torch.float64} else NOT_FLOAT32
+    outcome: dict[str, Any] = {"how": "", "reason": ""}
+    left: dict[str, Any] | None = None
+    for manner in _manners(module, batches[0]):
+        try:
+            found = _outcome(_Stepping(module, batches[0], manner, tolerance), batches)
+        except Exception as error:  # noqa: BLE001 - any code's any error
+            is_none = isinstance(error, _NoCacheError)
+            if not outcome["how"] and not (is_none and manner.cache is None):
+                outcome = {"how": str(manner), "reason": str(error) if is_none else root_cause(error)}
+            continue
+        if "step" not in found:
+            return found
+        found["place"] = ".".join(filter(None, (path, found["place"])))
+        left = left or found
+    return left or outcome
+
+
+def _outcome(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, Any]:
+    """Return what ``compare_steps`` does, for one way to call the module."""
+    found: dict[str, Any] = {"how": str(run.manner), "reason": "", "error": 0.0, "num_steps": 0}
+    for at, first in _plans(run, batches):
+        is_shortest = at.batch is batches[0]
+        try:
+            is_causal = at.is_causal(max(first, at.length // 2))  # one token may be taken for a step
+            error, off = at.compare(first) if is_causal else (0.0, None)
+        except _NoCacheError:
+            raise
+        except Exception:
+            if is_shortest:
+                raise
+            continue  # longer than its tables
+        if not is_causal and is_shortest:
+            return {"how": "", "reason": ""}
+        if is_causal:
+            found["error"] = max(found["error"], min(error, LARGEST))
+            found["num_steps"] += at.length - first
+        if off is not None:
+            shown = at.cut(max(off, 2))  # a pass over one token may be a step itself
+            return found | _explained(shown, min(first, shown.length)) | {"step": off}
+    return found
+
+
+def _plans(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> Iterator[tuple[_Stepping, int]]:
+    """Yield runs with the number of tokens of the first call."""
+    yield run, 1
+    yield run, max(1, run.length // 2)
+    for batch in batches[1:]:
+        longer = replace(run, batch=batch)
+        yield longer, max(1, longer.length - STEPS_BEYOND)
+
+
+LARGEST = 1e30
+"""Errors beyond it, infinite ones among them, are told as this one."""
+
+STEPS_BEYOND = 6
+"""Single steps after a longer first call."""
+
+
+def has_cache(module: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
+    """Return whether a module may take a cache, by the names of the arguments of its ``forward``.
+
+    Args:
+        module: The module.
+        inputs: Arguments that it is traced with.
+    """
+    tensors = {name: x for name, x in inputs.items() if isinstance(x, torch.Tensor)}
+    _, part, batches = _with_cache(module, [tensors])
+    return next(_manners(part, batches[0]), None) is not None
+
+
+def _with_cache(
+    module: torch.nn.Module, batches: Sequence[Mapping[str, torch.Tensor]]
+) -> tuple[str, torch.nn.Module, Sequence[Mapping[str, torch.Tensor]]]:
+    """Return the part of a module that has all its weights and takes a cache, after its name, and its inputs.
+
+    If there is none, it is the module itself.
+    """
+    part, path, given = module, "", batches
+    while True:
+        if next(_manners(part, batches[0]), None) is not None:
+            return path, part, batches
+        children = {
+            name: child for name, child in part.named_children() if next(child.parameters(), None) is not None
+        }
+        own = next(part.parameters(recurse=False), None)
+        if own is not None or len(children) != 1:
+            return "", module, given
+        name, part = children.popitem()
+        path = ".".join(filter(None, (path, name)))
+        tokens = [name for name, x in batches[0].items() if x.ndim == 2 and not x.dtype.is_floating_point]
+        arguments = list(inspect.signature(part.forward).parameters)
+        if len(batches[0]) != 1 or not tokens or not arguments:
+            return "", module, given
+        batches = [{arguments[0]: batch[next(iter(batch))]} for batch in batches]
+
+
+def _required(module: torch.nn.Module) -> set[str]:
+    known = inspect.signature(module.forward).parameters.values()
+    return {each.name for each in known if each.default is each.empty}
+
+
+def _manners(module: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> Iterator[Manner]:
+    """Yield the ways to call a module step by step, the likely ones first."""
+    known = inspect.signature(module.forward).parameters
+    of_steps = [
+        name for name, x in batch.items() if x.ndim == 2 and not x.dtype.is_floating_point and name in known
+    ]
+    plain = [name for name in of_steps if "mask" not in name and not PLACES.match(name)]
+    decoded = [name for name in plain if name.startswith("decoder")] or plain
+    if not decoded:
+        return
+    tokens = decoded[0]
+    masks = tuple(
+        name
+        for name in of_steps
+        if "mask" in name
+        and batch[name].shape == batch[tokens].shape
+        and name.startswith("decoder") == tokens.startswith("decoder")
+    )
+    switches = tuple(name for name in known if SWITCHES.match(name))
+    places = [name for name in known if NUMBERS.match(name) or PLACES.match(name)]
+    takes = [
+        name
+        for name in known
+        if OF_CACHE.search(name.lower()) and name not in {*switches, *places, *batch} and name != tokens
+    ]
+    needed = _required(module)
+    optional = all(known[name].default is None and name not in batch for name in places)
+    forms = [tuple((name, "number" if NUMBERS.match(name) else "row") for name in places)]
+    forms += [tuple((name, "rows" if form == "row" else form) for name, form in forms[0])]
+    forms += [tuple((name, "row") for name in places)]
+    forms = list(dict.fromkeys([()] * (optional and not needed & set(places)) + forms))
+    if takes:
+        for make in [None, *_makers(module)]:
+            yield from (Manner(tokens, masks, takes[0], make, switches, form) for form in forms)
+    elif switches or places:
+        yield from (Manner(tokens, masks, None, None, switches, form) for form in forms if form or switches)
+
+
+def _makers(module: torch.nn.Module) -> Iterator[Callable[[], Any]]:
+    """Yield functions that make a cache: of a class in the module's file, or a list of as many as layers."""
+    lists = [len(part) for part in module.modules() if isinstance(part, torch.nn.ModuleList)]
+    layers = max(lists, default=0)
+    beside = getattr(sys.modules.get(type(module).__module__), "__dict__", {})
+    beside = beside | getattr(type(module).forward, "__globals__", {})
+    for name, kind in beside.items():
+        if isinstance(kind, type) and OF_CACHE.search(name.lower()) and not issubclass(kind, torch.nn.Module):
+            try:
+                wanted = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty]
+            except (TypeError, ValueError):
+                continue
+            if not wanted:
+                yield kind
+            elif len(wanted) == 1 and "layer" in wanted[0].name:
+                yield lambda kind=kind: kind(layers)  # type: ignore[misc]  # a default that mypy does not see
+    if layers:
+        yield lambda: [None] * layers
+
+
+def _call_with_sizes(method: Callable[..., Any], count: int, length: int) -> None:
+    given = {}
+    for name, argument in inspect.signature(method).parameters.items():
+        if "batch" in name:
+            given[name] = count
+        elif re.search(r"len|seq|size", name):
+            given[name] = length
+        elif argument.default is argument.empty:
+            raise _NoCacheError(f"its {method.__name__} also needs {name!r}")
+    method(**given)
+
+
+def _parted(made: Any, cache: str | None) -> tuple[torch.Tensor, Any]:
+    """Return the first tensor of what a module returns, and the cache that it returns."""
+    if isinstance(made, torch.Tensor):
+        return made.detach().float(), None
+    if isinstance(made, Mapping):
+        output = next(x for x in made.values() if isinstance(x, torch.Tensor))
+        named = [
+            x
+            for name, x in made.items()
+            if x is not None and (name == cache or OF_CACHE.search(name.lower()))
+        ]
+    elif isinstance(made, list | tuple):
+        output = next(x for x in made if isinstance(x, torch.Tensor))
+        named = [x for x in made if x is not None and x is not output][-1:]
+    else:
+        raise _NoCacheError(f"it returns a {type(made).__name__}")
+    return output.detach().float(), named[0] if named and cache is not None else None
+
+
+def _last(output: torch.Tensor, *, is_each: bool = True) -> torch.Tensor:
+    return output[:, -1] if is_each else output
+
+
+def _error(wanted: torch.Tensor, made: torch.Tensor) -> float:
+    """Return the largest difference relative to the rms; infinity for what is not finite in one alone."""
+    if not wanted.numel():
+        return 0.0
+    rms = float(wanted.square().mean().sqrt())
+    error = float((wanted - made).abs().max())
+    if error == 0:
+        return 0.0
+    return error / rms if rms and math.isfinite(error) and math.isfinite(rms) else math.inf
+
+
+def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return copies of the tensors that a module keeps under names of a cache."""
+    kept: dict[str, torch.Tensor] = {}
+    for path, part in module.named_modules():
+        for key, value in {**vars(part), **dict(part.named_buffers(recurse=False))}.items():
+            if OF_CACHE.search(f"{path}.{key}".lower()):
+                leaves = (
+                    torch.utils._pytree.tree_leaves(value) if not isinstance(value, torch.nn.Module) else []
+                )
+                kept |= {
+                    f"{path}.{key}.{i}": x.clone()
+                    for i, x in enumerate(leaves)
+                    if isinstance(x, torch.Tensor)
+                }
+    return kept
+
+
+def _is_changed(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]) -> bool:
+    return any(name not in before or not torch.equal(before[name], x) for name, x in after.items())
+
+
+ATTENTION = torch.nn.functional.scaled_dot_product_attention
+
+
+class _Answering(TorchFunctionMode):  # type: ignore[misc]  # torch is not looked into
+    """Answers one kind of calls of the code as the places of a call's tokens say.
+
+    Attributes:
+        sites: What was answered otherwise in the last call: the place that the code had, and its line.
+    """
+
+    def __init__(self, kind: str, run: _Stepping) -> None:
+        super().__init__()
+        self.kind, self.run = kind, run
+        self.sites: dict[range, tuple[int, str]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, chunk = kwargs or {}, self.run.chunk
+        if self.kind == "positions" and func in {torch.arange, torch.tensor}:
+            made = func(*args, **kwargs)
+            right = torch.arange(chunk.start, chunk.stop)
+            if made.numel() == len(chunk) and not made.dtype.is_floating_point and made.dtype != torch.bool:
+                if not torch.equal(made.flatten(), right.to(made.dtype)):
+                    self._note(int(made.flatten()[0]))
+                return right.to(made.dtype).reshape(made.shape)
+            return made
+        if self.kind == "rows" and func is torch.Tensor.__getitem__:
+            args = (args[0], self._index(args[1], args[0]))
+        elif self.kind == "writes" and func is torch.Tensor.__setitem__:
+            args = (args[0], self._index(args[1], args[0]), args[2])
+        elif self.kind == "causal" and func is ATTENTION and kwargs.get("is_causal") and len(chunk) == 1:
+            kwargs = {**kwargs, "is_causal": False}
+            self._note(0)
+        return func(*args, **kwargs)
+
+    def _index(self, index: Any, of: torch.Tensor) -> Any:
+        """Return an index whose ranges of as many places as there are tokens begin at the first token's."""
+        chunk = self.run.chunk
+        members = list(index) if isinstance(index, tuple) else [index]
+        after = members.index(...) if any(each is ... for each in members) else len(members)
+        for number, each in enumerate(members[:after]):
+            if not isinstance(each, slice) or each.step not in {None, 1}:
+                continue
+            start, stop = each.start or 0, each.stop
+            if not isinstance(start, int) or not isinstance(stop, int) or of.shape[number] < chunk.stop:
+                continue
+            if stop - start == len(chunk) and start >= 0 and start != chunk.start:
+                self._note(start)
+                members[number] = slice(chunk.start, chunk.stop)
+        return tuple(members) if isinstance(index, tuple) else members[0]
+
+    def _note(self, place: int) -> None:
+        frame, line = inspect.currentframe(), ""
+        while frame is not None and not line:
+            name = frame.f_code.co_filename
+            if name != __file__ and not is_machinery(name):
+                line = f"{Path(name).name}:{frame.f_lineno}"
+            frame = frame.f_back
+        self.sites.setdefault(self.run.chunk, (place, line))
+
+
+SUSPECTS = {
+    "positions": "the token at position {right} is given position {place} when it is a step of its own",
+    "rows": "the step of position {right} reads row {place} of a table or mask",
+    "writes": "the cache gets the keys and values of position {right} at place {place}",
+    "causal": "is_causal is set for a single token, which then sees the first key alone",
+}
+"""What the code may do wrong, and the words for it."""
+
+
+def _explained(run: _Stepping, first: int) -> dict[str, Any]:
+    """Return where and why the last of some steps is off, as JSON values.
+
+    Args:
+        run: The runs, cut after the step that is off.
+        first: Tokens of the first call.
+    """
+    recorded = _recorded(run, first)
+    part = _place(run, first, recorded)
+    place = part[0]
+    for kind, words in SUSPECTS.items():
+        answering = _Answering(kind, run)
+        try:
+            with answering:
+                is_mended = run.compare(first)[1] is None
+        except Exception:  # noqa: BLE001 - the answer does not suit the code
+            continue
+        if is_mended and answering.sites:
+            at = next(reversed(answering.sites))
+            wrong, line = answering.sites[at]
+            return {"place": place, "cause": words.format(right=at.start, place=wrong), "line": line}
+    if _sees_other_samples(run, first):
+        cause = f"the step of position {run.length - 1} depends on the tokens of other samples of the batch"
+    elif first == run.length:
+        cause = "the call that fills the cache gives something else than one without it"
+    else:
+        cause = _seen_in_words(run, first, part, recorded)
+    return {"place": place, "cause": cause, "line": ""}
+
+
+def _recorded(run: _Stepping, first: int) -> tuple[_Recorded, _Recorded]:
+    """Return what the parts of a module compute in one pass, and at its last step."""
+    of_whole, of_step = _Recorded(), _Recorded()
+    whole = run.fresh()
+    with of_whole.watching(whole):
+        whole(**run.arguments(0, run.length, is_cached=run.manner.cache is None))
+    with ExitStack() as stack:
+        run.through_cache(first, lambda module: stack.enter_context(of_step.watching(module)))
+    return of_whole, of_step
+
+
+def _place(run: _Stepping, first: int, recorded: tuple[_Recorded, _Recorded]) -> tuple[str, int]:
+    """Return the first part whose inputs agree at the step that is off and whose output does not."""
+    of_whole, of_step = recorded
+    given = run.length if first == run.length else 1
+
+    def differs(name: tuple[str, int], kind: str) -> bool:
+        x, y = getattr(of_whole, kind).get(name), getattr(of_step, kind).get(name)
+        if x is None or y is None or x.ndim < 2:
+            return False
+        axis = 0 if x.ndim == 2 else 1  # of a table of positions, tokens come first
+        if x.shape[axis] != run.length or y.shape[axis] != given:
+            return False
+        x, y = x.select(axis, -1), y.select(axis, -1)
+        return x.shape != y.shape or _error(x, y) > run.tolerance
+
+    off = [name for name in of_step.outputs if differs(name, "outputs")]
+    begun = [name for name in off if not differs(name, "inputs")]
+    return next((name for name in [*begun, *off] if name[0]), ("", 0))
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """Inputs and outputs of a module's parts, by name and number of the call."""
+
+    inputs: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
+    outputs: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
+
+    def watching(self, module: torch.nn.Module) -> ExitStack:
+        """Record what the parts of a module compute, until the context ends."""
+        counts: dict[str, itertools.count[int]] = {}
+
+        def hook(name: str, _: Any, args: Any, kwargs: Any, made: Any) -> None:
+            key = name, next(counts.setdefault(name, itertools.count()))
+            given = [
+                x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor) and x.is_floating_point()
+            ]
+            out = [x for x in torch.utils._pytree.tree_leaves(made) if isinstance(x, torch.Tensor)]
+            if given:
+                self.inputs[key] = given[0].detach().float().clone()
+            if out:
+                self.outputs[key] = out[0].detach().float().clone()
+
+        stack = ExitStack()
+        for name, part in module.named_modules():
+            handle = part.register_forward_hook(partial(hook, name), with_kwargs=True)
+            stack.callback(handle.remove)
+        return stack
+
+
+def _seen_in_words(
+    run: _Stepping, first: int, part: tuple[str, int], recorded: tuple[_Recorded, _Recorded]
+) -> str:
+    """Say which tokens the last step sees, in one pass and through the cache.
+
+    Args:
+        run: The runs.
+        first: Tokens of the first call.
+        part: The first part that is off: what its output depends on counts, since later ones see further.
+        recorded: What the parts computed.
+    """
+    last = run.length - 1
+    tried = [*range(4), *range(4, run.length)[-(MOST_ALTERED - 4) :]]
+    tokens = run.batch[run.manner.tokens]
+    seen: tuple[list[int], list[int]] = [], []
+    for number in [each for each in tried if each < last]:
+        other = tokens.clone()
+        other[:, number] = _altered(tokens)[:, number]
+        altered = replace(run, batch={**run.batch, run.manner.tokens: other})
+        for numbers, before, after in zip(seen, recorded, _recorded(altered, first), strict=True):
+            x, y = before.outputs.get(part), after.outputs.get(part)
+            if x is not None and y is not None and _error(_last(x), _last(y)) > SEEN:
+                numbers.append(number)
+    lost = sorted(set(seen[0]) - set(seen[1]))
+    more = sorted(set(seen[1]) - set(seen[0]))
+    said = [f"does not see {_numbers(lost)}"] * bool(lost) + [f"sees {_numbers(more)} as well"] * bool(more)
+    if said:
+        return f"the step of position {last} {' and '.join(said)}, other than one pass over all tokens"
+    return (
+        f"the step of position {last} sees the same tokens as one pass: their positions differ, or what the "
+        "cache holds of them"
+    )
+
+
+def _altered(tokens: torch.Tensor) -> torch.Tensor:
+    """Return other tokens in the place of all, of those that occur."""
+    least, most = tokens.min(), tokens.max()
+    return torch.where(tokens == most, least, most)
+
+
+def _sees_other_samples(run: _Stepping, first: int) -> bool:
+    """Return whether what calls through the cache give for one sample changes with the others."""
+    tokens = run.batch[run.manner.tokens]
+    if len(tokens) == 1:
+        return False
+    other = torch.cat((tokens[:1], _altered(tokens)[1:]))
+    altered = replace(run, batch={**run.batch, run.manner.tokens: other})
+    made = [each.through_cache(first)[run.length][0] for each in (run, altered)]
+    return _error(*made) > SEEN
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"tokens {numbers[0]} to {numbers[-1]}"
+    return f"token{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
