@@ -214,11 +214,13 @@ def kill_fits(result: Result, folder: Path, is_on: Callable[[], bool], save: Cal
 
 
 def fail_links(result: Result, folder: Path, is_on: Callable[[], bool], save: Callable[[], None]) -> None:
-    """Take a link down for 5 s, and for good; train over 10 Mbit/s: what an earlier call has not done."""
+    """Take a link down for 5 s, and for good; train over 10 Mbit/s; kill who holds the store."""
     rounds = {
         "down for 5 s": lambda place: links.cut_link(place, 5.0, 1500),
         "down for good": lambda place: links.cut_link(place, 1000.0, 100_000),
         "10 Mbit/s": lambda place: links.narrow_link(place, "10mbit", 40),
+        "store of a rank killed": links.lose_store_of_rank,
+        "store of an agent killed": links.lose_store_of_agent,
     }
     for name, do in rounds.items():
         if name not in result and is_on():

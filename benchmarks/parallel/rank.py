@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks.parallel import nets
+from benchmarks.parallel.exact_loop import ExactLoop
 from benchmarks.parallel.torch_exchanges import TorchLoop, seconds_of_link
 from benchmarks.training.protocol import say
 from netweave.runtime.engine import ThreadedEngine, Trace
@@ -110,7 +111,7 @@ class Rank:
         self._net, self._batch = net, batch
         self._job = nets.job(net, batch)
         self._data = nets.records(self._job)
-        self._loops: dict[str, TorchLoop | NetweaveLoop] = {}
+        self._loops: dict[str, TorchLoop | NetweaveLoop | ExactLoop] = {}
 
     def load(self, name: str) -> dict[str, Any]:
         """Build a candidate and make its first steps.
@@ -119,11 +120,16 @@ class Rank:
             name: ``torch:KIND`` (see ``TorchLoop``), or ``netweave:EXCHANGE``, behind it as wanted
                 ``:COMPRESSION``, ``:stages=N`` and ``:slice=ELEMENTS``; ``netweave:alone`` is one process on
                 this rank's part of the batch, ``netweave:same-bits:shards=N`` the exchange of shards,
-                ``netweave:hybrid`` cuts dense layers by feature.
+                ``netweave:hybrid`` cuts dense layers by feature; ``exact:SHARDS`` is a loop of
+                PyTorch's with ``netweave.exact``, ``exact:SHARDS:later`` one that sends after backward.
         """
         maker, kind, *rest = name.split(":")
-        if maker == "torch":
-            momentum = nets.NETS[self._net].momentum
+        momentum = nets.NETS[self._net].momentum
+        if maker == "exact":
+            self._loops[name] = ExactLoop(
+                self._job, self._data, shards=int(kind), overlaps="later" not in rest, momentum=momentum
+            )
+        elif maker == "torch":
             self._loops[name] = TorchLoop(
                 self._job, self._data, kind, rank=self._world.rank, ranks=self._size, momentum=momentum
             )

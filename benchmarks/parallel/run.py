@@ -21,6 +21,9 @@ The cases ``same-bits-*`` have the price of the same bits on any number of ranks
 with the overlapped exchange a step takes, with one shard for each rank (the exchange alone) and with eight
 (also four smaller passes instead of one), as the median of the ratios within each round.
 
+The cases ``exact-*`` have a loop of PyTorch's with ``netweave.exact``, whose gradients are sent during
+backward or after it (``later``), beside DDP.
+
 ``--sweep`` looks for the best bucket size of DDP.
 """
 
@@ -62,6 +65,7 @@ class Case:
         levels: Whether it compares two levels with a flat ring instead.
         shards: Numbers of shards of updates with the same bits, which it compares with the others instead.
         hybrid: Whether it compares data parallelism with a cut of dense layers by feature instead.
+        exact: Whether it compares loops of PyTorch's with ``netweave.exact`` and DDP instead.
     """
 
     net: str
@@ -75,12 +79,16 @@ class Case:
     levels: bool = False
     shards: tuple[int, ...] = ()
     hybrid: bool = False
+    exact: bool = False
 
     def candidates(self) -> list[str]:
         """Return the names of the candidates."""
         ours = [f"netweave:{kind}" for kind in ("blocking", "overlapped", "prioritised", "owner")]
         if self.levels:
             return [BLOCKING, f"torch:ddp-{self.bucket_mb}", *ours[1:3], "netweave:two-level", ALONE]
+        if self.exact:
+            own = [f"exact:{count}{when}" for count in self.shards for when in ("", ":later")]
+            return [BLOCKING, f"torch:ddp-{self.bucket_mb}", *own]
         if self.shards:
             same = [f"{SAME_BITS}:shards={count}" for count in self.shards]
             return [BLOCKING, f"torch:ddp-{self.bucket_mb}", OVERLAPPED, *same]
@@ -106,6 +114,9 @@ CASES = {
     "same-bits-loopback": Case("ResNet-18", "", 48, 25, rounds=5, steps=3, shards=(2, 8)),
     "same-bits-1gbit": Case("ResNet-18", "1gbit", 48, 1, rounds=5, steps=3, shards=(2, 8)),
     "same-bits-200mbit": Case("ResNet-18", "200mbit", 48, 1, rounds=3, steps=2, shards=(2, 8)),
+    "exact-loopback": Case("ResNet-18", "", 48, 25, rounds=5, steps=3, shards=(2, 8), exact=True),
+    "exact-1gbit": Case("ResNet-18", "1gbit", 48, 1, rounds=5, steps=3, shards=(2, 8), exact=True),
+    "exact-200mbit": Case("ResNet-18", "200mbit", 48, 1, rounds=3, steps=2, shards=(2, 8), exact=True),
     "levels-200mbit": Case("ResNet-18", "200mbit", 16, 1, rounds=4, steps=3, ranks=4, levels=True),
 }
 

@@ -51,7 +51,7 @@ class TorchLoop:
     def __init__(
         self, job: Job, data: Mapping[str, np.ndarray], kind: str, *, rank: int, ranks: int, momentum: float
     ) -> None:
-        net = _net(job)
+        net = lowered(job)
         size = job.phases["train"].data[0].batch_size // ranks
         own = {key: torch.from_numpy(rows[rank * size : (rank + 1) * size]) for key, rows in data.items()}
         self._inputs = net.placed(own)
@@ -137,7 +137,8 @@ class TorchLoop:
         self._works.clear()
 
 
-def _net(job: Job) -> TorchNet:
+def lowered(job: Job) -> TorchNet:
+    """Return the net of a job as Netweave lowers it."""
     return make_nets(job.phases, seed=1, device=torch.device("cpu"), dtype=torch.float32)["train"].train()
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib
 import re
-import signal
-import threading
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.jobs import joined, shared, start_of, traced
@@ -27,8 +25,9 @@ from netweave.training.checkpoint_file import SUFFIX
 from netweave.training.data.probe import probe, probe_if_there
 from netweave.training.data.source_names import kind_of
 from netweave.training.events import Note
+from netweave.training.loop import stopping
 from netweave.training.monitor import Monitor, ValueWatch, Watched
-from netweave.training.parallel.environment import PREEMPTED, rank_environment
+from netweave.training.parallel.environment import rank_environment
 from netweave.training.run_record import recorded
 
 if TYPE_CHECKING:
@@ -268,56 +267,6 @@ def need_torch() -> None:
         raise UsageError(
             f"training needs torch, which is not installed; install it with: {install_command(TORCH)}"
         ) from error
-
-
-class Stoppable(Protocol):
-    """A run that signals stop; see ``Loop``."""
-
-    @property
-    def stopped_by(self) -> int:
-        """The exit status that asked it to stop; 0 if none did."""
-
-    @property
-    def is_over(self) -> bool:
-        """True if no update is left."""
-
-    def stop(self, status: int = ...) -> None:
-        """Ask it to stop after the present update."""
-
-
-@contextmanager
-def stopping(run: Stoppable, stop_signal: str = "TERM") -> Iterator[None]:
-    """Make the first Ctrl-C stop a run cleanly, and SIGTERM or another signal end the process after it.
-
-    Clusters send SIGTERM before they take a machine away. A second Ctrl-C stops at once.
-
-    Args:
-        run: The run.
-        stop_signal: Name of a further signal that is taken for SIGTERM, one of ``STOP_SIGNALS``.
-
-    Raises:
-        SystemExit: The run was stopped by such a signal, on any rank; the status is ``PREEMPTED``.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, before[signal.SIGINT])
-            run.stop()
-        else:
-            run.stop(PREEMPTED)
-
-    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, f"SIG{stop_signal}")}
-    before = {number: signal.signal(number, stop) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if run.stopped_by == PREEMPTED and not run.is_over:
-        raise SystemExit(PREEMPTED)
 
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from torch.nn import Module
 
-from netweave.api.runs import stopping
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.job import Checkpoints
 from netweave.training import checkpoint_file
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter
-from netweave.training.loop import FitCheckpoints
+from netweave.training.loop import FitCheckpoints, stopping
 from netweave.training.parallel.environment import INTERRUPTED
 from netweave.training.shard_ranks import SHARDS, check_promise, kernels
 from netweave.training.watchers import TrainOptions

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.api.runs import stopping
 from netweave.errors import UsageError
 from netweave.graph import Graph
 from netweave.job import Checkpoints, DataSource, Job, Phase, Schedule, Solver
@@ -16,6 +15,7 @@ from netweave.keras.epochs import EpochRecord, Epochs, History, Measures
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Checkpoint
 from netweave.training.data import Source
+from netweave.training.loop import stopping
 from netweave.training.parallel.devices import as_contexts
 from netweave.training.watchers import TrainOptions
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from netweave.errors import UsageError
 from netweave.job import Checkpoints
@@ -148,3 +152,53 @@ class Loop(ABC):
     def _save_now(self) -> None:
         self._saved_at = self.iteration
         self._save()
+
+
+class Stoppable(Protocol):
+    """A run that signals stop; see ``Loop``."""
+
+    @property
+    def stopped_by(self) -> int:
+        """The exit status that asked it to stop; 0 if none did."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if no update is left."""
+
+    def stop(self, status: int = ...) -> None:
+        """Ask it to stop after the present update."""
+
+
+@contextmanager
+def stopping(run: Stoppable, stop_signal: str = "TERM") -> Iterator[None]:
+    """Make the first Ctrl-C stop a run cleanly, and SIGTERM or another signal end the process after it.
+
+    Clusters send SIGTERM before they take a machine away. A second Ctrl-C stops at once.
+
+    Args:
+        run: The run.
+        stop_signal: Name of a further signal that is taken for SIGTERM, one of ``STOP_SIGNALS``.
+
+    Raises:
+        SystemExit: The run was stopped by such a signal, on any rank; the status is ``PREEMPTED``.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
+            run.stop()
+        else:
+            run.stop(PREEMPTED)
+
+    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, f"SIG{stop_signal}")}
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if run.stopped_by == PREEMPTED and not run.is_over:
+        raise SystemExit(PREEMPTED)

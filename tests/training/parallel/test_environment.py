@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.errors import UsageError
-from netweave.training.parallel.environment import is_rank, rank_environment
+from netweave.training.parallel.environment import is_rank, is_restarted_by_torchrun, rank_environment
 
 SLURM = {
     "SLURM_JOB_ID": "1234",
@@ -118,3 +118,18 @@ def test_one_of_several_that_cannot_meet_the_others_says_so(variables, message, 
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert is_rank()
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "starts_again"),
+    [("0", "3", True), ("3", "3", False), ("0", "0", False), (None, None, False)],
+)
+def test_torchrun_starts_ranks_again_until_it_has_done_so_as_often_as_it_may(
+    monkeypatch, count, most, starts_again
+):
+    for name, value in (("RESTART_COUNT", count), ("MAX_RESTARTS", most)):
+        if value is None:
+            monkeypatch.delenv(f"TORCHELASTIC_{name}", raising=False)
+        else:
+            monkeypatch.setenv(f"TORCHELASTIC_{name}", value)
+    assert is_restarted_by_torchrun() is starts_again

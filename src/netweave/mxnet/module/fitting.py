@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from netweave.api.runs import stopping
 from netweave.errors import RunError, UnsupportedError, UsageError
 from netweave.files.library_errors import reading
 from netweave.job import Checkpoints
@@ -27,7 +26,7 @@ from netweave.training.checkpoint_file import (
     read_checkpoint,
 )
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter
-from netweave.training.loop import FitCheckpoints, Loop
+from netweave.training.loop import FitCheckpoints, Loop, stopping
 from netweave.training.net_passes import choose_run_name
 
 

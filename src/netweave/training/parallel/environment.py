@@ -245,6 +245,12 @@ def is_launched() -> bool:
     return os.environ.get(LAUNCHED) == str(os.getppid())
 
 
+def is_restarted_by_torchrun() -> bool:
+    """Return whether torchrun starts the ranks again when this one fails: it says itself which one it was."""
+    count, most = (os.environ.get(f"TORCHELASTIC_{name}") for name in ("RESTART_COUNT", "MAX_RESTARTS"))
+    return bool(count and most) and int(count or 0) < int(most or 0)
+
+
 def restarts_single_ranks() -> bool:
     """Return whether a launcher watches this process that starts ranks again, alone if they ask for it."""
     return is_launched() and os.environ.get(RESTARTS, "0") != "0"

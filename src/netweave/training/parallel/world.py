@@ -23,7 +23,14 @@ from torch import distributed
 
 from netweave.errors import NetweaveError, PeerError, UsageError
 from netweave.runtime.backends.torch.device import find_device
-from netweave.training.parallel.environment import DEVICE, MACHINE, UNITS, is_launched, rank_environment
+from netweave.training.parallel.environment import (
+    DEVICE,
+    MACHINE,
+    UNITS,
+    is_launched,
+    is_restarted_by_torchrun,
+    rank_environment,
+)
 from netweave.training.parallel.heartbeat import BEAT_S, Heartbeat, within
 from netweave.training.parallel.occupancy import Occupancy
 from netweave.training.parallel.roster import Roster
@@ -495,11 +502,13 @@ class World:
 
         Args:
             has_ended: Whether a connection was closed. Whose, gloo does not say: it is the rank that has said
-                why it ends, or that does not answer from now on. The launcher knows that without waiting.
+                why it ends, or that does not answer from now on. The launcher knows that without waiting. So
+                does torchrun, which starts the ranks again as soon as this one has ended.
         """
         self._heartbeat.hush()  # what it would say from now on is in the error
         with self._blame_lock:  # collectives on their way all fail, and are told the same
-            until_s = time.monotonic() + (FIND_S if has_ended and not is_launched() else 0.0)
+            is_known = is_launched() or is_restarted_by_torchrun()
+            until_s = time.monotonic() + (FIND_S if has_ended and not is_known else 0.0)
             while self._blame is None:
                 cause = self.store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
                 if cause or time.monotonic() >= until_s:
