@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from netweave.comparison.execution.tapped_values import Stopwatch
+from netweave.comparison.stopwatch import Stopwatch
 
 
 def test_a_stage_within_another_counts_once(monkeypatch):

@@ -21,6 +21,7 @@ const STAGES: Record<string, string> = {
   "check another size": "Running both nets on inputs of another size",
   "check other integers": "Running both nets on other integers than masks and positions hold",
   "check longer sequences": "Running the code of both nets on longer sequences",
+  "check steps through caches": "Running decoders one token at a time",
   "measure coverage": "Looking for settings that the inputs did not exercise",
   "measure rounding": "Measuring how much of the difference is rounding",
   "timing net A": "Measuring how long each layer of net A takes",

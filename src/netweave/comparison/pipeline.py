@@ -13,7 +13,7 @@ import numpy as np
 
 from netweave.comparison.execution.layer_range import cut_layer_range
 from netweave.comparison.execution.memory_budget import MemoryBudget
-from netweave.comparison.execution.tapped_values import Stopwatch, ValueStore
+from netweave.comparison.execution.tapped_values import ValueStore
 from netweave.comparison.longer_sequences import on_longer_sequences, on_single_steps
 from netweave.comparison.metric import OUTPUT_TOLERANCE, ComparableForm, branched, comparable
 from netweave.comparison.precision import compare_precisions
@@ -22,6 +22,7 @@ from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.size_search import assess_sizes
 from netweave.comparison.source_runs import on_other_integers
+from netweave.comparison.stopwatch import Stopwatch
 from netweave.comparison.stored import compare_stored
 from netweave.errors import UsageError
 from netweave.graph import Graph

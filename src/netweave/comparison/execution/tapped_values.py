@@ -1,9 +1,8 @@
-"""Values tapped while nets run, and the time that this and other stages take."""
+"""Values tapped while nets run."""
 
 from __future__ import annotations
 
 import itertools
-import time
 import weakref
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.memory_budget import check_budget, cut_net
+from netweave.comparison.stopwatch import Stopwatch
 from netweave.errors import RunError
 from netweave.runtime.backends import prepare, prepare_nodes
 from netweave.runtime.engine.malloc import give_back_large_buffers
@@ -24,31 +24,6 @@ if TYPE_CHECKING:
     from netweave.comparison.execution.memory_budget import MemoryBudget, NetSlice
     from netweave.graph import Graph
     from netweave.runtime.backends import Runner
-
-
-@dataclass(slots=True)
-class Stopwatch:
-    """Takes the time of stages; what is taken inside of another stage does not count for that one.
-
-    Attributes:
-        seconds: Time of each stage, by name; the sum is the time that passed in all of them.
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    _of_inner: float = 0.0
-
-    @contextmanager
-    def time(self, name: str) -> Iterator[None]:
-        """Take the time of a stage; of one that begins again, add it up."""
-        self.seconds.setdefault(name, 0.0)
-        before, self._of_inner = self._of_inner, 0.0
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            elapsed = time.perf_counter() - start
-            self.seconds[name] += elapsed - self._of_inner
-            self._of_inner = before + elapsed
 
 
 class TappedValues(Mapping[str, np.ndarray]):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.value_matching import Draft, build_groups
-from netweave.comparison.execution.tapped_values import Stopwatch
 from netweave.comparison.explain.findings import edits_of, finding_at, where
 from netweave.comparison.explain.isolated import IsolatedTest, IsolatedTester
 from netweave.comparison.explain.known_mismatches import KNOWN_MISMATCHES, Case, Proposal
@@ -30,6 +29,7 @@ from netweave.comparison.metric import LOCAL_TOLERANCE, constants_of, relative_e
 from netweave.comparison.missing_weights import Completion
 from netweave.comparison.result.comparison import Evidence, Finding, Group, Status, TensorMapping
 from netweave.comparison.result.verdict import EFFECTIVE
+from netweave.comparison.stopwatch import Stopwatch
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
 from netweave.graph import layer_keys

@@ -174,7 +174,8 @@ class _Module(_Part):
 
 def _of_models(tracer: Any, frames: StackSummary) -> StackSummary:
     """Return the frames of models; PyTorch's tracer keeps those of functions named ``forward`` alone."""
-    return StackSummary.from_list(frame for frame in frames if not is_machinery(frame.filename))
+    kept = (frame for frame in frames if not is_machinery(frame.filename) and Path(frame.filename).is_file())
+    return StackSummary.from_list(kept)
 
 
 def _add_parts(module: _Part, known: dict[int, _Part]) -> None:

@@ -22,6 +22,7 @@ from netweave.comparison.explain.wording import padding_layer_setting, slope_set
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.metric import FACTOR_TOLERANCE, constants_of, differing, is_constant, relative_error
 from netweave.formats.dialect import dialect_of
+from netweave.graph import attributes_of, known_shape
 from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
         array_b = _numpy(value_b)
         if array_b is not None and node_b.op_type == "Pad" and index == 1:
             yield from _amounts(case, node_a, node_b, array_a, array_b)
+        if array_b is not None and node_b.op_type == "Gather" and index == 1:
+            yield from _elements(node_a, node_b, array_a, array_b)
         if array_b is None or (array_b.dtype.kind != "f" and node_b.op_type not in OF_VALUES):
             continue
         is_slope = node_b.op_type == "PRelu"
@@ -217,6 +220,27 @@ def _amounts(
         node_a=node_a,
         node_b=node_b,
         change=replace_constant(node_b.name, 1, a),
+    )
+
+
+def _elements(node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray) -> Iterator[Proposal]:
+    """Propose the one element that A takes along an axis: the first token, where B takes the last."""
+    axes = [attributes_of(node).get("axis", 0) for node in (node_a, node_b)]
+    shape = known_shape(node_b.inputs[0])
+    if a.size != 1 or b.size != 1 or axes[0] != axes[1] or shape is None or 0 in constants_of(node_b):
+        return
+    size = shape[axes[0]]
+    numbers = [int(each) % size if size else int(each) for each in (a.item(), b.item())]
+    if numbers[0] == numbers[1]:
+        return
+    said = [f"{each} (the last)" if each in {-1, (size or 0) - 1} else str(each) for each in numbers]
+    yield Proposal(
+        mismatch="element",
+        cause=f"along axis {axes[0]} the element at {said[0]} is taken in A, the one at {said[1]} in B",
+        fix=f"take the element at {said[0]}",
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, 1, a.astype(b.dtype).reshape(b.shape)),
     )
 
 
