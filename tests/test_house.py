@@ -70,6 +70,7 @@ MIN_LINES, MAX_LINES = 40, 700
 SHORT = {
     "*__init__.py": "the surface of a package",
     "__main__.py": "the entry point of python -m",
+    "comparison/stopwatch.py": "imported on three floors of comparison",
     "formats/*/dialect.py": "a plain table of words",
     "formats/*/registry.py": "a table that its modules fill when they are imported",
     "formats/mxnet/training.py": "an entry of the table of formats",

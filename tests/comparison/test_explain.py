@@ -248,9 +248,7 @@ def test_another_token_that_is_taken_is_told(tmp_path):
     first, last, same = (pooled(tmp_path / f"{n}.onnx", element) for n, element in enumerate((0, -1, 4)))
     finding = culprit(netweave.compare(first, last))
     assert (finding.mismatch, finding.layer_b) == ("element", "take")
-    assert finding.cause == (
-        "along axis 1 the element at 0 is taken in A, the one at 4 (the last) in B"
-    )
+    assert finding.cause == ("along axis 1 the element at 0 is taken in A, the one at 4 (the last) in B")
     assert finding.fix == "take the element at 0"
     assert not netweave.compare(last, same).findings
 

@@ -182,8 +182,8 @@ HOLDS: dict[str, Callable[[], str]] = {
     "jax": lambda: "functions of a tree of parameters, traced to a jaxpr in a sandbox; needs JAX",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; also written",
     "keras": lambda: (
-        f"{len(_keras())} layers and operations of Keras 2 and 3, and code with layers of its own or of KerasHub; "
-        "source is also written"
+        f"{len(_keras())} layers and operations of Keras 2 and 3, and code with layers of its own or "
+        "of KerasHub; source is also written"
     ),
     "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",
     "tensorflow.lite": lambda: (

@@ -75,6 +75,7 @@ def constant_mismatches(case: Case) -> Iterator[Proposal]:
         ):
             yield from _node_mismatches(case, node_a, node_b)
             yield from _superfluous(node_a, node_b)
+            yield from _elements(node_a, node_b)
 
 
 def bias_mismatches(case: Case) -> Iterator[Proposal]:
@@ -103,8 +104,6 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
         array_b = _numpy(value_b)
         if array_b is not None and node_b.op_type == "Pad" and index == 1:
             yield from _amounts(case, node_a, node_b, array_a, array_b)
-        if array_b is not None and node_b.op_type == "Gather" and index == 1:
-            yield from _elements(node_a, node_b, array_a, array_b)
         if array_b is None or (array_b.dtype.kind != "f" and node_b.op_type not in OF_VALUES):
             continue
         is_slope = node_b.op_type == "PRelu"
@@ -223,11 +222,15 @@ def _amounts(
     )
 
 
-def _elements(node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray) -> Iterator[Proposal]:
+def _elements(node_a: ir.Node, node_b: ir.Node) -> Iterator[Proposal]:
     """Propose the one element that A takes along an axis: the first token, where B takes the last."""
+    stored = [constants_of(node).get(1) for node in (node_a, node_b)]
+    a, b = (_numpy(value) if value is not None else None for value in stored)
+    if node_b.op_type != "Gather" or a is None or b is None or a.size != 1 or b.size != 1:
+        return
     axes = [attributes_of(node).get("axis", 0) for node in (node_a, node_b)]
     shape = known_shape(node_b.inputs[0])
-    if a.size != 1 or b.size != 1 or axes[0] != axes[1] or shape is None or 0 in constants_of(node_b):
+    if axes[0] != axes[1] or shape is None or 0 in constants_of(node_b):
         return
     size = shape[axes[0]]
     numbers = [int(each) % size if size else int(each) for each in (a.item(), b.item())]

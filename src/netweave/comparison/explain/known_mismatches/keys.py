@@ -43,7 +43,7 @@ MISMATCHES: dict[str, str] = {
     "head-order": "Heads of keys and values that queries share: each repeated in place, or all tiled.",
     "norm-centring": "A norm that subtracts the mean before it squares, in one net only.",
     "norm-offset": "An RMS norm that multiplies by its weights, or by 1 + them.",
-    "element": "The one element that is taken along an axis: the first token in one net, the last in the other.",
+    "element": "The element that is taken along an axis: the first token, or the last.",
     "position-rows": "Rows of a stored table, of positions or of types of tokens, that are other ones.",
     "residual-order": "Attention and MLP that read the same residual, or one the other's sum.",
     "rotary-features": "How many features of each head a rotary embedding turns.",
