@@ -8,6 +8,7 @@ traced as a module of PyTorch is, with the layers of Keras as its parts.
 from __future__ import annotations
 
 import re
+import sysconfig
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,8 +175,12 @@ class _Module(_Part):
 
 def _of_models(tracer: Any, frames: StackSummary) -> StackSummary:
     """Return the frames of models; PyTorch's tracer keeps those of functions named ``forward`` alone."""
-    kept = (frame for frame in frames if not is_machinery(frame.filename) and Path(frame.filename).is_file())
-    return StackSummary.from_list(kept)
+    return StackSummary.from_list(frame for frame in frames if _is_of_model(frame.filename))
+
+
+def _is_of_model(file: str) -> bool:
+    is_python = file.startswith(sysconfig.get_paths()["stdlib"]) and "/site-packages/" not in file
+    return not (is_python or is_machinery(file)) and Path(file).is_file()
 
 
 def _add_parts(module: _Part, known: dict[int, _Part]) -> None:
