@@ -168,7 +168,10 @@ def outcome(path: Path) -> str:
     except Exception as error:  # noqa: BLE001  # the library's own, of any type
         return f"not built: {type(error).__name__}: {error}"[:300]
     try:
-        outputs = netweave.run(netweave.load(f"{path}:build"), batch).values()
+        net = netweave.load(f"{path}:build")
+        if len(batch) == 1:  # Keras numbers the names of inputs that have none
+            batch = dict(zip(net.declared, batch.values(), strict=True))
+        outputs = netweave.run(net, batch).values()
     except NetweaveError as error:
         return f"{type(error).__name__}: {error}"[:300]
     errors = []

@@ -179,7 +179,9 @@ HOLDS: dict[str, Callable[[], str]] = {
         f"{len(_singa())} layer types of SINGA 0.1 to 0.3, with phases, unrolled recurrent layers and RBMs"
     ),
     "chainer": lambda: f"{len(_chainer())} functions and links, traced in a sandbox",
-    "jax": lambda: "functions of a tree of parameters, traced to a jaxpr in a sandbox; needs JAX",
+    "jax": lambda: (
+        "functions of a tree of parameters, models of Flax and Equinox, traced to a jaxpr in a sandbox; needs JAX"
+    ),
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; also written",
     "keras": lambda: (
         f"{len(_keras())} layers and operations of Keras 2 and 3, and code with layers of its own or "

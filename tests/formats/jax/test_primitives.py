@@ -135,6 +135,12 @@ CASES = {
         ),
         IMAGE,
     ),
+    "windows of several axes without": (
+        lambda x: lax.reduce_window(
+            x[:, None].repeat(2, 1), -jnp.inf, lax.max, (1, 1, 1, 2, 3), (1, 1, 1, 2, 1), "VALID"
+        ),
+        IMAGE,
+    ),
     "compiled apart": (lambda x: jax.jit(lambda y: y * 2)(x) + jax.checkpoint(jnp.sin)(x), ROWS),
 }
 

@@ -99,6 +99,14 @@ def test_a_function_that_holds_its_parameters(tmp_path):
     assert "traced with Nx16, the first that its code takes" in graph.notes[0]
 
 
+@pytest.mark.parametrize("sizes", [{"x": (1, 3, 8, 6)}, {"x": (1, 8, 6, 3)}])
+def test_sizes_of_pictures_are_taken_with_the_channels_last_where_the_code_has_them_so(tmp_path, sizes):
+    """A comparison gives those of the net before, which may have its channels first."""
+    text = "W = jnp.arange(12.0).reshape(3, 4)\ndef make():\n    return lambda x: (x @ W).mean((1, 2))\n"
+    graph = netweave.load(f"{written(tmp_path, text)}:make", input_shapes=sizes)
+    assert graph.declared["x"][1:] == (8, 6, 3)
+
+
 BAD = {
     "def make():\n    return {'w': jnp.ones(3)}\n": (
         UsageError,

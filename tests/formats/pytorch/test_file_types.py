@@ -44,3 +44,15 @@ def test_a_later_version_of_zip_is_no_kind(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError):
         zipfile.ZipFile(tmp_path / "x.pt")
     assert kind_of(tmp_path / "x.pt") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [("from .layers import *", Kind.CODE), ("import flax.linen as nn", None), ("import mlx.nn as nn", None)],
+)
+def test_a_module_is_pytorchs_unless_the_code_imports_another_framework(
+    tmp_path: Path, line: str, kind: Kind | None
+) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(f"{line}\n\n\nclass Net(nn.Module):\n    pass\n")
+    assert kind_of(path) is kind

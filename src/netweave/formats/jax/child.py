@@ -197,9 +197,15 @@ def _inputs(
         unknown = ", ".join(map(repr, missing))
         raise ShapeError(f"the size of input {unknown} is unknown: {advice}", open_inputs=tuple(missing))
     first = ""
-    for sizes in [*map(tuple, request["likely_shapes"]), *SIZES] if missing else [()]:
-        tried = [_given(shapes.get(name, sizes)) for name in names]
-        for given in _with_integers(tried):
+    if missing:
+        likely = [
+            each for shape in request["likely_shapes"] for each in (tuple(shape), _channels_last(shape))
+        ]
+        choices = [{**shapes, missing[0]: sizes} for sizes in (*likely, *SIZES)]
+    else:  # the caller of a comparison says them for both nets
+        choices = [shapes, {name: _channels_last(shape) for name, shape in shapes.items()}]
+    for sizes in choices:
+        for given in _with_integers([_given(sizes[name]) for name in names]):
             try:
                 jax.eval_shape(flat, list(arrays), *given)
             except Exception as error:  # noqa: BLE001 - any code's any error
@@ -207,18 +213,24 @@ def _inputs(
                 continue
             if not missing:
                 return given, [], {}
-            shown, again = ("x".join(map(str, [count, *sizes[1:]])) for count in ("N", 1))
+            found = sizes[missing[0]]
+            shown, again = ("x".join(map(str, [count, *found[1:]])) for count in ("N", 1))
             note = (
                 f"nobody said the size of input {missing[0]!r}: traced with {shown}, the first that its code "
                 f"takes; say another by --input-shape {missing[0]}={again}"
             )
-            return given, [note], {missing[0]: (1, *map(int, sizes[1:]))}
+            return given, [note], {missing[0]: (1, *map(int, found[1:]))}
     if not missing:
         raise CodeError(f"its code fails on inputs of these sizes: {first}")
     raise ShapeError(
         f"the size of input {missing[0]!r} is unknown, and none of the usual sizes fits ({first}): {advice}",
         open_inputs=tuple(missing),
     )
+
+
+def _channels_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of pictures with their channels last; others as they are."""
+    return (shape[0], *shape[2:], shape[1]) if len(shape) == 4 else tuple(shape)
 
 
 def _given(shape: Sequence[int]) -> jax.ShapeDtypeStruct:

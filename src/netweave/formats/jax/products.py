@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -169,9 +170,15 @@ def _pool(eq: Equation) -> ir.Value:
     still = [axis for axis in range(rank) if axis not in moved]
     if len(still) < 2:
         raise eq.unsupported("windows over all axes, expected two without")
-    moved = sorted([*moved, *still[2:]]) or still[2:]
-    perm = [*still[:2], *moved]
+    if not moved:
+        moved = still[2:]
+        still = still[:2]
+    perm = [*still, *moved]
     x = eq.transposed(eq.whole(0), perm)
+    sizes_in, sizes_out = ([shape[axis] for axis in perm] for shape in (eq.inputs[0].shape, eq.shape))
+    if len(still) > 2:  # a pooling has two axes without windows: examples, and all others as channels
+        others = math.prod(sizes_in[1 : len(still)])
+        x = eq.reshaped(x, [sizes_in[0], others, *sizes_in[len(still) :]])
     kernel = [int(rows[axis][0]) for axis in moved]
     settings: dict[str, Any] = {
         "kernel_shape": kernel,
@@ -186,4 +193,6 @@ def _pool(eq: Equation) -> ir.Value:
         y = eq.add("MaxPool", [x], **settings)
     else:
         y = eq.add("Neg", [eq.add("MaxPool", [eq.add("Neg", [x])], **settings)])
+    if len(still) > 2:
+        y = eq.reshaped(y, sizes_out)
     return eq.transposed(y, np.argsort(perm).tolist())

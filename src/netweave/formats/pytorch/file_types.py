@@ -14,7 +14,9 @@ from netweave.files.python_code import MAX_CODE_BYTES, imports_package
 from netweave.files.source import is_folder
 from netweave.formats.pytorch.state import is_legacy
 
-OTHER_FRAMEWORKS = ("chainer", "keras", "tensorflow", "mxnet", "paddle", "jax")
+OTHER_FRAMEWORKS = (
+    "chainer", "equinox", "flax", "haiku", "jax", "keras", "mlx", "mxnet", "paddle", "tensorflow",
+)  # fmt: skip
 """Code that imports one of them is not PyTorch's because something that it imports is."""
 
 _MODULE = re.compile(rb"^class[ \t]+\w+\([^)\n]*\bnn\.Module\b", re.MULTILINE)
@@ -38,7 +40,8 @@ def kind_of(path: Path) -> Kind | None:
             head = file.read(64)
             if path.suffix == ".py":
                 code = head + file.read(MAX_CODE_BYTES)
-                is_model = imports_package(code, "torch", "torchvision") or _MODULE.search(code)
+                is_module = _MODULE.search(code) and not imports_package(code, *OTHER_FRAMEWORKS)
+                is_model = is_module or imports_package(code, "torch", "torchvision")
                 return Kind.CODE if is_model else None
         if is_legacy(head):
             return Kind.STATE
