@@ -180,7 +180,8 @@ HOLDS: dict[str, Callable[[], str]] = {
     ),
     "chainer": lambda: f"{len(_chainer())} functions and links, traced in a sandbox",
     "jax": lambda: (
-        "functions of a tree of parameters, models of Flax and Equinox, traced to a jaxpr in a sandbox; needs JAX"
+        "functions of a tree of parameters, models of Flax and Equinox, "
+        "traced to a jaxpr in a sandbox; needs JAX"
     ),
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; also written",
     "keras": lambda: (
