@@ -107,6 +107,15 @@ def test_sizes_of_pictures_are_taken_with_the_channels_last_where_the_code_has_t
     assert graph.declared["x"][1:] == (8, 6, 3)
 
 
+def test_trusted_code_leaves_nothing_in_the_callers_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path, "def make():\n    return lambda x: jnp.tanh(x)\n")
+    there = {path.name for path in tmp_path.iterdir()}
+    graph = netweave.load(f"{file}:make", trust=True, input_shapes={"x": (2, 3)})
+    assert graph.declared["x"][1:] == (3,)
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == there
+
+
 BAD = {
     "def make():\n    return {'w': jnp.ones(3)}\n": (
         UsageError,

@@ -67,7 +67,8 @@ def work(request: dict[str, Any]) -> None:
             )
         function, parameters = _net(code, request)
         files = {request["net"]: request["place"], **request["beside"]}
-        save(_graph(function, parameters, request, files), NET)
+        graph = _graph(function, parameters, request, files)
+    save(graph, NET)  # in the child's folder, which is another one than that of trusted code
 
 
 def _net(code: ModuleType, request: dict[str, Any]) -> tuple[Callable[..., Any], Any]:
