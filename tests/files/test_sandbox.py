@@ -189,6 +189,17 @@ def test_time_and_memory_end(tmp_path: Path, trust: bool) -> None:
         report(program(tmp_path, "bytearray(1 << 30)"), trust=trust, memory_bytes=1 << 28)
 
 
+def test_the_callers_own_files_are_not_counted_while_the_guard_begins() -> None:
+    """Until bubblewrap has made its file systems, its child sees those of the caller."""
+    command = [sys.executable, "-c", "import os, sys; os.fork(); print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        sandbox.check_files_in_memory(process.pid, Limits(files=-1), "model.py")
+        process.stdin.close()
+
+
 @slow
 def test_links_that_a_child_leaves_are_no_files(tmp_path: Path) -> None:
     code = "import os; os.symlink('/etc/passwd', 'net.onnx'); os.mkfifo('pipe')"

@@ -15,6 +15,7 @@ from jax import numpy as jnp  # noqa: E402
 
 from netweave.formats.jax.lowering import Lowering  # noqa: E402
 from netweave.formats.jax.primitives import RULES  # noqa: E402
+from netweave.graph.passes.windows import join_counted_means  # noqa: E402
 
 ROWS, IMAGE = (4, 6), (3, 8, 9)
 KERNEL = np.random.default_rng(1).normal(size=(5, 3, 3, 2)).astype(np.float32)
@@ -168,6 +169,38 @@ def test_a_graph_computes_what_jax_computes(case):
         for a, b in zip(made, expected, strict=True):
             assert a.shape == b.shape
             np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-5)
+
+
+def counted(ones, pads, steps=(2, 2)):
+    """Means of windows as JAX has them: a sum divided by a sum of ones, with the channels last."""
+
+    def sums(x):
+        x = lax.reduce_window(x, 0.0, lax.add, (1, 3, 2, 1), (1, *steps, 1), ((0, 0), *pads, (0, 0)))
+        return x.transpose(0, 3, 1, 2)
+
+    return lambda x: sums(x.transpose(0, 2, 3, 1)) / sums(ones(x.transpose(0, 2, 3, 1)))
+
+
+@pytest.mark.parametrize(
+    ("function", "is_joined"),
+    [
+        (counted(jnp.ones_like, ((1, 1), (0, 1))), True),
+        (counted(lambda x: jnp.ones((1, *x.shape[1:3], 1)), ((1, 0), (1, 1))), True),
+        (counted(lambda x: jnp.ones((1, *x.shape[1:])), ((2, 1), (0, 0)), (1, 3)), True),
+        (counted(lambda x: 2 * jnp.ones((1, *x.shape[1:3], 1)), ((1, 0), (1, 1))), False),
+        (lambda x: window(x, 0.0, lax.add, (3, 3), (2, 2), ((1, 1), (1, 1))) / 8, False),
+    ],
+)
+def test_a_sum_over_windows_by_the_number_of_elements_is_a_mean_without_padding(function, is_joined):
+    graph = lowered(function, opened(IMAGE))
+    x = np.random.default_rng(0).normal(size=(2, *IMAGE)).astype(np.float32)
+    before = netweave.run(graph, {"x": x}).values()
+    join_counted_means.edit(graph)
+    kinds = [node.op_type for node in graph.model.graph]
+    assert ("Div" not in kinds) is is_joined
+    for a, b, c in zip(before, netweave.run(graph, {"x": x}).values(), [function(x)], strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+        np.testing.assert_allclose(b, c, atol=2e-5)
 
 
 def test_numbers_of_no_input_are_computed_while_reading():

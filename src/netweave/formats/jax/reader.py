@@ -11,6 +11,7 @@ from netweave.files.model_imports import imports_of_source
 from netweave.files.onnx.model import read_saved
 from netweave.files.python_code import run_reader
 from netweave.graph.passes import chain, compose, see_through
+from netweave.graph.passes.windows import join_counted_means
 
 if TYPE_CHECKING:
     from netweave.files import Source
@@ -47,5 +48,5 @@ def read(source: Source) -> Graph:
     ) as (net,):
         graph = read_saved(net, place=place, files=[str(path) for path in files])
     graph.is_fixed = True  # paddings that follow from a size, say, are numbers in a jaxpr
-    chain(see_through, compose).edit(graph)
+    chain(see_through, join_counted_means, compose).edit(graph)
     return graph

@@ -19,7 +19,7 @@ from netweave.graph import (
     ties_of,
 )
 from netweave.graph.ops.pooling import PoolWindows, num_windows, standard_ceil_mode
-from netweave.graph.passes.rewriting import Pass, Rewriter
+from netweave.graph.passes.rewriting import Pass, Rewriter, prune
 from netweave.graph.passes.views import OpenSizes
 
 if TYPE_CHECKING:
@@ -592,3 +592,95 @@ def _covers_its_image(node: ir.Node) -> bool:
     windows = PoolWindows.of(node.domain, attributes_of(node))
     is_whole = windows.spans == windows.kernel == list(shape[2:])
     return is_whole and not windows.any_pad and prod(windows.kernel) > 1
+
+
+# JAX has sums over windows alone: a mean without the padding is a sum divided by the sum of as many ones.
+
+
+@Pass
+def join_counted_means(graph: Graph) -> None:
+    """Make one AveragePool of a sum over windows that is divided by the number of elements in each."""
+    rewriter, is_changed = Rewriter(graph), False
+    for node in list(graph.nodes):
+        if node.domain or node.op_type != "Div":
+            continue
+        total, count = (_sum_over_windows(value) for value in node.inputs)
+        if total is None or not (_counts_elements(total, node.inputs[1]) or _is_sum_of_ones(total, count)):
+            continue
+        settings = attributes_of(total.pool) | {"count_include_pad": 0}
+        mean = rewriter.insert(node, "AveragePool", [total.pool.inputs[0]], settings).outputs[0]
+        if total.perm != tuple(range(len(total.perm))):
+            mean = rewriter.insert(node, "Transpose", [mean], {"perm": list(total.perm)}).outputs[0]
+        rewriter.take_over(node.outputs[0], mean)
+        is_changed = True
+    if is_changed:
+        prune.edit(graph)
+        infer_shapes(graph)
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowSum:
+    """A mean over windows with their padding, times the elements of a window, with its axes in some order."""
+
+    pool: ir.Node
+    perm: tuple[int, ...]
+
+
+def _sum_over_windows(value: ir.Value | None) -> _WindowSum | None:
+    node, perm = value.producer() if value is not None else None, tuple[int, ...]()
+    while node is not None and node.op_type == "Transpose":
+        own = tuple(attributes_of(node)["perm"])
+        perm = tuple(own[axis] for axis in perm) if perm else own
+        node = node.inputs[0].producer() if node.inputs[0] is not None else None
+    if node is None or node.op_type != "Mul" or node.inputs[0] is None or node.inputs[1] is None:
+        return None
+    pool, factor = node.inputs[0].producer(), node.inputs[1].const_value
+    if pool is None or (pool.domain, pool.op_type) != ("", "AveragePool") or factor is None:
+        return None
+    windows = PoolWindows.of("", attributes_of(pool))
+    if not windows.counts_padding or factor.size != 1 or factor.numpy().item() != prod(windows.kernel):
+        return None
+    return _WindowSum(pool, perm or tuple(range(len(windows.kernel) + 2)))
+
+
+def _counts_elements(total: _WindowSum, divisor: ir.Value | None) -> bool:
+    """Return whether a stored divisor is the number of elements of each window that are no padding."""
+    stored = divisor.const_value if divisor is not None else None
+    sizes = known_shape(total.pool.inputs[0])
+    made = known_shape(total.pool.outputs[0])
+    if stored is None or sizes is None or made is None or stored.size > MAX_COUNTED:
+        return False
+    if not all(isinstance(size, int) for size in (*sizes[2:], *made[2:])):
+        return False
+    windows = PoolWindows.of("", attributes_of(total.pool))
+    counts = np.ones((1, 1), np.float32)
+    for axis, (size, number) in enumerate(zip(sizes[2:], made[2:], strict=True)):
+        begins = np.arange(int(number or 0)) * windows.strides[axis] - windows.begin[axis]
+        places = begins[:, None] + np.arange(windows.kernel[axis]) * windows.dilations[axis]
+        counts = counts[..., None] * ((places >= 0) & (places < int(size or 0))).sum(1)
+    array = stored.numpy()
+    array = array.reshape((1,) * (len(total.perm) - array.ndim) + array.shape)
+    array = array.transpose(np.argsort(total.perm))
+    is_alike = all(one in (1, number) for one, number in zip(array.shape[2:], made[2:], strict=True))
+    return is_alike and bool((array == counts).all())
+
+
+MAX_COUNTED = 1 << 24
+"""Larger divisors are not looked at."""
+
+
+def _is_sum_of_ones(total: _WindowSum, count: _WindowSum | None) -> bool:
+    """Return whether a sum runs over ones, by the windows of another one."""
+    if count is None or count.perm != total.perm or attributes_of(count.pool) != attributes_of(total.pool):
+        return False
+    sizes = [known_shape(each.pool.inputs[0]) for each in (total, count)]
+    if sizes[0] is None or sizes[1] is None or sizes[0][2:] != sizes[1][2:]:
+        return False
+    value = count.pool.inputs[0]
+    while value is not None and (node := value.producer()) is not None and node.op_type in _REPEATING:
+        value = node.inputs[0]
+    stored = value.const_value if value is not None else None
+    return stored is not None and bool((stored.numpy() == 1).all())
+
+
+_REPEATING = frozenset({"Expand", "Identity", "Reshape", "Transpose", "Unsqueeze"})
