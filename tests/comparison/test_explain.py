@@ -226,33 +226,6 @@ def test_dense_layers_of_one_node_and_of_two_are_explained(tmp_path, joined):
     assert finding.mismatch in {"weights", "missing-bias"}
 
 
-def pooled(path, element):
-    """A net that classifies one of its tokens, channels last."""
-    nodes = [
-        helper.make_node("MatMul", ["x", "first"], ["tokens"], name="dense"),
-        helper.make_node("Tanh", ["tokens"], ["bent"], name="tanh"),
-        helper.make_node("Gather", ["bent", "element"], ["taken"], name="take", axis=1),
-        helper.make_node("MatMul", ["taken", "second"], ["y"], name="head"),
-    ]
-    random = np.random.default_rng(0)
-    arrays = {name: random.standard_normal((6, 6), np.float32) for name in ("first", "second")}
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 5, 6])
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 6])
-    stored = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    stored.append(numpy_helper.from_array(np.array(element), "element"))
-    save(helper.make_model(helper.make_graph(nodes, "net", [given], [made], stored)), path)
-    return path
-
-
-def test_another_token_that_is_taken_is_told(tmp_path):
-    first, last, same = (pooled(tmp_path / f"{n}.onnx", element) for n, element in enumerate((0, -1, 4)))
-    finding = culprit(netweave.compare(first, last))
-    assert (finding.mismatch, finding.layer_b) == ("element", "take")
-    assert finding.cause == ("along axis 1 the element at 0 is taken in A, the one at 4 (the last) in B")
-    assert finding.fix == "take the element at 0"
-    assert not netweave.compare(last, same).findings
-
-
 def summed(path, reads):
     """A sum of a convolution's output and that of another layer."""
     nodes = [

@@ -17,10 +17,13 @@ DIALECT = Dialect(
         "LeakyRelu.alpha": "jax.nn.leaky_relu(negative_slope={alpha})", "Elu": "jax.nn.elu",
         "Elu.alpha": "jax.nn.elu(alpha={alpha})", "Sigmoid": "jax.nn.sigmoid", "Tanh": "jnp.tanh",
         "Softplus": "jax.nn.softplus", "Softsign": "jax.nn.soft_sign", "Mish": "jax.nn.mish",
-        "HardSwish": "jax.nn.hard_swish", "Gelu": "jax.nn.gelu", "Selu": "jax.nn.selu",
+        "HardSwish": "jax.nn.hard_swish", "Gelu": "jax.nn.gelu(approximate=False)", "Selu": "jax.nn.selu",
     },
     bounded_rectifiers={"6": "jax.nn.relu6"},
     arithmetic={"Add": "the operator +", "Mul": "the operator *", "Sub": "the operator -"},
-    functions={"Mish": "jax.nn.mish", "Swish": "jax.nn.silu", "HardSwish": "jax.nn.hard_swish"},
+    functions={
+        "Mish": "jax.nn.mish", "Swish": "jax.nn.silu", "HardSwish": "jax.nn.hard_swish",
+        "GELU (tanh)": "jax.nn.gelu(approximate=True)",
+    },
     has_modes=False,
 )  # fmt: skip

@@ -38,7 +38,11 @@ DIALECT = Dialect(
     bounded_rectifier="ReLU({bound})",
     arithmetic={"Add": "Add", "Mul": "Multiply", "Sub": "Subtract", "Max": "Maximum"},
     reductions={"ReduceMean": "GlobalAveragePooling{rank}D", "ReduceMax": "GlobalMaxPooling{rank}D"},
-    functions={"Mish": "Activation('mish')", "Swish": "Activation('swish')"},
+    functions={
+        "Mish": "Activation('mish')",
+        "Swish": "Activation('swish')",
+        "GELU (tanh)": "keras.activations.gelu(approximate=True)",
+    },
     # the class says which pooling it is, and its settings are those of the other one
     poolings=PoolCalls(
         max="MaxPooling{rank}D",

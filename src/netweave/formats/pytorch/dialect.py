@@ -30,7 +30,10 @@ DIALECT = Dialect(
     },
     bounded_rectifiers={"6": "nn.ReLU6()"},
     arithmetic={"Add": "the operator +", "Mul": "the operator *", "Sub": "the operator -"},
-    functions={"Mish": "nn.Mish()", "Swish": "nn.SiLU()", "HardSwish": "nn.Hardswish()"},
+    functions={
+        "Mish": "nn.Mish()", "Swish": "nn.SiLU()", "HardSwish": "nn.Hardswish()",
+        "GELU (tanh)": 'nn.GELU(approximate="tanh")',
+    },
     poolings=PoolCalls(
         max="nn.MaxPool{rank}d({sizes}, ceil_mode={up})",
         average="nn.AvgPool{rank}d({sizes}, ceil_mode={up}{counts})",

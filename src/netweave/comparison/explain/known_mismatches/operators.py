@@ -77,6 +77,8 @@ def operator_name(node: ir.Node) -> str:
     alpha = attributes_of(node).get("alpha")
     if node.op_type == "LeakyRelu" and alpha:
         return f"LeakyRelu({alpha:.6g})"
+    if node.op_type == "Gelu" and attributes_of(node).get("approximate") == "tanh":
+        return "GELU (tanh)"
     return NAMES.get(node.op_type, node.op_type)
 
 
