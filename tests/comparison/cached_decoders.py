@@ -74,8 +74,8 @@ class KeptAttention(Attention):
         self.register_buffer("sin", angles.sin(), persistent=False)
         far = torch.arange(MOST)[:, None] - torch.arange(MOST)
         self.register_buffer("mask", (far >= 0) & (far < WINDOW), persistent=False)
-        self.register_buffer("cache_k", torch.zeros(4, HEADS, MOST, HEAD), persistent=False)
-        self.register_buffer("cache_v", torch.zeros(4, HEADS, MOST, HEAD), persistent=False)
+        self.register_buffer("held_k", torch.zeros(4, HEADS, MOST, HEAD), persistent=False)
+        self.register_buffer("held_v", torch.zeros(4, HEADS, MOST, HEAD), persistent=False)
 
     def forward(self, x, start):
         q, k, v = self.heads(x)
@@ -84,9 +84,9 @@ class KeptAttention(Attention):
         cos, sin = self.cos[at : at + steps], self.sin[at : at + steps]
         q, k = ((torch.cat((-y[..., HEAD // 2 :], y[..., : HEAD // 2]), -1) * torch.cat((sin, sin), -1)) + y * torch.cat((cos, cos), -1) for y in (q, k))  # fmt: skip  # noqa: E501
         to = start + 1 if self.mistake == "writes" and start else start
-        self.cache_k[:count, :, to : to + steps] = k  # self.keys[
-        self.cache_v[:count, :, to : to + steps] = v  # self.keys[
-        k, v = self.cache_k[:count, :, : start + steps], self.cache_v[:count, :, : start + steps]
+        self.held_k[:count, :, to : to + steps] = k  # self.keys[
+        self.held_v[:count, :, to : to + steps] = v  # self.keys[
+        k, v = self.held_k[:count, :, : start + steps], self.held_v[:count, :, : start + steps]
         if self.mistake == "swapped" and start:
             k = k.roll(1, 2)
         if self.mistake == "samples" and start:
@@ -133,7 +133,7 @@ class Listed(Decoder):
 
 
 class Kept(Decoder):
-    """A cache in buffers, and the place of the first token."""
+    """A cache in buffers whose names do not say so, and the place of the first token."""
 
     def __init__(self, mistake=""):
         super().__init__(KeptAttention, mistake)

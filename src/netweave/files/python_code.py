@@ -233,11 +233,12 @@ MAX_CODE_BYTES = 1 << 20
 def imports_package(head: bytes, *packages: str) -> bool:
     """Return whether the text of a ``.py`` file imports one of some packages.
 
-    >>> [imports_package(text, "numpy") for text in (b"from numpy import linalg", b"import numpysane")]
+    >>> [imports_package(text, "numpy") for text in (b"import re, numpy as np", b"import numpysane")]
     [True, False]
     """
     names = "|".join(packages).encode()
-    return re.search(rb"^[ \t]*(import|from)[ \t]+(" + names + rb")\b", head, re.MULTILINE) is not None
+    others = rb"(import[ \t]+([\w. \t]+,[ \t]*)*|from[ \t]+)"
+    return re.search(rb"^[ \t]*" + others + rb"(" + names + rb")\b", head, re.MULTILINE) is not None
 
 
 _LOADER = re.compile(

@@ -31,7 +31,7 @@ def is_code(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            return imports_package(file.read(MAX_CODE_BYTES), "keras")
+            return imports_package(file.read(MAX_CODE_BYTES), "keras", "keras_hub")
     except OSError:
         return False
 

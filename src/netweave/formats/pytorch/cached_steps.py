@@ -145,7 +145,6 @@ class _Stepping:
             watch: Called with the module before its last call.
         """
         module, cache = self.fresh(), self.manner.make() if self.manner.make is not None else None
-        before = _state(module) if self.manner.cache is None else {}
         ends, start, made = range(first, self.length + 1), 0, {}
         for end in ends:
             self.chunk = range(start, end)
@@ -158,11 +157,19 @@ class _Stepping:
             cache = returned if returned is not None else cache
             if self.manner.cache is not None and cache is None:
                 raise _NoCacheError(f"nothing that it returns is a cache for {self.manner.cache!r}")
-            if self.manner.cache is None and start == 0 and not _is_changed(before, _state(module)):
+            if self.manner.cache is None and start == 0 and not self._keeps_tokens(module, arguments):
                 raise _NoCacheError("it keeps no cache")
             made[end] = _last(output, is_each=output.ndim > 2 or output.shape[1:2] == (end - start,))
             start = end
         return made
+
+    def _keeps_tokens(self, module: torch.nn.Module, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a module keeps something else after a call if it is given other tokens."""
+        name, whole = self.manner.tokens, self.batch[self.manner.tokens]
+        other = self.fresh()
+        other(**{**arguments, name: whole.min() + whole.max() - arguments[name]})
+        kept, of_others = _state(module), _state(other)
+        return any(key not in of_others or not torch.equal(x, of_others[key]) for key, x in kept.items())
 
     def compare(self, first: int) -> tuple[float, int | None]:
         """Return the largest error of calls through the cache, and the number of tokens at the first off."""
@@ -426,24 +433,15 @@ def _error(wanted: torch.Tensor, made: torch.Tensor) -> float:
 
 
 def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return copies of the tensors that a module keeps under names of a cache."""
-    kept: dict[str, torch.Tensor] = {}
+    """Return the tensors that a module keeps and that are no parameters."""
+    kept, of_all = dict[str, torch.Tensor](), vars(torch.nn.Module())
     for path, part in module.named_modules():
         for key, value in {**vars(part), **dict(part.named_buffers(recurse=False))}.items():
-            if OF_CACHE.search(f"{path}.{key}".lower()):
-                leaves = (
-                    torch.utils._pytree.tree_leaves(value) if not isinstance(value, torch.nn.Module) else []
-                )
-                kept |= {
-                    f"{path}.{key}.{i}": x.clone()
-                    for i, x in enumerate(leaves)
-                    if isinstance(x, torch.Tensor)
-                }
+            if key in of_all or isinstance(value, torch.nn.Module):
+                continue
+            leaves = torch.utils._pytree.tree_leaves(value)
+            kept |= {f"{path}.{key}.{i}": x for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)}
     return kept
-
-
-def _is_changed(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]) -> bool:
-    return any(name not in before or not torch.equal(before[name], x) for name, x in after.items())
 
 
 ATTENTION = torch.nn.functional.scaled_dot_product_attention

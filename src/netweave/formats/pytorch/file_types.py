@@ -15,7 +15,8 @@ from netweave.files.source import is_folder
 from netweave.formats.pytorch.state import is_legacy
 
 OTHER_FRAMEWORKS = (
-    "chainer", "equinox", "flax", "haiku", "jax", "keras", "mlx", "mxnet", "paddle", "tensorflow",
+    "chainer", "equinox", "flax", "haiku", "jax", "keras", "keras_hub", "mlx", "mxnet", "paddle",
+    "tensorflow",
 )  # fmt: skip
 """Code that imports one of them is not PyTorch's because something that it imports is."""
 
