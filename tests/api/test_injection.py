@@ -98,3 +98,25 @@ def test_a_dump_without_inputs_is_refused():
     del tensors["input.ids"]
     with pytest.raises(UsageError, match=r"has no tensor 'input\.ids', which the module needs to run"):
         netweave.inject(Net(), tensors, at="layers.1")
+
+
+class PreNorm(torch.nn.Module):
+    """A block whose norm reads a sum that no layer returns."""
+
+    def __init__(self, eps=1e-5):
+        super().__init__()
+        torch.manual_seed(0)
+        self.up, self.norm = torch.nn.Linear(8, 8), torch.nn.LayerNorm(8, eps=eps)
+
+    def forward(self, x):
+        return self.norm(x + 3 * self.up(x))
+
+
+def test_a_layer_whose_input_the_dump_lacks_is_not_given_what_resembles_it():
+    net, x = PreNorm(), torch.randn(4, 8, generator=torch.Generator().manual_seed(1))
+    with netweave.capture(net) as dump:
+        net(x)
+    right = netweave.inject(net, dump, at="norm")
+    assert right.agrees
+    assert str(right) == "norm is right: on its own inputs it differs from 'norm' by nothing"
+    assert not netweave.inject(PreNorm(eps=0.5), dump, at="norm").agrees
