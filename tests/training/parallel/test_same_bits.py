@@ -52,17 +52,21 @@ def test_all_numbers_of_ranks_threads_and_stages_end_with_one_hash(
     assert {name: fingerprint(arrays) for name, arrays in found.items()} == one_rank
 
 
-def test_a_run_goes_on_with_other_ranks(tmp_path, one_rank):
-    """Four ranks, one with two threads, and two, each from the checkpoint of those before."""
-    first, second = "kept_iter_7.checkpoint", "kept_iter_13.checkpoint"
+@pytest.mark.parametrize(
+    "sizes",
+    [((4, 1), (1, 2), (2, 1)), pytest.param(((8, 1), (2, 2), (4, 1)), marks=pytest.mark.exhaustive)],
+)
+def test_a_run_goes_on_with_other_ranks(tmp_path, one_rank, sizes):
+    """Three numbers of ranks and threads in turn, each from the checkpoint of those before."""
+    checkpoints = ["kept_iter_7.checkpoint", "kept_iter_13.checkpoint"]
     parts = [
-        (4, 1, case("residual", "first", steps=7, snapshot=7, folder="resized")),
-        (1, 2, case("residual", "second", steps=13, snapshot=13, resume=first, folder="resized")),
-        (2, 1, case("residual", "third", resume=second, folder="resized")),
+        case("residual", "first", steps=7, snapshot=7, folder="resized"),
+        case("residual", "second", steps=13, snapshot=13, resume=checkpoints[0], folder="resized"),
+        case("residual", "third", resume=checkpoints[1], folder="resized"),
     ]
     losses = []
-    for ranks, threads, one in parts:
-        arrays = run(tmp_path, [one], ranks, threads)[one.name]
+    for (ranks, threads), part in zip(sizes, parts, strict=True):
+        arrays = run(tmp_path, [part], ranks, threads)[part.name]
         losses.append(arrays.pop("losses"))
     assert fingerprint({**arrays, "losses": np.concatenate(losses)}) == one_rank["residual"]
 
