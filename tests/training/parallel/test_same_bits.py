@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 
@@ -71,17 +72,28 @@ def test_a_run_goes_on_with_other_ranks(tmp_path, one_rank, sizes):
     assert fingerprint({**arrays, "losses": np.concatenate(losses)}) == one_rank["residual"]
 
 
-def test_a_detector_ends_with_one_hash(tmp_path):
-    """YOLO's loss, distorted images and all, on one, two and eight ranks of the command."""
+DETECTOR_STARTS = [
+    [("cpu", 1), ("cpu:2", 2), ("cpu:8", 1)],
+    pytest.param(
+        [("cpu", 1), ("cpu", 2), ("cpu:2", 1), ("cpu:4", 1), ("cpu:4", 2)], marks=pytest.mark.exhaustive
+    ),
+]
+"""Devices of the command, and the threads of each."""
+
+
+@pytest.mark.parametrize("starts", DETECTOR_STARTS)
+def test_a_detector_ends_with_one_hash(tmp_path, starts):
+    """YOLO's loss, distorted images and all, on ranks of the command with one and two threads each."""
     make_data.write(tmp_path / "shapes", num_train=32, num_test=8)
     settings = {"burn_in": "2", "max_batches": "6", "steps": "3,4"}
     net = yolo.with_solver(yolo.NET, tmp_path / "net.cfg", settings)
     arguments = [str(net), "--data", "shapes/shapes.data", "--seed", "1"]
     arguments += ["--same-bits", str(SHARDS), "--no-sync-batch-norm"]
     ends = set()
-    for devices in ("cpu", "cpu:2", "cpu:8"):
+    for devices, threads in starts:
         command = [sys.executable, "-m", "netweave", "train", *arguments, "--devices", devices]
-        subprocess.run(command, cwd=tmp_path, check=True, timeout=240, capture_output=True)
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=240, capture_output=True)
         (path,) = (tmp_path / "shapes/backup").glob("*_iter_6.checkpoint")
         ends.add(fingerprint(read_checkpoint(path).arrays))
         path.unlink()
