@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 
@@ -52,32 +53,47 @@ def test_all_numbers_of_ranks_threads_and_stages_end_with_one_hash(
     assert {name: fingerprint(arrays) for name, arrays in found.items()} == one_rank
 
 
-def test_a_run_goes_on_with_other_ranks(tmp_path, one_rank):
-    """Four ranks, one with two threads, and two, each from the checkpoint of those before."""
-    first, second = "kept_iter_7.checkpoint", "kept_iter_13.checkpoint"
+@pytest.mark.parametrize(
+    "sizes",
+    [((4, 1), (1, 2), (2, 1)), pytest.param(((8, 1), (2, 2), (4, 1)), marks=pytest.mark.exhaustive)],
+)
+def test_a_run_goes_on_with_other_ranks(tmp_path, one_rank, sizes):
+    """Three numbers of ranks and threads in turn, each from the checkpoint of those before."""
+    checkpoints = ["kept_iter_7.checkpoint", "kept_iter_13.checkpoint"]
     parts = [
-        (4, 1, case("residual", "first", steps=7, snapshot=7, folder="resized")),
-        (1, 2, case("residual", "second", steps=13, snapshot=13, resume=first, folder="resized")),
-        (2, 1, case("residual", "third", resume=second, folder="resized")),
+        case("residual", "first", steps=7, snapshot=7, folder="resized"),
+        case("residual", "second", steps=13, snapshot=13, resume=checkpoints[0], folder="resized"),
+        case("residual", "third", resume=checkpoints[1], folder="resized"),
     ]
     losses = []
-    for ranks, threads, one in parts:
-        arrays = run(tmp_path, [one], ranks, threads)[one.name]
+    for (ranks, threads), part in zip(sizes, parts, strict=True):
+        arrays = run(tmp_path, [part], ranks, threads)[part.name]
         losses.append(arrays.pop("losses"))
     assert fingerprint({**arrays, "losses": np.concatenate(losses)}) == one_rank["residual"]
 
 
-def test_a_detector_ends_with_one_hash(tmp_path):
-    """YOLO's loss, distorted images and all, on one, two and eight ranks of the command."""
+DETECTOR_STARTS = [
+    [("cpu", 1), ("cpu:2", 2), ("cpu:8", 1)],
+    pytest.param(
+        [("cpu", 1), ("cpu", 2), ("cpu:2", 1), ("cpu:4", 1), ("cpu:4", 2)], marks=pytest.mark.exhaustive
+    ),
+]
+"""Devices of the command, and the threads of each."""
+
+
+@pytest.mark.parametrize("starts", DETECTOR_STARTS)
+def test_a_detector_ends_with_one_hash(tmp_path, starts):
+    """YOLO's loss, distorted images and all, on ranks of the command with one and two threads each."""
     make_data.write(tmp_path / "shapes", num_train=32, num_test=8)
     settings = {"burn_in": "2", "max_batches": "6", "steps": "3,4"}
     net = yolo.with_solver(yolo.NET, tmp_path / "net.cfg", settings)
     arguments = [str(net), "--data", "shapes/shapes.data", "--seed", "1"]
     arguments += ["--same-bits", str(SHARDS), "--no-sync-batch-norm"]
     ends = set()
-    for devices in ("cpu", "cpu:2", "cpu:8"):
+    for devices, threads in starts:
         command = [sys.executable, "-m", "netweave", "train", *arguments, "--devices", devices]
-        subprocess.run(command, cwd=tmp_path, check=True, timeout=240, capture_output=True)
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=240, capture_output=True)
         (path,) = (tmp_path / "shapes/backup").glob("*_iter_6.checkpoint")
         ends.add(fingerprint(read_checkpoint(path).arrays))
         path.unlink()
