@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from netweave.comparison import Comparison
 from netweave.comparison.result.comparison import Coverage, Unexercised
 from netweave.errors import SourceError, UsageError, WeightError
 from netweave.files import Source
+from netweave.files.persistent_child import kept_children
 from netweave.files.python_code import NetName, parse_net_name
 from netweave.files.sandbox import scratch_folder
 from netweave.graph import Graph
@@ -118,12 +122,34 @@ def tiny_nets(nets: Sequence[Any], options: ReadOptions) -> Iterator[TinyNets]:
         ports = [None if _is_folder(name) else _Port.of(name, tiny.folders) for name in names]
         if not any(port.reads for port in ports if port is not None):
             tiny.options = {**options, "config": _config(options, tiny.folders), "needs_config": True}
-        for at, (name, port) in enumerate(zip(names, ports, strict=True)):
-            if port is None:
-                tiny.nets[at] = str(tiny.folders[Path(name.file).resolve()])
-            else:
-                tiny.nets[at] = port.as_read(tiny)
+        with _folders_read_meanwhile(tiny):
+            for at, (name, port) in enumerate(zip(names, ports, strict=True)):
+                if port is None:
+                    tiny.nets[at] = str(tiny.folders[Path(name.file).resolve()])
+                else:
+                    tiny.nets[at] = port.as_read(tiny)
         yield tiny
+
+
+@contextmanager
+def _folders_read_meanwhile(tiny: TinyNets) -> Iterator[None]:
+    """Read the shrunk folders beside what the context does, if children stay for the comparison.
+
+    Their children import Transformers meanwhile. An error is left to the comparison, which reads them again
+    with the sizes that it is given.
+    """
+    children = kept_children()
+    if children is None:
+        yield
+        return
+    started = [
+        children.threads.submit(copy_context().run, partial(load, str(folder), **tiny.options))
+        for folder in tiny.folders.values()
+    ]
+    try:
+        yield
+    finally:
+        wait(started)
 
 
 def _name_of(net: Any) -> NetName:
