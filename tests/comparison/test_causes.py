@@ -175,9 +175,9 @@ def test_a_function_of_several_nodes_is_named_and_takes_the_place_of_another(tmp
     files = [str(tmp_path / f"{name}.onnx") for name in "ab"]
     found = netweave.compare(*files)
     assert [(cause.text, cause.fix) for cause in found.causes] == [
-        ("A computes SiLU, B computes GELU", "compute SiLU")
+        ("A computes SiLU, B computes GELU (tanh)", "compute SiLU")
     ]
-    assert {group.functions for group in found.groups if group.finding} == {("SiLU", "GELU")}
+    assert {group.functions for group in found.groups if group.finding} == {("SiLU", "GELU (tanh)")}
     fixed = api.fix_port(*files, found, tmp_path / "fixed.onnx")
     assert fixed.comparison.verdict is Verdict.IDENTICAL
 

@@ -331,7 +331,7 @@ def test_a_function_of_the_size_is_called_with_that_of_the_input(tmp_path):
     assert "the function that makes the model was called with height=224, width=224" in net.notes[-1]
     other = netweave.load(name, trust=not has_guard(), likely_shapes=[(1, 3, 20, 30)])
     assert list(other.assumed.values()) == [(1, 20, 30, 3)]
-    (tmp_path / "net.py").write_text(SIZED.replace("width", "depth"))
+    (tmp_path / "net.py").write_text(SIZED.replace("width", "layers"))  # longer: else its bytecode holds
     with pytest.raises(UsageError, match=r"'load' makes a function, expected a keras\.Model"):
         netweave.load(name, trust=not has_guard())
 

@@ -7,6 +7,7 @@ traced as a module of PyTorch is, with the layers of Keras as its parts.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sysconfig
 from collections.abc import Collection, Iterator, Mapping
@@ -175,7 +176,8 @@ class _Module(_Part):
 
 def _of_models(tracer: Any, frames: StackSummary) -> StackSummary:
     """Return the frames of models; PyTorch's tracer keeps those of functions named ``forward`` alone."""
-    return StackSummary.from_list(frame for frame in frames if _is_of_model(frame.filename))
+    inside = itertools.dropwhile(lambda frame: frame.filename != __file__, frames)
+    return StackSummary.from_list(frame for frame in inside if _is_of_model(frame.filename))
 
 
 def _is_of_model(file: str) -> bool:
