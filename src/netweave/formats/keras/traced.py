@@ -26,7 +26,7 @@ from torch.fx.proxy import TracerBase
 from netweave.errors import UnsupportedError
 from netweave.files.construction_lines import Lines
 from netweave.files.library_errors import is_machinery
-from netweave.formats.keras.functional import symbolic_inputs
+from netweave.formats.keras.functional import SymbolicInputs, symbolic_inputs
 from netweave.formats.pytorch.module import export
 
 BATCH = 3
@@ -64,7 +64,7 @@ def trace(
     except ValueError as error:
         raise UnsupportedError(str(error)) from error
     names = [re.sub(r"\W", "_", tensor.name) for tensor in inputs.all]
-    module = _Module(model, inputs, names)
+    module = _Module(model, inputs)
     failure: Exception | None = None
     for steps, side in SIZES:
         examples = [_example(tensor, side if len(tensor.shape) > 3 else steps) for tensor in inputs.all]
@@ -100,14 +100,14 @@ def _example(tensor: Any, size: int) -> np.ndarray:
 
 
 class _Part(torch.nn.Module):  # type: ignore[misc]  # torch is not looked into
-    """A layer of Keras as a part of a module: PyTorch's tracer notes which parts it is in."""
+    """A layer of Keras as a part of a module: PyTorch's tracer notes in which parts an operator is called."""
 
-    def __init__(self, layer: Any, names: Collection[str] = ()) -> None:
+    def __init__(self, layer: Any) -> None:
         super().__init__()
         object.__setattr__(self, "layer", layer)  # and no part of this one: Keras' layers are modules as well
         self.variables: dict[str, Any] = {}
         for variable in (*layer._trainable_variables, *layer._non_trainable_variables):
-            name = _free(variable.name, {*names, *self.variables})
+            name = _free(variable.name, self.variables)
             self.variables[name] = variable
             value = variable.value
             if isinstance(value, torch.nn.Parameter) and variable.trainable:
@@ -125,9 +125,9 @@ _LAYER_CALL = keras.Layer.__call__
 class _Module(_Part):
     """A model of Keras as a module of PyTorch whose parts are its layers, by their names."""
 
-    def __init__(self, model: keras.Model, inputs: Any, names: Collection[str]) -> None:
+    def __init__(self, model: keras.Model, inputs: SymbolicInputs) -> None:
         super().__init__(model)
-        self._inputs, self._names = inputs, list(names)
+        self._inputs = inputs
         self._parts: dict[int, _Part] = {id(model): self}
         self._inside: set[int] = {id(model)}
         _add_parts(self, self._parts)
