@@ -41,7 +41,7 @@ OF_CACHE = re.compile(r"past|cache|kv")
 """Names of caches, of which it is said whether nets were run through them."""
 
 MOST_LONGER_STEPS = 4
-"""Of so many numbers of the code, cached steps are run up to each and beyond."""
+"""Most numbers of the code up to which, and beyond, cached steps are run."""
 
 STEPS_BEYOND = 3
 """Tokens beyond such a number."""

@@ -214,13 +214,13 @@ def _inputs(
                 continue
             if not missing:
                 return given, [], {}
-            found = sizes[missing[0]]
-            shown, again = ("x".join(map(str, [count, *found[1:]])) for count in ("N", 1))
+            shape = sizes[missing[0]]
+            shown, again = ("x".join(map(str, [count, *shape[1:]])) for count in ("N", 1))
             note = (
                 f"nobody said the size of input {missing[0]!r}: traced with {shown}, the first that its code "
                 f"takes; say another by --input-shape {missing[0]}={again}"
             )
-            return given, [note], {missing[0]: (1, *map(int, found[1:]))}
+            return given, [note], {missing[0]: (1, *map(int, shape[1:]))}
     if not missing:
         raise CodeError(f"its code fails on inputs of these sizes: {first}")
     raise ShapeError(

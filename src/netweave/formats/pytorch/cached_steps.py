@@ -510,7 +510,7 @@ SUSPECTS = {
     "writes": "the cache gets the keys and values of position {right} at place {place}",
     "causal": "is_causal is set for a single token, which then sees the first key alone",
 }
-"""What the code may do wrong, and the words for it."""
+"""Mistakes that the code may make, each with the words for it."""
 
 
 def _explained(run: _Stepping, first: int) -> dict[str, Any]:
