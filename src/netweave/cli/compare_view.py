@@ -26,7 +26,8 @@ from netweave.comparison import (
     TensorMapping,
     Verdict,
 )
-from netweave.comparison.result.causes import Cause, detail
+from netweave.comparison.result.causes import Cause
+from netweave.comparison.result.verdict import detail
 from netweave.graph import Graph
 from netweave.graph.summary import ratio_text
 

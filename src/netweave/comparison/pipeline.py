@@ -252,7 +252,7 @@ def _compare(
 ) -> Comparison:
     """Compare two nets in one form."""
     try:
-        pair = prepare(a, b, form, log, store)
+        pair = prepare(a, b, form, options, log, store)
         assessment = assess_sizes(pair, options, log, store)
         assessment = on_other_integers(assessment, options, log)
         assessment, apart = on_longer_sequences(assessment, options, log)
@@ -262,6 +262,8 @@ def _compare(
                 note = "the nets agree on the sequences that they were read with, and differ on longer ones"
                 return replace(longer, notes=(note, *longer.notes))
         assessment = on_single_steps(assessment, options, log)
+        if assessment.is_equal:
+            assessment = assessment.missing(*(held.limit for held in pair.held))
         if on_verdict is not None:
             on_verdict(assessment.comparison(log))
         return assessment.with_values(log).comparison(log)

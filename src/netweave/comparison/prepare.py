@@ -15,6 +15,7 @@ from netweave.comparison.execution.input_candidates import InputCandidate, input
 from netweave.comparison.execution.inputs import pair_inputs
 from netweave.comparison.execution.layer_range import JoinedOutput, find_joined_outputs, part_outputs
 from netweave.comparison.execution.tapped_values import ValueStore
+from netweave.comparison.held_inputs import HeldInput, hold_inputs
 from netweave.comparison.metric import HeldValues, Signals, SignalValues
 from netweave.comparison.missing_weights import Completion, Weights, find_weights, looks_untrained
 from netweave.graph import Graph
@@ -44,7 +45,7 @@ from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
 if TYPE_CHECKING:
     from netweave.comparison.input_choice import NodePairs
-    from netweave.comparison.pipeline import StageLog
+    from netweave.comparison.pipeline import CompareOptions, StageLog
 
 
 UNALIKE: tuple[tuple[Callable[[Graph], object], Pass], ...] = (
@@ -134,6 +135,7 @@ class PreparedPair:
         completion: What the nets were given in the place of weights that they came without.
         joined: Outputs of one net that are compared in parts, since the other returns these.
         joining: Name of the net that they are outputs of.
+        held: Inputs that only one net has, and that are held.
     """
 
     a: Side
@@ -143,10 +145,16 @@ class PreparedPair:
     completion: Completion
     joined: Sequence[JoinedOutput] = ()
     joining: str = ""
+    held: Sequence[HeldInput] = ()
 
 
 def prepare(
-    a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog, store: ValueStore
+    a: Graph,
+    b: Graph,
+    form: Callable[[Graph], Graph],
+    options: CompareOptions,
+    log: StageLog,
+    store: ValueStore,
 ) -> PreparedPair:
     """Bring two nets into the form that is compared, give them weights, and find how their inputs correspond.
 
@@ -154,12 +162,18 @@ def prepare(
         a: The first net.
         b: The second net.
         form: Makes a copy of a net in the form that is compared.
+        options: What the caller chose.
         log: Takes times and notes.
         store: Holds what nets compute that are run for the sake of their weights.
 
     Raises:
         NotComparableError: A net computes nothing, or the inputs cannot be paired.
     """
+    held: Sequence[HeldInput] = ()
+    if options.inputs is None:  # else they are given
+        a, b, held = hold_inputs(a, b)
+        for each in held:
+            log.note(each.note)
     with log.stage("normalise"):
         side_a, side_b, form = _formed(a, b, form)
         joining, joined = _find_joined(side_a, side_b)
@@ -171,8 +185,10 @@ def prepare(
             raise NotComparableError(f"{side.name} computes nothing: none of its nodes changes a value")
     inputs = pair_inputs(side_a.signals, side_b.signals)
     if inputs is None:
-        counts = len(side_a.graph.inputs), len(side_b.graph.inputs)
-        raise NotComparableError(f"A has {counts[0]} inputs and B has {counts[1]}; they cannot be paired")
+        raise NotComparableError(
+            f"A takes {_inputs_in_words(side_a)} and B {_inputs_in_words(side_b)}, which cannot be paired; "
+            "compare nets, or functions around them, that take the same"
+        )
     weights = find_weights(side_a, side_b)
     for note in _never_trained(side_a, side_b, weights):
         log.note(note)
@@ -188,7 +204,12 @@ def prepare(
     with log.stage("match weights"):
         seeds = match_weights(side_a.signals.nodes, side_b.signals.nodes)
         candidates = input_candidates(side_a.signals, side_b.signals, inputs, seeds)
-    return PreparedPair(side_a, side_b, seeds, candidates, completion, joined, joining)
+    return PreparedPair(side_a, side_b, seeds, candidates, completion, joined, joining, held)
+
+
+def _inputs_in_words(side: Side) -> str:
+    names = [repr(str(value.name)) for value in side.graph.inputs]
+    return f"{len(names)} input{'s' * (len(names) != 1)} ({', '.join(names)})" if names else "no input"
 
 
 def _formed(

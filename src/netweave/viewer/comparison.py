@@ -11,7 +11,7 @@ from netweave.comparison.execution.inputs import InputMapping
 from netweave.comparison.execution.memory_budget import resized
 from netweave.comparison.execution.sizes import Sizes, declared_sizes
 from netweave.comparison.fixes import Mender
-from netweave.comparison.result.causes import detail
+from netweave.comparison.result.verdict import detail
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph
 from netweave.graph.checks import collector_at_rest

@@ -184,6 +184,16 @@ class Extension:
         partners = {self._a.pairs[s].b for s in read_a if s in self._a.pairs}
         return is_new[0] != is_new[1] and partners != {s for s in read_b if s in self._b.pairs}
 
+    def _read_apart(self, node_a: ir.Node, node_b: ir.Node) -> bool:
+        """Return whether what two nodes read has counterparts, none of which the other reads.
+
+        Nets convert types where their framework asks for it: a conversion that reads another signal is
+        another conversion, not a mistake in what is read.
+        """
+        partners = {self._a.pairs[s].b for s in self._a.signals.inputs_of(node_a) if s in self._a.pairs}
+        read_b = {s for s in self._b.signals.inputs_of(node_b) if s in self._b.pairs}
+        return bool(partners and read_b) and partners.isdisjoint(read_b)
+
     def _ends(self, node_a: ir.Node, node_b: ir.Node) -> tuple[ir.Node, ir.Node]:
         """Return the nodes whose outputs belong together: after filters the last scalings, if cut apart."""
         if family_of(node_a) not in CHAINED or family_of(node_b) not in CHAINED:
@@ -299,6 +309,8 @@ class Extension:
     def _guess(self, a: ir.Node, b: ir.Node) -> bool:
         name = layer_names(self._a.signals, a)
         same = bool(name) and name == layer_names(self._b.signals, b)
+        if a.op_type == "Cast" and not same and self._read_apart(a, b):
+            return False
         if self._alignment.pair_nodes(a, b, Evidence.NAME if same else Evidence.GUESS):
             self._nodes.append((a, b))
             return True

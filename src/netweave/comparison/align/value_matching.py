@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 8
 """Signals of A whose values are held against one of B: sketches that agree are rarely wrong, zeros aside."""
 
+MAX_REPEATED = 1 << 16
+"""Numbers of a stored tensor, at most, that is held against others: bounds and masks, which layers repeat."""
+
 LOOKAHEAD = 16
 """So many signals of A behind the last one with a counterpart are known before the next one is chosen."""
 
@@ -317,6 +320,7 @@ class _Builder:
         self._alignment = alignment
         self._owner: dict[int, Draft] = {}  # by ``id`` of the node, of either net
         self._drafts: list[Draft] = []
+        self._computations = _Computations()
 
     def build(self) -> list[Draft]:
         for nodes_a, nodes_b in find_segments(self._alignment):
@@ -346,12 +350,13 @@ class _Builder:
     def _take_duplicates(self) -> None:
         """Take free nodes into the group of a node that computes the same, as one dequantiser per reader."""
         for side in self._alignment.sides:
+            number_of = self._computations.number_of
             free = list(filter(self._is_free, side.signals.nodes))
             kinds = {node.op_type for node in free}
             owned = [n for n in side.signals.nodes if n.op_type in kinds and not self._is_free(n)]
-            drafts = {_computation(node): self._owner[id(node)] for node in reversed(owned)}
+            drafts = {number_of(node): self._owner[id(node)] for node in reversed(owned)}
             for node in free:
-                if (draft := drafts.get(_computation(node))) is not None and draft.is_pair:
+                if (draft := drafts.get(number_of(node))) is not None and draft.is_pair:
                     draft.nodes_of(side).append(node)
                     self._owner[id(node)] = draft
 
@@ -460,7 +465,15 @@ class _Builder:
                     mine = other
             region[id(node)] = mine
         unique = {id(nodes): nodes for nodes in region.values()}
-        return list(unique.values())
+        return self._with_duplicates(list(unique.values()))
+
+    def _with_duplicates(self, regions: list[list[ir.Node]]) -> list[list[ir.Node]]:
+        """Return regions, those that compute the same as one: a mask that each layer makes for itself."""
+        alike: dict[Hashable, list[ir.Node]] = defaultdict(list)
+        for nodes in regions:
+            key = frozenset(map(self._computations.number_of, nodes)) if len(regions) > 1 else None
+            alike[key] += nodes
+        return list(alike.values())
 
     def _join(self, regions_a: list[list[ir.Node]], regions_b: list[list[ir.Node]]) -> None:
         places: dict[Hashable, int] = {}
@@ -525,10 +538,44 @@ class _Builder:
         return [draft for _, _, draft in sorted(keyed, key=lambda row: row[:2])]
 
 
-def _computation(node: ir.Node) -> Hashable:
-    """Return what two nodes of one net have in common if they compute the same."""
-    settings = sorted((name, str(attribute.value)) for name, attribute in node.attributes.items())
-    return node.domain, node.op_type, tuple(node.inputs), tuple(settings)
+class _Computations:
+    """Numbers for what nodes of one net compute, the same for nodes that compute the same."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._by_node: dict[int, int] = {}
+
+    def number_of(self, node: ir.Node) -> int:
+        """Return the number of a node."""
+        waiting = [node]
+        while waiting:
+            last = waiting[-1]
+            makers = [value.producer() for value in last.inputs if value is not None]
+            unknown = [maker for maker in makers if maker is not None and id(maker) not in self._by_node]
+            if unknown:
+                waiting += unknown
+                continue
+            settings = sorted((name, _setting(attribute)) for name, attribute in last.attributes.items())
+            key = last.domain, last.op_type, tuple(map(self._read, last.inputs)), tuple(settings)
+            self._by_node[id(last)] = self._numbers.setdefault(key, len(self._numbers))
+            waiting.pop()
+        return self._by_node[id(node)]
+
+    def _read(self, value: ir.Value | None) -> Hashable:
+        """Return what two values have in common if they are the same: their makers, or what is stored."""
+        maker = None if value is None else value.producer()
+        if maker is not None:
+            return self._by_node[id(maker)], value.index()
+        stored = None if value is None else value.const_value
+        if stored is not None and stored.size <= MAX_REPEATED:
+            return str(stored.dtype), tuple(stored.shape), hash(stored.numpy().tobytes())
+        return None if value is None else id(value)
+
+
+def _setting(attribute: ir.Attr) -> str:
+    """Return what two attributes have in common if they are the same; tensors and bodies are their own."""
+    plain = isinstance(attribute.value, int | float | str | tuple)
+    return str(attribute.value if plain else id(attribute.value))
 
 
 def _neighbours(signals: Signals, node: ir.Node) -> Iterator[ir.Node]:

@@ -10,6 +10,8 @@ import numpy as np
 from netweave.comparison.execution import memory_budget
 from netweave.graph import known_shape
 from netweave.graph.passes.rewriting import likely_size
+from netweave.graph.passes.rotary import join_rotations
+from netweave.graph.passes.scaffolding import has_scaffolding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +45,8 @@ class Resizer:
         key = side.name, size_key(sizes)
         if key not in self._known:
             graph = memory_budget.resized(side.graph, sizes)
+            if graph is not None and graph is not side.graph and has_scaffolding(side.graph):
+                join_rotations.edit(graph)  # whose cosines and sines are stored at one length
             self._known[key] = None if graph is None else side.with_graph(graph)
         return self._known[key]
 

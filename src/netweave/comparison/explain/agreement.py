@@ -49,6 +49,9 @@ MAX_DRAWN = 200
 FEW = 64
 """Elements of an input that reach both sides of a threshold; of a smaller one more are drawn."""
 
+ROTARY_POSITION = "rotary-position"
+"""Key of the mismatch of rotary embeddings that start elsewhere."""
+
 MAX_ROUNDS = 8
 """So often layers are tested in each manner of drawing at most."""
 
@@ -86,6 +89,9 @@ def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, toler
     groups = list(groups)
     hidden = [g for g in groups if _differs(g, tolerance)]
     masks = _masks(judge, groups, tolerance) if hidden else []
+    if masks and _are_shifted_alike(judge, groups, hidden, masks, tolerance):
+        groups = [_without_effect(group) if group in hidden else group for group in groups]
+        masks, hidden = [], []
     if masks:
         verb = "hides" if len(masks) == 1 else "hide"
         return Agreement(
@@ -148,6 +154,32 @@ def _masks(judge: Judge, groups: Sequence[Group], tolerance: float) -> list[Grou
         and _reads_other_values(judge.alignment, draft)
         and _agrees_on_inputs_of_a(judge, draft, group)
     ]
+
+
+def _are_shifted_alike(
+    judge: Judge, groups: Sequence[Group], hidden: Sequence[Group], masks: Sequence[Group], tolerance: float
+) -> bool:
+    """Return whether all that differs is where rotary embeddings start, in the queries and in the keys.
+
+    Products of queries and keys depend on how far these are apart, not on where they are.
+    """
+    causes = {group.finding.cause if group.finding else "" for group in hidden}
+    if len(causes) != 1 or any(group.finding.mismatch != ROTARY_POSITION for group in hidden if group.finding):
+        return False
+    wrong = [d for d, group in zip(judge.drafts, groups, strict=True) if _is_apart(group, tolerance)]
+    b = judge.alignment.b
+    maker = {name: id(d) for d in wrong for node in d.nodes_b for name in b.signals.outputs_of(node)}
+    for draft, group in zip(judge.drafts, groups, strict=True):
+        if group in masks:
+            read = {maker.get(name) for node in draft.nodes_b for name in b.signals.inputs_of(node)}
+            if len(read - {None}) < 2:
+                return False
+    return True
+
+
+def _without_effect(group: Group) -> Group:
+    finding = None if group.finding is None else replace(group.finding, latent=True)
+    return replace(group, status=Status.LATENT, finding=finding)
 
 
 def _reads_other_values(alignment: Alignment, draft: Draft) -> bool:

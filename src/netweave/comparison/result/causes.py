@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.result.verdicts import Verdict
 from netweave.graph.summary import ratio_text
 
@@ -115,7 +114,8 @@ def _size(value: str) -> tuple[float, str]:
 MAX_WORDS = 20
 """Words of a headline at most, so that it is read at a glance."""
 
-_CLAUSE = re.compile(r"[:;,](?=\s)|\.\s")
+_CLAUSES = re.compile(r";\s|\.\s"), re.compile(r"[:,](?=\s)")
+"""What ends a clause: first what ends a whole one."""
 
 
 def headline(comparison: Comparison) -> str:
@@ -127,15 +127,6 @@ def headline(comparison: Comparison) -> str:
     where = _where(causes[0])
     words = MAX_WORDS - len(f"different {where}:{more}".split())
     return f"different {where}: {_cut(causes[0].text, words)}{more}"
-
-
-def detail(comparison: Comparison) -> str:
-    """Return what the headline and the findings leave to be said: how far apart the outputs are."""
-    error = comparison.error
-    if comparison.verdict is Verdict.DIFFERENT and comparison.findings and (error or 0.0) > OUTPUT_TOLERANCE:
-        apart = apart_in_words(error or 0.0)
-        return apart[:1].upper() + apart[1:]
-    return "" if comparison.sentence == headline(comparison) else comparison.sentence
 
 
 def apart_in_words(error: float) -> str:
@@ -162,6 +153,9 @@ def _cut(text: str, num_words: int) -> str:
     """
     if len(text.split()) <= num_words:
         return text
-    ends = [match.start() for match in _CLAUSE.finditer(text)]
-    fitting = [text[:end] for end in ends if len(text[:end].split()) <= num_words]
-    return fitting[-1] if fitting else f"{' '.join(text.split()[:num_words])} …"
+    for clause in _CLAUSES:
+        ends = [match.start() for match in clause.finditer(text)]
+        fitting = [text[:end] for end in ends if len(text[:end].split()) <= num_words]
+        if fitting:
+            return fitting[-1]
+    return f"{' '.join(text.split()[:num_words])} …"

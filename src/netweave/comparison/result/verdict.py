@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import OUTPUT_TOLERANCE
-from netweave.comparison.result.causes import apart_in_words, causes_of
+from netweave.comparison.result.causes import apart_in_words, causes_of, headline
 from netweave.comparison.result.comparison import (
     MAX_SHOWN,
     Finding,
@@ -22,6 +22,7 @@ from netweave.graph.summary import list_names, ratio_text
 if TYPE_CHECKING:
     from netweave.comparison.explain.agreement import Agreement
     from netweave.comparison.result.causes import Cause
+    from netweave.comparison.result.comparison import Comparison
 
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
 """What alone makes two nets different: what propagates an earlier difference, or has no effect, does not."""
@@ -98,6 +99,20 @@ def decide(
     )
 
 
+def detail(comparison: Comparison) -> str:
+    """Return what the headline and the findings leave to be said: how far apart the outputs are."""
+    sentence, shown = comparison.sentence, headline(comparison)
+    if sentence.startswith(shown):
+        return _capital(sentence.removeprefix(shown).lstrip(" .,:;"))
+    if comparison.verdict is Verdict.DIFFERENT and comparison.findings:
+        if (comparison.error or 0.0) > OUTPUT_TOLERANCE:
+            return _capital(apart_in_words(comparison.error or 0.0))
+        agreement = _capital(_agreement_in_words(len(comparison.outputs), comparison.error or 0.0))
+        _, found, rest = sentence.partition(agreement)
+        return found + rest or sentence
+    return sentence
+
+
 def _doubtful(agreement: Agreement, outputs: Sequence[OutputPair]) -> tuple[Verdict, str] | None:
     """Return the verdict where agreeing outputs say nothing; None if they do (decision 0128)."""
     agree = _agreement(outputs)
@@ -122,9 +137,13 @@ def _agreement(outputs: Sequence[OutputPair], whose: str = "") -> str:
         outputs: Pairs that agree.
         whose: Whose outputs they are, where the other net has more: ``A``.
     """
-    worst = max(pair.error or 0.0 for pair in outputs)
-    if len(outputs) > 1:
-        subject, verbs = f"all {len(outputs)} outputs{f' of {whose}' if whose else ''}", ("are", "agree")
+    return _agreement_in_words(len(outputs), max(pair.error or 0.0 for pair in outputs), whose)
+
+
+def _agreement_in_words(num_outputs: int, worst: float, whose: str = "") -> str:
+    """Say how far outputs agree, given how many they are and their largest error relative to their rms."""
+    if num_outputs > 1:
+        subject, verbs = f"all {num_outputs} outputs{f' of {whose}' if whose else ''}", ("are", "agree")
     else:
         subject, verbs = f"{whose}'s output" if whose else "the output", ("is", "agrees")
     if worst == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import itertools
 import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,6 +24,12 @@ import numpy as np
 from netweave.errors import UnsupportedError, shortened
 from netweave.files.construction_lines import callers
 from netweave.formats.keras.opening import OPERANDS
+
+LONG = 33
+"""Length of the texts that code is followed with: one that it was built on may be too short for a window."""
+
+AS_BUILT = 0
+"""The length that a model was built on."""
 
 BATCH = 61
 """The size of a batch where code wants a number: a prime that no net has as another size."""
@@ -61,10 +68,10 @@ class Followed:
         if not is_own(model):
             return model
         failure: Exception | None = None
-        for batch in (None, BATCH):
+        for length, batch in itertools.product(_lengths(model, shapes, likely), (None, BATCH)):
             self.lines.clear()
             try:
-                inputs = symbolic_inputs(model, shapes, likely, batch)
+                inputs = symbolic_inputs(model, shapes, likely, batch, length=length)
                 with self._following():
                     outputs = model.call(*inputs.args, **_accepted(model.call, inputs.kwargs))
                 made = keras.Model(inputs.all, outputs, name=model.name)
@@ -164,9 +171,21 @@ class SymbolicInputs:
 
 
 def symbolic_inputs(
-    model: keras.Model, shapes: Mapping[str, Any], likely: Collection[Any], batch: int | None
+    model: keras.Model,
+    shapes: Mapping[str, Any],
+    likely: Collection[Any],
+    batch: int | None,
+    *,
+    length: int | None = None,
 ) -> SymbolicInputs:
     """Return symbolic inputs: those that a model has, or those that its ``call`` takes.
+
+    Args:
+        model: The model.
+        shapes: Sizes of inputs that the caller says, by name.
+        likely: Sizes to try for the only input of a model that does not know its own.
+        batch: Number of examples; None leaves it open.
+        length: Number of tokens of a text, if only the model's code says one; None leaves it open.
 
     Raises:
         ValueError: Nobody says the sizes of one.
@@ -193,13 +212,34 @@ def symbolic_inputs(
     missing = [name for name in required if name not in known]
     if missing:
         raise ValueError(f"the sizes of its input {missing[0]!r} are not known")
-    is_text = any(isinstance(part, keras.layers.Embedding) for part in model._flatten_layers())
+    is_text = _reads_text(model)
+    for name, shape in known.items():
+        if is_text and name not in shapes and len(shape) == 2 and length != AS_BUILT:
+            known[name] = (shape[0], length)
     made = {
         name: _input(name, shape, batch, "int32" if is_text and len(shape) == 2 else "float32")
         for name, shape in known.items()
         if name in names
     }
     return SymbolicInputs((), made, list(made.values()))
+
+
+def _lengths(model: keras.Model, shapes: Mapping[str, Any], likely: Collection[Any]) -> Iterator[int | None]:
+    """Yield lengths of texts to follow a model with: open, then longer than it was built on, then that."""
+    yield None
+    if shapes or getattr(model, "inputs", None) or not _reads_text(model):
+        return
+    for length in (*(shape[1] for shape in likely if len(shape) == 2), LONG):
+        try:
+            model(np.zeros((1, length), "int32"))
+        except Exception:  # noqa: BLE001  # the code's own, of any type: it takes no such text
+            continue
+        yield length
+    yield AS_BUILT
+
+
+def _reads_text(model: keras.Model) -> bool:
+    return any(isinstance(part, keras.layers.Embedding) for part in model._flatten_layers())
 
 
 def _filled(own: Any, given: Any) -> Any:

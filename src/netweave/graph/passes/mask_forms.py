@@ -335,7 +335,9 @@ def _joined(rewriter: Rewriter, before: ir.Node, terms: _Terms) -> ir.Value | No
         except ValueError:
             return None
         if not allowed.all():
-            axes = (1,) * max(0, 4 - allowed.ndim)
+            scores = before.inputs[0]
+            rank = 4 if scores is None or scores.shape is None else len(scores.shape)
+            axes = (1,) * max(0, rank - allowed.ndim)
             condition = rewriter.initializer(ir.Tensor(allowed.reshape(axes + allowed.shape)), "mask/allowed")
     for value, is_negated in terms.conditions:
         each = _contrary(rewriter, before, value) if is_negated else value

@@ -135,6 +135,8 @@ def _looked_up(value: ir.Value, limits: Range) -> Range:
 def _type_limits(value: ir.Value) -> Range:
     """Return the least and the largest value that the type of a tensor holds; none for other numbers."""
     dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
+    if dtype.kind == "b":
+        return 0.0, 1.0
     if dtype.kind not in "iu":
         return OPEN
     limits = np.iinfo(dtype.name)

@@ -28,10 +28,10 @@ from netweave.comparison.explain.known_mismatches.views import view_mismatches
 from netweave.comparison.explain.known_mismatches.windows import pool_padding_mismatches, resize_mismatches
 
 KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
+    mask_mismatches,
     attribute_mismatches,
     pool_padding_mismatches,
     resize_mismatches,
-    mask_mismatches,
     norm_mismatches,
     centring_mismatches,
     position_mismatches,

@@ -258,6 +258,8 @@ def _say_mask(allowed: np.ndarray) -> str:
         return "each step sees all, also later ones"
     if ahead + 1 >= allowed.shape[1]:
         return f"each step sees the {back} before it and all later ones"
+    if not is_narrow:
+        return f"each step also sees the next {ahead if ahead > 1 else 'one'}"
     return f"each step sees the {back} before it and the {ahead} after it"
 
 

@@ -242,13 +242,18 @@ def _is_same_once_turned(case: Case, node_a: ir.Node, node_b: ir.Node, axes: tup
 def _is_same_line(case: Case, node_a: ir.Node, node_b: ir.Node, axes: tuple[int, int]) -> bool:
     """Return whether along the two axes of what the nodes read lie the same elements of a pair of signals."""
     views = _read(case.a, node_a), _read(case.b, node_b)
-    pair = case.known.get(str(views[1].source.name)) if views[1] is not None else None
-    if views[0] is None or views[1] is None or pair is None or pair.change is None:
+    if views[0] is None or views[1] is None:
         return False
-    if pair.a != views[0].source.name or pair.change.scale != 1:
+    name = str(views[1].source.name)
+    pair = case.known.get(name)
+    if pair is not None and pair.a != views[0].source.name:
+        return False
+    # where values differ, how A's became what the group of B was given alone
+    change = (pair.change if pair is not None else None) or case.changes.get(name)
+    if change is None or change.scale != 1:
         return False
     try:
-        numbers = pair.change.apply(np.arange(prod(views[0].sizes)).reshape(views[0].sizes)).reshape(-1)
+        numbers = change.apply(np.arange(prod(views[0].sizes)).reshape(views[0].sizes)).reshape(-1)
         own = views[0].elements, numbers[views[1].elements]
         first, second = (np.unique(np.diff(x, axis=axis)) for x, axis in zip(own, axes, strict=True))
     except (IndexError, ValueError):  # sizes that stand for open ones do not fit
