@@ -257,3 +257,57 @@ def test_rounded_numbers_are_told_by_numpys_own_rounding():
     assert rounding_of(x, x.astype(np.float16).astype(np.float32)) == "B are A's rounded to float16"
     assert rounding_of(bfloat16, x) == "A are B's rounded to bfloat16"
     assert rounding_of(x, x * np.float32(1.0001)) == ""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "change", "cause", "fix"),
+    [
+        ((6, 6), lambda w: w.T, "the weights of B are A's, transposed", "transpose weights '0.weight'"),
+        (
+            (6, 9),
+            lambda w: w.T.reshape(w.shape),
+            "the weights of B are A's, reshaped where they are to be transposed",
+            "give weights '0.weight' A's values",
+        ),
+    ],
+    ids=["transposed", "reshaped"],
+)
+def test_weights_that_are_not_transposed_are_told_from_other_weights(sizes, change, cause, fix):
+    right = drawn(nn.Sequential(nn.Linear(*sizes), nn.Tanh(), nn.Linear(sizes[1], 4)))
+    ported = copied(right, nn.Sequential(nn.Linear(*sizes), nn.Tanh(), nn.Linear(sizes[1], 4)))
+    with torch.no_grad():
+        ported[0].weight.copy_(change(right[0].weight.clone()))
+    comparison = compare(load(right, input=(1, 6)), load(ported, input=(1, 6)))
+    (finding,) = effective(comparison)
+    assert (finding.cause, finding.fix) == (cause, fix)
+    assert finding.error_fixed is not None
+    assert finding.error_fixed <= 1e-5
+
+
+class Fused(nn.Module):
+    """Attention whose queries, keys and values are one layer, by head or not."""
+
+    def __init__(self, *, by_head: bool = False) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.by_head = by_head
+
+    def forward(self, x):
+        parts = self.qkv(x)
+        if self.by_head:
+            parts = parts.reshape(*x.shape[:2], 2, 3, 4).permute(3, 0, 2, 1, 4)
+        else:
+            parts = parts.reshape(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4)
+        q, k, v = parts
+        y = (q @ k.transpose(-1, -2) / 2).softmax(-1) @ v
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+
+def test_fused_queries_keys_and_values_that_are_cut_otherwise_are_one_cause():
+    right = drawn(Fused())
+    comparison = compare(*(load(net, x=(1, 5, 8)) for net in (right, copied(right, Fused(by_head=True)))))
+    assert comparison.verdict is Verdict.DIFFERENT
+    (cause,) = comparison.causes
+    assert "A and B cut an array into its 3 parts otherwise" in cause.text
+    assert {finding.mismatch for finding in cause.findings} == {"fused-order"}
+    assert all(finding.error_fixed <= 1e-5 for finding in cause.findings)

@@ -85,8 +85,8 @@ class CompareOptions(Options):
             settings such as ``resize=256,crop=224,order=bgr,mean=104;117;123,scale=1``.
         preprocess_b: The same for B.
         tolerance: Largest relative error of an output treated as equal, > 0.
-        strict: Say *not decidable* instead of *equal* where a setting differs without effect on the inputs
-            tried, or something was not exercised: see ``Comparison.is_strictly_equal``.
+        strict: Say *not decidable* instead of *equal* where a setting differs within the tolerance or without
+            effect on the inputs tried, or something was not exercised: see ``Comparison.is_strictly_equal``.
         one_size: Compare at the declared sizes alone, for a net that was made for one size of its images.
         seed: What inputs are drawn by, >= 0; another seed draws others.
         num_samples: Samples that are drawn where the nets leave the batch open, >= 1. The first is noise, the

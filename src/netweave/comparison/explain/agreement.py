@@ -164,7 +164,9 @@ def _are_shifted_alike(
     Products of queries and keys depend on how far these are apart, not on where they are.
     """
     causes = {group.finding.cause if group.finding else "" for group in hidden}
-    if len(causes) != 1 or any(group.finding.mismatch != ROTARY_POSITION for group in hidden if group.finding):
+    if len(causes) != 1 or any(
+        group.finding.mismatch != ROTARY_POSITION for group in hidden if group.finding
+    ):
         return False
     wrong = [d for d, group in zip(judge.drafts, groups, strict=True) if _is_apart(group, tolerance)]
     b = judge.alignment.b

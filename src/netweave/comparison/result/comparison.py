@@ -264,13 +264,13 @@ class Comparison:
 
     @property
     def is_strictly_equal(self) -> bool:
-        """True if the nets are equal, and differ in nothing that has no effect here or was not exercised.
+        """True if the nets are equal, without any difference, be it small, hidden or not exercised.
 
         A setting that both nets state alike, as the upper bound of the same Clip, need not be exercised.
         """
         inputs = [each for each in self.coverage.not_exercised if not each.layer] if self.coverage else []
-        latent = self.verdict is Verdict.LATENT or any(finding.latent for finding in self.findings)
-        return self.equal and not latent and not inputs
+        differs = self.verdict is Verdict.LATENT or bool(self.findings)
+        return self.equal and not differs and not inputs
 
     def strictly(self) -> Comparison:
         """Return the comparison with *not decidable* for nets that are equal, but not strictly so."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from netweave.comparison.metric import OUTPUT_TOLERANCE
+from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.comparison.result.causes import apart_in_words, causes_of, headline
 from netweave.comparison.result.comparison import (
     MAX_SHOWN,
@@ -161,8 +161,11 @@ def _equal(
     has_untried: bool,
 ) -> tuple[Verdict, str]:
     agree = _agreement(outputs)
-    latent = sum(group.status in WITHOUT_EFFECT for group in groups)
-    tail = f"; {latent} difference{'s' * (latent > 1)} without effect here" if latent else ""
+    apart = [group for group in groups if group.status in WITHOUT_EFFECT]
+    latent = len(apart)
+    small = sum(group.status is Status.DIFFERENT and _has_effect(group) for group in apart)
+    counts = {"without effect here": latent - small, "within the tolerance": small}
+    tail = "".join(f"; {n} difference{'s' * (n > 1)} {where}" for where, n in counts.items() if n)
     mapped = _mapped_in_words(inputs, outputs, joined)
     if not weights_compared:
         under = f"{mapped}; " if mapped else ""
@@ -173,6 +176,11 @@ def _equal(
             return Verdict.LATENT, f"equal for these weights and inputs: {agree}{tail}"
         return Verdict.IDENTICAL, f"identical: {agree}"
     return Verdict.EQUAL, f"equal under a mapping: {mapped}; {agree}{tail}"
+
+
+def _has_effect(group: Group) -> bool:
+    """Return whether a group makes other values of the same ones, by more than rounding."""
+    return group.isolated_error is not None and group.isolated_error > LOCAL_TOLERANCE
 
 
 def _mapped_in_words(

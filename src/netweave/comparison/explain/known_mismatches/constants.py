@@ -121,11 +121,18 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
         if mismatch == "fix-gamma" and can_fix and _role(node_b, index) == "gamma":
             yield _switched(case, node_a, node_b, cause, wanted)
             continue
+        role = _role(node_b, index)
+        fix = _fix(role, value_b, array_b, wanted)
+        if mismatch == "weights" and (order := _other_order(wanted, array_b)):
+            cause = f"the {role} of B are A's, {order}"
+            fix = f"transpose {role}{_stored_name(value_b)}" if order == TRANSPOSED else fix
+        elif mismatch == "weights" and (cut := _cut_otherwise(case, value_b, wanted)) is not None:
+            mismatch, (cause, fix), role = "fused-order", cut, ""
         yield Proposal(
             mismatch=mismatch,
-            subject=_role(node_b, index),
+            subject=role,
             cause=cause,
-            fix=_fix(_role(node_b, index), value_b, array_b, wanted),
+            fix=fix,
             node_a=node_a,
             node_b=node_b,
             change=replace_constant(node_b.name, index, wanted),
@@ -380,6 +387,67 @@ def _say(
     if factor is not None:
         return "weights", f"{role} of B is {factor:.6g} times A's"
     return ("slope" if role == "slopes" else "weights"), _values_apart(role, wanted, b)
+
+
+TRANSPOSED, RESHAPED = "transposed", "reshaped where they are to be transposed"
+
+
+def _other_order(a: np.ndarray, b: np.ndarray) -> str:
+    """Say in which order B has the values of an array that it should hold; empty if it has others."""
+    if a.ndim != 2 or a.shape != b.shape or differing(a.T.reshape(b.shape), b).any():
+        return ""
+    return TRANSPOSED if a.shape == a.T.shape else RESHAPED
+
+
+def _cut_otherwise(case: Case, value: ir.Value, wanted: np.ndarray) -> tuple[str, str] | None:
+    """Say how B cuts an array of several parts, such as queries, keys and values, where A cuts it otherwise.
+
+    Args:
+        case: The group.
+        value: B's part.
+        wanted: A's part, in B's layout.
+
+    Returns:
+        The cause and the fix; None if A's part has other values than B's parts together.
+    """
+    keys = source_keys(value)
+    stored = case.b.graph.model.graph.initializers.values()
+    parts = [part for part in stored if keys and source_keys(part) == keys]
+    arrays = [array for part in parts if (array := _numpy(part)) is not None and array.shape == wanted.shape]
+    if len(arrays) < 2 or wanted.size < 2:
+        return None
+    for axis in range(wanted.ndim):
+        lines = np.moveaxis(wanted, axis, 0).reshape(wanted.shape[axis], -1)
+        pool = np.concatenate([np.moveaxis(x, axis, 0).reshape(len(lines), -1) for x in arrays])
+        places = _places_of(lines, pool)
+        if places is None:
+            continue
+        run = int(np.diff([0, *(np.flatnonzero(np.diff(places) != 1) + 1), len(places)]).min())
+        if run == len(places):
+            return None  # another part as a whole, which weights tell
+        return (
+            f"A and B cut an array into its {len(arrays)} parts otherwise: what is one part of A lies in "
+            f"several parts of B, {run} rows or columns at a time",
+            f"cut it as A does: one of the two takes it as ({len(arrays)}, heads, {run}), the other as (heads, "
+            f"{len(arrays)}, {run})",
+        )
+    return None
+
+
+def _places_of(lines: np.ndarray, pool: np.ndarray) -> np.ndarray | None:
+    """Return which row of a pool each line is; None unless all are there, each in one place."""
+    if lines.shape[0] < 2 or pool.shape[1] != lines.shape[1]:
+        return None
+    direction = np.random.default_rng(0).standard_normal(lines.shape[1])
+    order = np.argsort(pool.astype(np.float64) @ direction)
+    keys = (pool.astype(np.float64) @ direction)[order]
+    at = np.searchsorted(keys, lines.astype(np.float64) @ direction)
+    near = np.stack([np.clip(at + step, 0, len(order) - 1) for step in (-1, 0)])
+    apart = np.abs(pool[order[near]].astype(np.float64) - lines).max(axis=2)
+    best = apart.argmin(axis=0)
+    places = np.asarray(order[near[best, np.arange(len(lines))]])
+    is_found = not differing(pool[places], lines).any()
+    return places if is_found and len(set(places.tolist())) == len(places) else None
 
 
 def _values_apart(role: str, a: np.ndarray, b: np.ndarray) -> str:

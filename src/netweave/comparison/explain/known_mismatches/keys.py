@@ -40,6 +40,7 @@ MISMATCHES: dict[str, str] = {
     "attention-scale": "The factor on the scores of attention: one over the root of a head's features.",
     "attention-softcap": "The soft cap of the scores of attention, which bends them by tanh.",
     "sliding-window": "The number of earlier steps that each step of attention sees.",
+    "fused-order": "An array of queries, keys and values, or of other parts, that is cut otherwise.",
     "head-order": "Heads of keys and values that queries share: each repeated in place, or all tiled.",
     "norm-centring": "A norm that subtracts the mean before it squares, in one net only.",
     "norm-offset": "An RMS norm that multiplies by its weights, or by 1 + them.",
