@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from benchmarks.decoders.originals import LENGTH, drawn_weights  # noqa: E402
 from benchmarks.decoders.ports import SPELLINGS, Writer, weights_of  # noqa: E402
-from netweave.comparison import compare  # noqa: E402
+from netweave.comparison import Verdict, compare  # noqa: E402
 from tests.comparison.torch_pairs import effective, load  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 TOKENS = torch.randint(97, (2, LENGTH), generator=torch.Generator().manual_seed(0))
 
 
-def port(folder, family, spelling, mistake=""):
+def port(folder, family, spelling, mistake="", change=lambda text: text):
     path = folder / f"{family}_{spelling}_{mistake.replace('-', '_')}.py"
-    path.write_text(Writer(family, SPELLINGS[spelling], mistake).text())
+    path.write_text(change(Writer(family, SPELLINGS[spelling], mistake).text()))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -146,3 +146,15 @@ def test_a_mistake_is_named_though_weights_stand_in_another_order(
     first = effective(found)[0]
     assert first.mismatch == mismatch
     assert words in first.cause
+
+
+def test_positions_that_are_shifted_in_queries_and_keys_have_no_effect(right, tmp_path):
+    def shifted(text):
+        plain = "torch.arange(start, start + length)"
+        assert plain in text
+        return text.replace(plain, f"({plain} + 3)")
+
+    moved = load(port(tmp_path, "llama", "eager", change=shifted), tokens=(1, LENGTH))
+    found = compare(right("llama", "fused")[1], moved)
+    assert found.verdict is Verdict.LATENT
+    assert {finding.mismatch for finding in found.findings} == {"rotary-position"}

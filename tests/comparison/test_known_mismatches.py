@@ -267,7 +267,7 @@ def test_rounded_numbers_are_told_by_numpys_own_rounding():
             (6, 9),
             lambda w: w.T.reshape(w.shape),
             "the weights of B are A's, reshaped where they are to be transposed",
-            "give weights '0.weight' A's values",
+            "transpose weights '0.weight'",
         ),
     ],
     ids=["transposed", "reshaped"],
@@ -311,3 +311,22 @@ def test_fused_queries_keys_and_values_that_are_cut_otherwise_are_one_cause():
     assert "A and B cut an array into its 3 parts otherwise" in cause.text
     assert {finding.mismatch for finding in cause.findings} == {"fused-order"}
     assert all(finding.error_fixed <= 1e-5 for finding in cause.findings)
+
+
+class Unbiased(nn.LayerNorm):
+    """A layer norm as it is written by hand."""
+
+    def forward(self, x):
+        variance = x.var(-1, keepdim=True)
+        return (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance + self.eps) * self.weight + self.bias
+
+
+@pytest.mark.parametrize("is_a", [False, True])
+def test_a_variance_that_is_divided_by_one_less_is_named(is_a):
+    right = drawn(nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 4)))
+    ported = copied(right, nn.Sequential(nn.Linear(8, 8), Unbiased(8), nn.Linear(8, 4)))
+    pair = [load(net, input=(1, 5, 8)) for net in (right, ported)]
+    (finding,) = effective(compare(*(pair[::-1] if is_a else pair)))
+    assert finding.mismatch == "norm-variance"
+    assert ("of A divides the sum of squares by n - 1" in finding.cause) is is_a
+    assert finding.error_fixed <= 1e-5

@@ -214,7 +214,7 @@ def _traced(trace: Trace, held: Sequence[HeldInput], dtypes: Mapping[str, np.dty
 KEEPING = frozenset({"Expand", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
 """Operators that make a uniform tensor of a uniform one."""
 
-COMPUTING: dict[str, Callable[..., object]] = {
+COMPUTING: dict[str, Callable[..., float]] = {
     "Add": operator.add,
     "And": lambda x, y: bool(x) and bool(y),
     "Equal": operator.eq,
@@ -261,8 +261,9 @@ def _number_made(node: ir.Node, read: Sequence[float | None]) -> float | None:
     """Return the number that a node makes everywhere of inputs that are numbers everywhere; None if none."""
     numbers = [_stored(v) if known is None else known for v, known in zip(node.inputs, read, strict=True)]
     first, op = read[0], node.op_type
-    if op in COMPUTING and None not in numbers:
-        return float(COMPUTING[op](*numbers))  # type: ignore[arg-type]
+    known = [number for number in numbers if number is not None]
+    if op in COMPUTING and len(known) == len(numbers):
+        return float(COMPUTING[op](*known))
     if first is None:
         return None
     if op == "Cast":
@@ -286,7 +287,7 @@ def _pass_on(rewriter: Rewriter, node: ir.Node, source: ir.Value) -> None:
 
 
 def _store_numbers(rewriter: Rewriter, node: ir.Node, read: Sequence[float | None]) -> None:
-    """Store numbers that a node reads, if its other inputs have the sizes of its output, or it looks one up."""
+    """Store numbers that a node reads, if other inputs have the sizes of its output, or it looks one up."""
     shapes = [None if value is None else known_shape(value) for value in (*node.inputs, *node.outputs)]
     is_given = node.op_type in ELEMENTWISE and any(
         number is None and shape is not None and shape == shapes[-1]

@@ -563,13 +563,14 @@ class _Computations:
 
     def _read(self, value: ir.Value | None) -> Hashable:
         """Return what two values have in common if they are the same: their makers, or what is stored."""
-        maker = None if value is None else value.producer()
+        if value is None:
+            return None
+        maker, stored = value.producer(), value.const_value
         if maker is not None:
             return self._by_node[id(maker)], value.index()
-        stored = None if value is None else value.const_value
         if stored is not None and stored.size <= MAX_REPEATED:
             return str(stored.dtype), tuple(stored.shape), hash(stored.numpy().tobytes())
-        return None if value is None else id(value)
+        return id(value)
 
 
 def _setting(attribute: ir.Attr) -> str:

@@ -12,6 +12,7 @@ from netweave.comparison.explain.known_mismatches.attention import (
     position_mismatches,
     repeat_mismatches,
     rotary_mismatches,
+    variance_mismatches,
 )
 from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
 from netweave.comparison.explain.known_mismatches.constants import bias_mismatches, constant_mismatches
@@ -33,6 +34,7 @@ KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     pool_padding_mismatches,
     resize_mismatches,
     norm_mismatches,
+    variance_mismatches,
     centring_mismatches,
     position_mismatches,
     repeat_mismatches,

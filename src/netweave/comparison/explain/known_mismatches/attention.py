@@ -362,6 +362,61 @@ def norm_mismatches(case: Case) -> Iterator[Proposal]:
                 )
 
 
+def variance_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose to divide squares by their number n, where B divides by n - 1, or the other way round."""
+    norms = [next((n for n in nodes if n.op_type == "LayerNormalization"), None) for nodes in _sides(case)]
+    quotients = [next(filter(_num_less_one, nodes), None) for nodes in _sides(case)]
+    norm, quotient = (norms[0], quotients[1]) if norms[0] is not None else (norms[1], quotients[0])
+    if norm is None or quotient is None:
+        return
+    number = _num_less_one(quotient)
+    words = f"n ({number})", "n - 1"
+    of_a, of_b = words if norm is norms[0] else words[::-1]
+    if norm is norms[0]:
+        change = replace_constant(quotient.name, 1, np.array(number, np.float32))
+    else:
+        scale, factor = constants_of(norm).get(1), (number - 1) / number
+        if scale is None or scale.const_value is None:
+            return
+        epsilon = attributes_of(norm).get("epsilon", 1e-5)
+        change = together(
+            set_attribute(norm.name, "epsilon", epsilon * factor),
+            replace_constant(norm.name, 1, scale.const_value.numpy() * np.float32(factor**0.5)),
+        )
+    yield Proposal(
+        mismatch="norm-variance",
+        cause=f"the layer norm of A divides the sum of squares by {of_a}, that of B by {of_b}",
+        fix=f"divide by {of_a}: {BIASED if norm is norms[0] else UNBIASED}",
+        node_a=norm if norm is norms[0] else quotient,
+        node_b=quotient if norm is norms[0] else norm,
+        change=change,
+    )
+
+
+BIASED = "the biased variance (unbiased=False, correction=0 or ddof=0)"
+UNBIASED = "the unbiased variance (correction=1 or ddof=1)"
+
+
+def _sides(case: Case) -> tuple[tuple[ir.Node, ...], tuple[ir.Node, ...]]:
+    return case.nodes_a, case.nodes_b
+
+
+def _num_less_one(node: ir.Node) -> int:
+    """Return of how many squares a node makes a variance by one less than their number; 0 if of none."""
+    divisor = constants_of(node).get(1) if node.op_type == "Div" else None
+    if divisor is None or divisor.const_value is None or divisor.const_value.size != 1 or not node.inputs:
+        return 0
+    maker = node.inputs[0].producer() if node.inputs[0] is not None else None
+    while (
+        maker is not None and maker.op_type in {"Mul", "Reshape", "Unsqueeze"} and maker.inputs[0] is not None
+    ):
+        maker = maker.inputs[0].producer()
+    if maker is None or maker.op_type not in {"ReduceMean", "ReduceSum"} or maker.inputs[0] is None:
+        return 0
+    shape, number = known_shape(maker.inputs[0]), divisor.const_value.numpy().item() + 1
+    return int(number) if shape and shape[-1] == number else 0
+
+
 def position_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose A's rows of a stored table that is added to a sequence, by which of its rows B takes."""
     for node_a, node_b in case.pairs():

@@ -74,6 +74,7 @@ def constant_mismatches(case: Case) -> Iterator[Proposal]:
             node_a.op_type == "Resize" and same_size(node_a, node_b)
         ):
             yield from _node_mismatches(case, node_a, node_b)
+            yield from _amounts(case, node_a, node_b)
             yield from _superfluous(node_a, node_b)
             yield from _elements(node_a, node_b)
 
@@ -102,8 +103,6 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             yield from _missing(node_a, node_b, index, array_a)
             continue
         array_b = _numpy(value_b)
-        if array_b is not None and node_b.op_type == "Pad" and index == 1:
-            yield from _amounts(case, node_a, node_b, array_a, array_b)
         if array_b is None or (array_b.dtype.kind != "f" and node_b.op_type not in OF_VALUES):
             continue
         is_slope = node_b.op_type == "PRelu"
@@ -121,13 +120,14 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
         if mismatch == "fix-gamma" and can_fix and _role(node_b, index) == "gamma":
             yield _switched(case, node_a, node_b, cause, wanted)
             continue
-        role = _role(node_b, index)
-        fix = _fix(role, value_b, array_b, wanted)
-        if mismatch == "weights" and (order := _other_order(wanted, array_b)):
-            cause = f"the {role} of B are A's, {order}"
-            fix = f"transpose {role}{_stored_name(value_b)}" if order == TRANSPOSED else fix
-        elif mismatch == "weights" and (cut := _cut_otherwise(case, value_b, wanted)) is not None:
-            mismatch, (cause, fix), role = "fused-order", cut, ""
+        role, fix = _role(node_b, index), _fix(_role(node_b, index), value_b, array_b, wanted)
+        if mismatch == "weights":
+            mismatch, role, cause, fix = _moved(case, value_b, wanted, array_b) or (
+                mismatch,
+                role,
+                cause,
+                fix,
+            )
         yield Proposal(
             mismatch=mismatch,
             subject=role,
@@ -209,11 +209,11 @@ def _slope_sharing(
     )
 
 
-def _amounts(
-    case: Case, node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray
-) -> Iterator[Proposal]:
+def _amounts(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Proposal]:
     """Propose what A's Pad adds at the begins and ends of all axes."""
-    if a.shape != b.shape or np.array_equal(a, b):
+    stored = [constants_of(node).get(1) if node.op_type == "Pad" else None for node in (node_a, node_b)]
+    a, b = (None if value is None else _numpy(value) for value in stored)
+    if a is None or b is None or a.shape != b.shape or np.array_equal(a, b):
         return
     pairs_a, pairs_b = (x.reshape(2, -1).T.tolist() for x in (a, b))
     apart = [axis for axis, pairs in enumerate(zip(pairs_a, pairs_b, strict=True)) if pairs[0] != pairs[1]]
@@ -389,14 +389,15 @@ def _say(
     return ("slope" if role == "slopes" else "weights"), _values_apart(role, wanted, b)
 
 
-TRANSPOSED, RESHAPED = "transposed", "reshaped where they are to be transposed"
-
-
-def _other_order(a: np.ndarray, b: np.ndarray) -> str:
-    """Say in which order B has the values of an array that it should hold; empty if it has others."""
-    if a.ndim != 2 or a.shape != b.shape or differing(a.T.reshape(b.shape), b).any():
-        return ""
-    return TRANSPOSED if a.shape == a.T.shape else RESHAPED
+def _moved(case: Case, value: ir.Value, a: np.ndarray, b: np.ndarray) -> tuple[str, str, str, str] | None:
+    """Return the key, the role, the cause and the fix of an array that holds the right values elsewhere."""
+    if a.ndim == 2 and a.shape == b.shape and not differing(a.T.reshape(b.shape), b).any():
+        is_square = a.shape == a.T.shape
+        cause = "transposed" if is_square else "reshaped where they are to be transposed"
+        fix = f"transpose weights{_stored_name(value)}"
+        return "weights", "weights", f"the weights of B are A's, {cause}", fix
+    cut = _cut_otherwise(case, value, a)
+    return None if cut is None else ("fused-order", "", *cut)
 
 
 def _cut_otherwise(case: Case, value: ir.Value, wanted: np.ndarray) -> tuple[str, str] | None:
@@ -428,8 +429,8 @@ def _cut_otherwise(case: Case, value: ir.Value, wanted: np.ndarray) -> tuple[str
         return (
             f"A and B cut an array into its {len(arrays)} parts otherwise: what is one part of A lies in "
             f"several parts of B, {run} rows or columns at a time",
-            f"cut it as A does: one of the two takes it as ({len(arrays)}, heads, {run}), the other as (heads, "
-            f"{len(arrays)}, {run})",
+            f"cut it as A does: one of the two takes it as ({len(arrays)}, heads, {run}), the other as "
+            f"(heads, {len(arrays)}, {run})",
         )
     return None
 

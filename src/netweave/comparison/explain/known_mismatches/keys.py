@@ -42,6 +42,7 @@ MISMATCHES: dict[str, str] = {
     "sliding-window": "The number of earlier steps that each step of attention sees.",
     "fused-order": "An array of queries, keys and values, or of other parts, that is cut otherwise.",
     "head-order": "Heads of keys and values that queries share: each repeated in place, or all tiled.",
+    "norm-variance": "A layer norm whose variance is divided by n - 1, as torch.var has it by default.",
     "norm-centring": "A norm that subtracts the mean before it squares, in one net only.",
     "norm-offset": "An RMS norm that multiplies by its weights, or by 1 + them.",
     "element": "The element that is taken along an axis: the first token, or the last.",
