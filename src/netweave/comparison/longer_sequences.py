@@ -261,6 +261,10 @@ def on_single_steps(assessment: Assessment, options: CompareOptions, log: StageL
             assessment = _apart(assessment, side, steps)
         else:
             right.append(f"{side}'s {steps.how}")
+            if steps.at_once:
+                reason = f"other than one pass, by {ratio_text(steps.at_once)} of the rms"
+                setting = f"several tokens at once through the filled {steps.how} of {side}"
+                assessment = assessment.missing(Unexercised(setting, "", reason, differs=True))
     if right:
         probe = f"single steps through {' and '.join(right)}"
         assessment = replace(assessment, probes=(*assessment.probes, probe))
@@ -303,7 +307,8 @@ def _apart(assessment: Assessment, side: str, steps: CachedSteps) -> Assessment:
         finding = replace(finding, layer_b=name, place_b=steps.line)
     groups[at] = replace(groups[at], status=Status.DIFFERENT, finding=finding, error=steps.error)
     apart = f"differ from one pass by {ratio_text(steps.error)} of the rms"
-    reason = f"single steps through {steps.how} of {side} {apart}"
+    calls = "several tokens at once, after others," if steps.at_once else "single steps"
+    reason = f"{calls} through {steps.how} of {side} {apart}"
     known = assessment.agreement or Agreement(groups)
     agreement = replace(known, groups=groups, hidden=[groups[at]], reason=reason)
     return replace(assessment, groups=groups, agreement=agreement)

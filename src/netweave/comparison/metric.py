@@ -22,6 +22,7 @@ from netweave.graph.passes import (
     fuse_layer_norm,
     fuse_rms_norm,
     join_branches,
+    prune,
     to_inference,
 )
 from netweave.graph.passes.branches import two_term_sums
@@ -239,7 +240,7 @@ class ComparableForm:
 
     def __call__(self, graph: Graph) -> Graph:
         """Return the form of a graph in which it is compared."""
-        copy = to_inference(graph)
+        copy = _without_caches(graph)
         for count, op_types in find_branchings(copy).items():
             self.branchings[count] = self.branchings.get(count, set()) | op_types
         join_branches.edit(copy)
@@ -258,7 +259,17 @@ def branched(graph: Graph, branchings: Branchings) -> Graph:
         graph: The graph.
         branchings: What branches the nets that are compared have.
     """
-    return _settled(spread_groups(to_inference(graph), branchings))
+    return _settled(spread_groups(_without_caches(graph), branchings))
+
+
+def _without_caches(graph: Graph) -> Graph:
+    """Return a copy of a graph as it predicts, without what code returns for its own next call alone.
+
+    Nets hold their caches in forms of their own; that they are right, single steps show (decision 0286).
+    """
+    copy = to_inference(graph)
+    copy.model.graph.outputs[:] = [value for value in copy.outputs if value.name not in graph.caches]
+    return prune(copy) if graph.caches else copy
 
 
 def _settled(graph: Graph) -> Graph:

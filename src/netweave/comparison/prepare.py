@@ -160,6 +160,10 @@ def prepare(
     Raises:
         NotComparableError: A net computes nothing, or the inputs cannot be paired.
     """
+    for name, graph in (("A", a), ("B", b)):
+        if graph.caches:
+            returned = f"{len(graph.caches)} of {name}'s {len(graph.outputs)} outputs"
+            log.note(f"{returned} are a cache that it takes back: steps through it are compared instead")
     with log.stage("normalise"):
         side_a, side_b, form = _formed(a, b, form)
         joining, joined = _find_joined(side_a, side_b)
