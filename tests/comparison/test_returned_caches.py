@@ -201,7 +201,7 @@ def test_a_returned_cache_is_no_output_to_compare():
         in found.notes
     )
     assert found.probes[-1] == "single steps through B's before"
-    wrong = compare(plain, loaded(Stacked("positions")))
+    wrong = compare(plain, loaded(Filled("positions")))
     assert wrong.verdict is Verdict.DIFFERENT
     assert "position 1 is given position 0" in wrong.sentence
     single = compare(plain, loaded(OneByOne()))

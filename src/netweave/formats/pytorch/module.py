@@ -25,6 +25,7 @@ from netweave.formats.pytorch.exporting import (
     byte_masks,
     join_along_axes,
     read_as_written,
+    return_tensors_alone,
     shared_tables,
     without_autocast,
 )
@@ -265,6 +266,7 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
     Raises:
         CodeError: It has operators that ONNX cannot say.
     """
+    return_tensors_alone(program)
     join_along_axes(program)
     read_as_written(program)
     with _quiet(), shared_tables():
