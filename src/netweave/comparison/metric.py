@@ -29,7 +29,7 @@ from netweave.graph.passes.branches import two_term_sums
 from netweave.graph.passes.decomposition import Branchings, find_branchings, spread_groups
 from netweave.graph.passes.heads import join_groups, join_repeats
 from netweave.graph.passes.mask_forms import settle_masks
-from netweave.graph.passes.masks import store_masks
+from netweave.graph.passes.masks import read_written_steps, store_masks
 from netweave.graph.passes.no_effect import drop_idle_nodes
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
@@ -297,6 +297,7 @@ _ONE_SPELLING = chain(
     join_groups,
     join_rotations,
     join_repeats,
+    read_written_steps,
     flatten_concats,
     two_term_sums,
     join_stored_terms,

@@ -273,6 +273,7 @@ def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
     """
     if num_neighbours(a) == num_neighbours(b):
         return []
+    a, b = fuse_heads(a), fuse_heads(b)  # of nets that write attention alike, too: it tells what is scored
     before = [stored_before_rotations(graph) for graph in (a, b)]
     best, most = None, (before[0] & before[1]).total()
     for count in (None, *sorted(rotated_features(a) ^ rotated_features(b))):
@@ -280,7 +281,7 @@ def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
         behind = [stored_before_rotations(form(graph)) for graph in (a, b)]
         if (behind[0] & behind[1]).total() > most:
             best, most = form, (behind[0] & behind[1]).total()
-    return [best] if best is not None else []
+    return [fuse_heads, best] if best is not None else []
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:
