@@ -207,3 +207,57 @@ def test_a_returned_cache_is_no_output_to_compare():
     single = compare(plain, loaded(OneByOne()))
     assert single.verdict is Verdict.LATENT
     assert "several tokens at once through the filled before of B (other than one pass" in single.sentence
+
+
+class Padded(Listed):
+    """A cache, and a mask that takes padding out; positions are learned, and counted from the first token."""
+
+    def __init__(self, mistake=""):
+        super().__init__()
+        self.mistake = mistake
+        self.places = torch.nn.Embedding(MOST, 16)
+
+    def forward(self, ids, attention_mask=None, past_key_values=None, use_cache=False):
+        count = ids.shape[1]
+        start = past_key_values[0][0].shape[2] if past_key_values is not None else 0
+        mask = torch.ones(len(ids), start + count) if attention_mask is None else attention_mask
+        places = (mask.long().cumsum(1) - 1).clamp(min=0)[:, start:]
+        if self.mistake == "absolute" or (self.mistake == "absolute steps" and start):
+            places = torch.arange(start, start + count)[None]
+        if self.mistake == "no mask" or (self.mistake == "no mask in steps" and start):
+            mask = torch.ones(len(ids), start + count)
+        far = torch.arange(count)[:, None] + start - torch.arange(start + count)
+        seen = torch.where((far >= 0) & (mask[:, None, None] > 0), 0.0, torch.finfo(torch.float32).min)
+        x, caches = self.embed(ids) + self.places(places), []
+        for i, layer in enumerate(self.layers):
+            q, k, v = layer.attention.heads(layer.norm(x))
+            if past_key_values is not None:
+                k, v = (torch.cat(pair, 2) for pair in zip(past_key_values[i], (k, v), strict=True))
+            caches.append((k, v))
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+            x = x + layer.attention.joined(y)
+        return (self.head(x), caches) if use_cache else self.head(x)
+
+
+@pytest.mark.slow
+def test_padding_is_tried_through_a_mask_that_was_left_out():
+    with torch.no_grad():  # PyTorch's own word
+        padded = torch.tensor([[0] * 3 + [1] * 9] * 2)
+        for mistake, agrees in {
+            "": True,
+            "no mask": False,
+            "absolute": False,
+            "no mask in steps": True,
+        }.items():
+            net = drawn(Padded(mistake))
+            assert torch.allclose(net(IDS, padded)[:, 3:], net(IDS[:, 3:]), atol=1e-4) == agrees
+    right = loaded(Padded())
+    same = compare(right, loaded(Padded()))
+    assert same.sentence == "identical: the output is identical"
+    assert "padding before the tokens, under attention_mask" in same.probes
+    found = compare(right, loaded(Padded("absolute")))
+    assert found.verdict is Verdict.LATENT
+    assert "A gives the tokens after it what it gives them without it, B does not" in found.sentence
+    found = compare(right, loaded(Padded("no mask in steps")))
+    assert found.verdict is Verdict.DIFFERENT
+    assert "as well, other than one pass" in found.sentence

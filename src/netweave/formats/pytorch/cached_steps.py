@@ -485,13 +485,16 @@ def _seen_in_words(
     tried = [*range(4), *range(4, run.length)[-(MOST_ALTERED - 4) :]]
     tokens = run.batch[run.manner.tokens]
     seen: tuple[list[int], list[int]] = [], []
+    both = [_last(each.outputs[part]) for each in recorded if part in each.outputs]
+    errors = [_error(x, y) for x, y in zip(*both, strict=True)] if len(both) == 2 else []
+    off = [at for at, error in enumerate(errors) if error > run.tolerance] or slice(None)
     for number in [each for each in tried if each < last]:
         other = tokens.clone()
         other[:, number] = _altered(tokens)[:, number]
         altered = replace(run, batch={**run.batch, run.manner.tokens: other})
         for numbers, before, after in zip(seen, recorded, _recorded(altered, first), strict=True):
             x, y = before.outputs.get(part), after.outputs.get(part)
-            if x is not None and y is not None and _error(_last(x), _last(y)) > SEEN:
+            if x is not None and y is not None and _error(_last(x)[off], _last(y)[off]) > SEEN:
                 numbers.append(number)
     lost = sorted(set(seen[0]) - set(seen[1]))
     more = sorted(set(seen[1]) - set(seen[0]))
