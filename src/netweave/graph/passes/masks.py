@@ -203,15 +203,14 @@ class _Path:
     def shorten(self, rewriter: Rewriter, num_steps: int) -> None:
         """Begin with what is written instead of the cache."""
         (old, _), *rest = self.values
-        most = int(old.shape[0])  # type: ignore[index, arg-type]  # as ``num_written`` has it
-        written = self.write.inputs[2]
+        most, written = (known_shape(old) or [None])[0], self.write.inputs[2]
         assert written is not None
         ir.convenience.replace_all_uses_with(old, written)
         for value, axis in rest:
             node = value.producer()
             assert node is not None
             if node.op_type == "Reshape":
-                sizes = node.inputs[1].const_value.numpy().copy()  # type: ignore[union-attr]
+                sizes = node.inputs[1].const_value.numpy().copy()  # type: ignore[union-attr]  # as ``_axis_behind`` has it
                 if sizes[axis] == most:
                     sizes[axis] = num_steps
                     stored = rewriter.initializer(ir.Tensor(sizes), f"{node.name}/sizes")
@@ -233,11 +232,10 @@ def _axis_behind(node: ir.Node, axis: int) -> int | None:
     if node.op_type == "Mul" and after == before:
         return axis if all(size == 1 for size in known_shape(node.inputs[1]) or [None]) else None
     if node.op_type == "Reshape" and node.inputs[1] is not None and node.inputs[1].const_value is not None:
-        sizes = [*before, *after]
-        if any(size is None for size in sizes):
+        sizes, wanted = ([size for size in shape if size is not None] for shape in (before, after))
+        if len(sizes) < len(before) or len(wanted) < len(after):
             return None
-        fronts = [math.prod(after[:at]) for at in range(len(after))]  # type: ignore[arg-type]
-        kept = [at for at, front in enumerate(fronts) if front == math.prod(before[:axis])]  # type: ignore[arg-type]
+        kept = [at for at in range(len(wanted)) if math.prod(wanted[:at]) == math.prod(sizes[:axis])]
         return next((at for at in kept if after[at] == before[axis]), None)
     return None
 
