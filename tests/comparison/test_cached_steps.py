@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 import netweave  # noqa: E402
 from netweave.comparison import Verdict, compare  # noqa: E402
-from netweave.formats.pytorch.cached_steps import compare_steps, has_cache  # noqa: E402
+from netweave.formats.pytorch.cached_steps import compare_steps  # noqa: E402
+from netweave.formats.pytorch.stepwise_calls import has_cache  # noqa: E402
 from tests.comparison import cached_decoders  # noqa: E402
 from tests.comparison.cached_decoders import Kept, Listed, drawn  # noqa: E402
 

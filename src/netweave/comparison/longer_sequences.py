@@ -7,10 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netweave.comparison.execution import memory_budget
 from netweave.comparison.execution.input_domains import pair_domains
 from netweave.comparison.execution.sizes import SIZE_STEP
 from netweave.comparison.explain.agreement import Agreement
+from netweave.comparison.metric import relative_error
 from netweave.comparison.result.comparison import Finding, Group, Status, Unexercised
 from netweave.comparison.source_runs import agree, inputs_of_b, outputs_of_both, sources
 from netweave.errors import NetweaveError
@@ -46,6 +49,12 @@ MOST_LONGER_STEPS = 4
 STEPS_BEYOND = 3
 """Tokens beyond such a number."""
 
+MASK = "attention_mask"
+"""Argument of which it is tried whether it takes padding out: 1 for each token that counts (Transformers)."""
+
+PADDING = 3
+"""Tokens of padding before the others."""
+
 UNSPOKEN = re.compile(r"^number in|theta|base")
 """Names of numbers that are no lengths for sure, and of which nothing is said if they are not reached."""
 
@@ -62,6 +71,7 @@ class _Longer:
         apart: The shortest on which they do not.
         refused: The shortest that only one net takes, what is said of it, and whether it is longer than that
             net is made for.
+        is_padded: Both nets agree on padding before the tokens, which their masks take out.
     """
 
     assessment: Assessment
@@ -70,6 +80,7 @@ class _Longer:
     reached: int = 0
     apart: int | None = None
     refused: tuple[str, str, bool] | None = None
+    is_padded: bool = False
 
     def run(self) -> None:
         """Run both nets at each length, the shorter ones first, until they differ."""
@@ -96,6 +107,45 @@ class _Longer:
                 takes, refuses = ("B", "A") if a is None else ("A", "B")
                 reason = f"{takes} takes them, {refuses} does not"
                 self.refused = f"sequences of {length:,}", reason, self._is_most(length - 1, takes)
+
+    def pad(self) -> None:
+        """Run both nets with padding before the tokens and a mask that they were traced without.
+
+        A net whose mask is of that kind gives the tokens what it gives them without padding, positions
+        counted from the first of them. If neither net does, the mask may be of another kind.
+        """
+        graphs, mappings = sources(self.assessment), self.assessment.candidate.mappings
+        traces = [graph.trace for graph in graphs]
+        if self.length <= PADDING or any(trace is None or MASK not in trace.left_out for trace in traces):
+            return
+        sizes = {name: (SAMPLES, *size[1:]) for name, size in sizes_at(graphs[0], self.length).items()}
+        drawn = memory_budget.draw(
+            graphs[0], sizes, seed=self.options.seed, domains=pair_domains(*graphs, mappings)
+        ).inputs
+        if len(drawn) != 1:
+            return
+        mask = np.ones((SAMPLES, self.length), np.int64)
+        mask[:, :PADDING] = 0
+        are_right = []
+        for trace, given in zip(traces, (drawn, inputs_of_b(drawn, mappings)), strict=True):
+            assert trace is not None
+            ((name, tokens),) = given.items()
+            batches = [
+                {name: x, MASK: m} for x, m in ((tokens, mask), (tokens[:, PADDING:], mask[:, PADDING:]))
+            ]
+            try:
+                padded, bare = trace.run(batches)
+            except NetweaveError:
+                return
+            if padded is None or bare is None or padded[0][:, PADDING:].shape != bare[0].shape:
+                return
+            error = relative_error(bare[0], padded[0][:, PADDING:])
+            are_right.append(error <= self.assessment.tolerance)
+        self.is_padded = all(are_right)
+        if are_right[0] != are_right[1]:
+            right, wrong = "AB" if are_right[0] else "BA"
+            reason = f"{right} gives the tokens after it what it gives them without it, {wrong} does not"
+            self._miss(f"padding before the tokens, under {MASK}", reason, differs=True)
 
     def numbers(self) -> dict[int, str]:
         """Return the numbers of the code of both nets, with the name and the net."""
@@ -132,7 +182,8 @@ class _Longer:
                 left = [
                     name
                     for name in graph.trace.left_out
-                    if graph.trace.steps is None or not OF_CACHE.search(name)
+                    if (graph.trace.steps is None or not OF_CACHE.search(name))
+                    and not (self.is_padded and name == MASK)
                 ]
                 if left:
                     self._miss(", ".join(left), f"left out of the inputs of {side}", is_limit=True)
@@ -141,6 +192,9 @@ class _Longer:
             self._miss(setting, reason, differs=not is_stated, is_limit=is_stated)
         if self.apart is not None:
             self._miss(f"sequences of {self.apart:,}", "what the code computes of them differs", differs=True)
+        if self.is_padded:
+            probes = (*self.assessment.probes, f"padding before the tokens, under {MASK}")
+            self.assessment = replace(self.assessment, probes=probes)
         if self.reached > self.length:
             probes = (*self.assessment.probes, f"sequences of up to {self.reached:,}")
             self.assessment = replace(self.assessment, probes=probes)
@@ -183,6 +237,7 @@ def on_longer_sequences(
     if is_run and not assessment.pair.completion.weights_copied:
         with log.stage("check longer sequences"):
             search.run()
+            search.pad()
             nets = [at_length(net, search.apart) for net in (a, b)] if search.apart else []
     search.say_what_is_missing(is_run=is_run)
     apart = (nets[0], nets[1]) if nets and nets[0] is not None and nets[1] is not None else None
@@ -261,6 +316,10 @@ def on_single_steps(assessment: Assessment, options: CompareOptions, log: StageL
             assessment = _apart(assessment, side, steps)
         else:
             right.append(f"{side}'s {steps.how}")
+            if steps.at_once:
+                reason = f"other than one pass, by {ratio_text(steps.at_once)} of the rms"
+                setting = f"several tokens at once through the filled {steps.how} of {side}"
+                assessment = assessment.missing(Unexercised(setting, "", reason, differs=True))
     if right:
         probe = f"single steps through {' and '.join(right)}"
         assessment = replace(assessment, probes=(*assessment.probes, probe))
@@ -277,7 +336,13 @@ def _steps_of_both(assessment: Assessment, length: int, options: CompareOptions)
     for each in lengths:
         sizes = {name: (SAMPLES, *size[1:]) for name, size in sizes_at(graphs[0], each).items()}
         batches.append(memory_budget.draw(graphs[0], sizes, seed=options.seed, domains=domains).inputs)
-    given = (batches, [inputs_of_b(batch, mappings) for batch in batches])
+    given = ([dict(batch) for batch in batches], [inputs_of_b(batch, mappings) for batch in batches])
+
+    for of_net in given if any(probe.endswith(MASK) for probe in assessment.probes) else ():
+        for batch in of_net:  # the first of a sample's tokens are padding
+            mask = np.ones(next(iter(batch.values())).shape[:2], np.int64)
+            mask[1:, :PADDING] = 0
+            batch[MASK] = mask
 
     def steps_of(side: int) -> CachedSteps | None:
         trace = graphs[side].trace
@@ -303,7 +368,8 @@ def _apart(assessment: Assessment, side: str, steps: CachedSteps) -> Assessment:
         finding = replace(finding, layer_b=name, place_b=steps.line)
     groups[at] = replace(groups[at], status=Status.DIFFERENT, finding=finding, error=steps.error)
     apart = f"differ from one pass by {ratio_text(steps.error)} of the rms"
-    reason = f"single steps through {steps.how} of {side} {apart}"
+    calls = "several tokens at once, after others," if steps.at_once else "single steps"
+    reason = f"{calls} through {steps.how} of {side} {apart}"
     known = assessment.agreement or Agreement(groups)
     agreement = replace(known, groups=groups, hidden=[groups[at]], reason=reason)
     return replace(assessment, groups=groups, agreement=agreement)

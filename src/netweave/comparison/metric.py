@@ -22,13 +22,14 @@ from netweave.graph.passes import (
     fuse_layer_norm,
     fuse_rms_norm,
     join_branches,
+    prune,
     to_inference,
 )
 from netweave.graph.passes.branches import two_term_sums
 from netweave.graph.passes.decomposition import Branchings, find_branchings, spread_groups
 from netweave.graph.passes.heads import join_groups, join_repeats
 from netweave.graph.passes.mask_forms import settle_masks
-from netweave.graph.passes.masks import store_masks
+from netweave.graph.passes.masks import read_written_steps, store_masks
 from netweave.graph.passes.no_effect import drop_idle_nodes
 from netweave.graph.passes.rotary import join_rotations
 from netweave.graph.passes.scaffolding import has_scaffolding, see_through
@@ -239,7 +240,7 @@ class ComparableForm:
 
     def __call__(self, graph: Graph) -> Graph:
         """Return the form of a graph in which it is compared."""
-        copy = to_inference(graph)
+        copy = _without_caches(graph)
         for count, op_types in find_branchings(copy).items():
             self.branchings[count] = self.branchings.get(count, set()) | op_types
         join_branches.edit(copy)
@@ -258,7 +259,17 @@ def branched(graph: Graph, branchings: Branchings) -> Graph:
         graph: The graph.
         branchings: What branches the nets that are compared have.
     """
-    return _settled(spread_groups(to_inference(graph), branchings))
+    return _settled(spread_groups(_without_caches(graph), branchings))
+
+
+def _without_caches(graph: Graph) -> Graph:
+    """Return a copy of a graph as it predicts, without what code returns for its own next call alone.
+
+    Nets hold their caches in forms of their own; that they are right, single steps show (decision 0286).
+    """
+    copy = to_inference(graph)
+    copy.model.graph.outputs[:] = [value for value in copy.outputs if value.name not in graph.caches]
+    return prune(copy) if graph.caches else copy
 
 
 def _settled(graph: Graph) -> Graph:
@@ -286,6 +297,7 @@ _ONE_SPELLING = chain(
     join_groups,
     join_rotations,
     join_repeats,
+    read_written_steps,
     flatten_concats,
     two_term_sums,
     join_stored_terms,

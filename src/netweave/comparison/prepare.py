@@ -174,6 +174,10 @@ def prepare(
         a, b, held = hold_inputs(a, b)
         for each in held:
             log.note(each.note)
+    for name, graph in (("A", a), ("B", b)):
+        if graph.caches:
+            returned = f"{len(graph.caches)} of {name}'s {len(graph.outputs)} outputs"
+            log.note(f"{returned} are a cache that it takes back: steps through it are compared instead")
     with log.stage("normalise"):
         side_a, side_b, form = _formed(a, b, form)
         joining, joined = _find_joined(side_a, side_b)
@@ -290,6 +294,7 @@ def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
     """
     if num_neighbours(a) == num_neighbours(b):
         return []
+    a, b = fuse_heads(a), fuse_heads(b)  # of nets that write attention alike, too: it tells what is scored
     before = [stored_before_rotations(graph) for graph in (a, b)]
     best, most = None, (before[0] & before[1]).total()
     for count in (None, *sorted(rotated_features(a) ^ rotated_features(b))):
@@ -297,7 +302,7 @@ def _pairs_to_share(a: Graph, b: Graph) -> list[Pass]:
         behind = [stored_before_rotations(form(graph)) for graph in (a, b)]
         if (behind[0] & behind[1]).total() > most:
             best, most = form, (behind[0] & behind[1]).total()
-    return [best] if best is not None else []
+    return [fuse_heads, best] if best is not None else []
 
 
 def _after(form: Callable[[Graph], Graph], passes: Sequence[Pass]) -> Callable[[Graph], Graph]:

@@ -27,6 +27,7 @@ class CachedSteps:
         how: The arguments that it takes the cache by; empty if it takes none.
         reason: Why it could not be called so; empty if it was.
         error: Largest difference, relative to the rms of the pass.
+        at_once: Relative error of several tokens in one call after others, if that is more than rounding.
         num_steps: Calls with one token.
         step: Number of tokens at the first call that is off; None if all agree.
         place: Name of the first part that is off; empty if that is unknown.
@@ -37,6 +38,7 @@ class CachedSteps:
     how: str = ""
     reason: str = ""
     error: float = 0.0
+    at_once: float = 0.0
     num_steps: int = 0
     step: int | None = None
     place: str = ""
@@ -92,6 +94,7 @@ class Graph:
             ``fix_gamma``), by the initializer in their place, if they hold anything else.
         assumed: Input sizes that code was traced with because nobody gave any, by input name.
         is_fixed: Whether code was traced to what holds for its input sizes alone, but for the batch.
+        caches: Outputs of code that it takes back in its next call, by name.
         unknown: Types of layers that no reader knows, in a net that was read only to be looked at.
         trace: How code was traced, if the net is code and this is how it was read; a copy has none.
     """
@@ -108,6 +111,7 @@ class Graph:
     unread: dict[str, np.ndarray] = field(default_factory=dict)
     assumed: dict[str, tuple[int, ...]] = field(default_factory=dict)
     is_fixed: bool = False
+    caches: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     trace: Trace | None = field(default=None, repr=False, compare=False)
 
@@ -207,6 +211,7 @@ class Graph:
             files=self.files,
             notes=self.notes,
             aliases=dict(self.aliases),
+            caches=self.caches,
             returned=self.returned,
             unread=dict(self.unread),
             assumed=dict(self.assumed),

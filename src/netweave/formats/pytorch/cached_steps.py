@@ -12,10 +12,8 @@ import copy
 import inspect
 import itertools
 import math
-import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,21 +23,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from netweave.files.library_errors import is_machinery, root_cause
-
-OF_CACHE = re.compile(r"past|cache|present|kv")
-"""Names of caches, in lower case: arguments, what is returned, classes, arrays that a module keeps."""
-
-SWITCHES = re.compile(r"^(use|return|output|with)_.*(past|cache|kv|present)")
-"""Names of arguments that turn a cache on."""
-
-NUMBERS = re.compile(r"^(start|start_(pos|index|position)|(pos_)?offset|past_len(gth)?|cur(rent)?_pos)$")
-"""Names of arguments that give the place of the first token as a number."""
-
-PLACES = re.compile(r"^(input_pos|pos|position|positions|pos_ids|position_ids|cache_position)$")
-"""Names of arguments that give the places of all tokens."""
-
-SETUPS = ("setup_caches", "setup_cache", "set_kv_cache")
-"""Methods that make room for a cache."""
+from netweave.formats.pytorch.stepwise_calls import (
+    Manner,
+    NoCacheError,
+    make_room,
+    manners_of,
+    parted,
+    with_cache,
+)
 
 NOT_FLOAT32 = 0.05
 """Tolerance of nets with fewer bits than float32, whose kernels round otherwise for one token."""
@@ -49,34 +40,6 @@ SEEN = 1e-5
 
 MOST_ALTERED = 24
 """For so many tokens it is tried whether a step sees them."""
-
-
-class _NoCacheError(Exception):
-    """A call gives back no cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """One way to call a module step by step.
-
-    Attributes:
-        tokens: The argument that is given step by step.
-        masks: Arguments that are given up to the last step.
-        cache: The argument that takes the cache; None if the module keeps it.
-        make: Makes a first cache; None if the first call does.
-        switches: Arguments that are true.
-        places: Arguments that are given the places of the tokens, each as a number, a row, or rows.
-    """
-
-    tokens: str
-    masks: tuple[str, ...]
-    cache: str | None = None
-    make: Callable[[], Any] | None = None
-    switches: tuple[str, ...] = ()
-    places: tuple[tuple[str, str], ...] = ()
-
-    def __str__(self) -> str:
-        return self.cache or ", ".join([*self.switches, *(name for name, _ in self.places)])
 
 
 @dataclass(slots=True)
@@ -104,36 +67,21 @@ class _Stepping:
 
     def fresh(self) -> torch.nn.Module:
         """Return the module with an empty cache; its weights are shared."""
-        if self.manner.cache is not None:
+        if self.manner.caches:
             return self.module
         made = copy.deepcopy(self.module, {id(each): each for each in self.module.parameters()})
-        for name in SETUPS:
-            if (method := getattr(made, name, None)) is not None:
-                _call_with_sizes(method, len(self.batch[self.manner.tokens]), self.length)
+        make_room(made, len(self.batch[self.manner.tokens]), self.length)
         return made
 
     def arguments(self, start: int, end: int, *, is_cached: bool) -> dict[str, Any]:
         """Return the arguments of a call for the tokens of some places, without the cache."""
-        manner = self.manner
-        given: dict[str, Any] = dict(self.batch)
-        given[manner.tokens] = given[manner.tokens][:, start:end]
-        given |= {name: self.batch[name][:, :end] for name in manner.masks}
-        if is_cached:
-            given |= dict.fromkeys(manner.switches, True)
-        row = torch.arange(start, end)
-        forms = {"number": start, "row": row, "rows": row.repeat(len(given[manner.tokens]), 1)}
-        needed = _required(self.module)
-        return given | {
-            name: forms[form]
-            for name, form in manner.places
-            if is_cached or manner.cache is None or name in needed or name in self.batch
-        }
+        return self.manner.arguments(self.module, self.batch, range(start, end), is_cached=is_cached)
 
     def plain(self, end: int | None = None) -> torch.Tensor:
         """Return what one pass over the first tokens gives."""
         self.chunk = range(self.length if end is None else end)
-        arguments = self.arguments(0, self.chunk.stop, is_cached=self.manner.cache is None)
-        return _parted(self.fresh()(**arguments), self.manner.cache)[0]
+        arguments = self.arguments(0, self.chunk.stop, is_cached=not self.manner.caches)
+        return parted(self.fresh()(**arguments), self.manner)[0]
 
     def through_cache(
         self, first: int, watch: Callable[[torch.nn.Module], Any] | None = None
@@ -144,24 +92,43 @@ class _Stepping:
             first: Tokens of the first call; the others have one each.
             watch: Called with the module before its last call.
         """
-        module, cache = self.fresh(), self.manner.make() if self.manner.make is not None else None
-        ends, start, made = range(first, self.length + 1), 0, {}
+        made = self._calls(range(first, self.length + 1), watch)
+        return {
+            end: _last(output, is_each=output.ndim > 2 or output.shape[1:2] == (end - start,))
+            for start, end, output in made
+        }
+
+    def at_once(self) -> float:
+        """Return the error of a second call with all tokens of the latter part, against one pass over all."""
+        whole, first = self.plain(), self.length // 2 + 1  # no two calls with as many tokens
+        *_, (start, _, made) = self._calls((first, self.length))
+        if whole.ndim < 2 or whole.shape[1] != self.length or made.shape != whole[:, start:].shape:
+            return 0.0
+        seen = torch.ones(whole.shape[0], self.length - start, dtype=torch.bool)
+        for mask in self.manner.masks:
+            seen &= self.batch[mask][:, start:] != 0
+        return _error(whole[:, start:][seen], made[seen])
+
+    def _calls(
+        self, ends: Sequence[int], watch: Callable[[torch.nn.Module], Any] | None = None
+    ) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """Yield the first and last places of the tokens of calls through the cache, and what they give."""
+        module, caches = self.fresh(), self.manner.caches
+        cache = dict(zip(caches, (self.manner.make(),), strict=True)) if self.manner.make is not None else {}
+        start = 0
         for end in ends:
             self.chunk = range(start, end)
-            arguments = self.arguments(start, end, is_cached=True)
-            if cache is not None and self.manner.cache is not None:
-                arguments[self.manner.cache] = cache
+            arguments = self.arguments(start, end, is_cached=True) | cache
             if watch is not None and end == self.length:
                 watch(module)
-            output, returned = _parted(module(**arguments), self.manner.cache)
-            cache = returned if returned is not None else cache
-            if self.manner.cache is not None and cache is None:
-                raise _NoCacheError(f"nothing that it returns is a cache for {self.manner.cache!r}")
-            if self.manner.cache is None and start == 0 and not self._keeps_tokens(module, arguments):
-                raise _NoCacheError("it keeps no cache")
-            made[end] = _last(output, is_each=output.ndim > 2 or output.shape[1:2] == (end - start,))
+            output, returned = parted(module(**arguments), self.manner)
+            cache = dict(zip(caches, returned, strict=True)) if returned else cache
+            if caches and not cache:
+                raise NoCacheError(f"nothing that it returns is a cache for {str(self.manner)!r}")
+            if not caches and start == 0 and not self._keeps_tokens(module, arguments):
+                raise NoCacheError("it keeps no cache")
+            yield start, end, output
             start = end
-        return made
 
     def _keeps_tokens(self, module: torch.nn.Module, arguments: Mapping[str, Any]) -> bool:
         """Return whether a module keeps something else after a call if it is given other tokens."""
@@ -182,7 +149,7 @@ class _Stepping:
             for mask in self.manner.masks:
                 seen &= self.batch[mask][:, end - 1] != 0
             if made.shape != wanted.shape:
-                raise _NoCacheError("what single steps give has other sizes")
+                raise NoCacheError("what single steps give has other sizes")
             error = _error(wanted[seen], made[seen])
             worst = max(worst, error)
             if off is None and error > self.tolerance:
@@ -224,23 +191,24 @@ def compare_steps(
         not be run; ``error`` and ``num_steps``; where steps are off ``step``, ``place`` (a part), ``cause``
         and ``line``.
     """
-    path, module, batches = _with_cache(module, batches)
+    path, module, batches = with_cache(module, batches)
     kinds = {each.dtype for each in module.parameters() if each.dtype.is_floating_point}
     tolerance = tolerance if kinds <= {torch.float32, torch.float64} else NOT_FLOAT32
     outcome: dict[str, Any] = {"how": "", "reason": ""}
     left: dict[str, Any] | None = None
-    for manner in _manners(module, batches[0]):
+    for manner in manners_of(module, batches[0]):
         try:
             found = _outcome(_Stepping(module, batches[0], manner, tolerance), batches)
         except Exception as error:  # noqa: BLE001 - any code's any error
-            is_none = isinstance(error, _NoCacheError)
-            if not outcome["how"] and not (is_none and manner.cache is None):
+            is_none = isinstance(error, NoCacheError)
+            if not outcome["how"] and not (is_none and not manner.caches):
                 outcome = {"how": str(manner), "reason": str(error) if is_none else root_cause(error)}
             continue
         if "step" not in found:
             return found
         found["place"] = ".".join(filter(None, (path, found["place"])))
-        left = left or found
+        if left is None or (found["line"] and not left["line"]):  # a cause that an experiment shows
+            left = found
     return left or outcome
 
 
@@ -252,7 +220,7 @@ def _outcome(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> d
         try:
             is_causal = at.is_causal(max(first, at.length // 2))  # one token may be taken for a step
             error, off = at.compare(first) if is_causal else (0.0, None)
-        except _NoCacheError:
+        except NoCacheError:
             raise
         except Exception:
             if is_shortest:
@@ -266,7 +234,25 @@ def _outcome(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> d
         if off is not None:
             shown = at.cut(max(off, 2))  # a pass over one token may be a step itself
             return found | _explained(shown, min(first, shown.length)) | {"step": off}
+    with suppress(Exception):  # many caches are made for one token, and say so
+        if (error := run.at_once()) > run.tolerance:
+            found["at_once"] = min(error, LARGEST)
+            found |= _order(run, found["at_once"])
     return found
+
+
+def _order(run: _Stepping, error: float) -> dict[str, Any]:
+    """Return the place, cause and line of a cache that holds later tokens first, if that is what is wrong."""
+    answering = _Answering("order", run)
+    with answering:
+        is_mended = run.at_once() <= run.tolerance
+    if not is_mended or not answering.sites:
+        return {}
+    at = next(reversed(answering.sites))
+    wrong, line, part = answering.sites[at]
+    place = next((name for name, each in run.module.named_modules() if each is part), "")
+    cause = SUSPECTS["order"].format(right=at.start, place=wrong)
+    return {"step": run.length, "place": place, "cause": cause, "line": line, "error": error}
 
 
 def _plans(run: _Stepping, batches: Sequence[Mapping[str, torch.Tensor]]) -> Iterator[tuple[_Stepping, int]]:
@@ -283,138 +269,6 @@ LARGEST = 1e30
 
 STEPS_BEYOND = 6
 """Single steps after a longer first call."""
-
-
-def has_cache(module: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
-    """Return whether a module may take a cache, by the names of the arguments of its ``forward``.
-
-    Args:
-        module: The module.
-        inputs: Arguments that it is traced with.
-    """
-    tensors = {name: x for name, x in inputs.items() if isinstance(x, torch.Tensor)}
-    _, part, batches = _with_cache(module, [tensors])
-    return next(_manners(part, batches[0]), None) is not None
-
-
-def _with_cache(
-    module: torch.nn.Module, batches: Sequence[Mapping[str, torch.Tensor]]
-) -> tuple[str, torch.nn.Module, Sequence[Mapping[str, torch.Tensor]]]:
-    """Return the part of a module that has all its weights and takes a cache, after its name, and its inputs.
-
-    If there is none, it is the module itself.
-    """
-    part, path, given = module, "", batches
-    while True:
-        if next(_manners(part, batches[0]), None) is not None:
-            return path, part, batches
-        children = {
-            name: child for name, child in part.named_children() if next(child.parameters(), None) is not None
-        }
-        own = next(part.parameters(recurse=False), None)
-        if own is not None or len(children) != 1:
-            return "", module, given
-        name, part = children.popitem()
-        path = ".".join(filter(None, (path, name)))
-        tokens = [name for name, x in batches[0].items() if x.ndim == 2 and not x.dtype.is_floating_point]
-        arguments = list(inspect.signature(part.forward).parameters)
-        if len(batches[0]) != 1 or not tokens or not arguments:
-            return "", module, given
-        batches = [{arguments[0]: batch[next(iter(batch))]} for batch in batches]
-
-
-def _required(module: torch.nn.Module) -> set[str]:
-    known = inspect.signature(module.forward).parameters.values()
-    return {each.name for each in known if each.default is each.empty}
-
-
-def _manners(module: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> Iterator[Manner]:
-    """Yield the ways to call a module step by step, the likely ones first."""
-    known = inspect.signature(module.forward).parameters
-    of_steps = [
-        name for name, x in batch.items() if x.ndim == 2 and not x.dtype.is_floating_point and name in known
-    ]
-    plain = [name for name in of_steps if "mask" not in name and not PLACES.match(name)]
-    decoded = [name for name in plain if name.startswith("decoder")] or plain
-    if not decoded:
-        return
-    tokens = decoded[0]
-    masks = tuple(
-        name
-        for name in of_steps
-        if "mask" in name
-        and batch[name].shape == batch[tokens].shape
-        and name.startswith("decoder") == tokens.startswith("decoder")
-    )
-    switches = tuple(name for name in known if SWITCHES.match(name))
-    places = [name for name in known if NUMBERS.match(name) or PLACES.match(name)]
-    takes = [
-        name
-        for name in known
-        if OF_CACHE.search(name.lower()) and name not in {*switches, *places, *batch} and name != tokens
-    ]
-    needed = _required(module)
-    optional = all(known[name].default is None and name not in batch for name in places)
-    forms = [tuple((name, "number" if NUMBERS.match(name) else "row") for name in places)]
-    forms += [tuple((name, "rows" if form == "row" else form) for name, form in forms[0])]
-    forms += [tuple((name, "row") for name in places)]
-    forms = list(dict.fromkeys([()] * (optional and not needed & set(places)) + forms))
-    if takes:
-        for make in [None, *_makers(module)]:
-            yield from (Manner(tokens, masks, takes[0], make, switches, form) for form in forms)
-    elif switches or places:
-        yield from (Manner(tokens, masks, None, None, switches, form) for form in forms if form or switches)
-
-
-def _makers(module: torch.nn.Module) -> Iterator[Callable[[], Any]]:
-    """Yield functions that make a cache: of a class in the module's file, or a list of as many as layers."""
-    lists = [len(part) for part in module.modules() if isinstance(part, torch.nn.ModuleList)]
-    layers = max(lists, default=0)
-    beside = getattr(sys.modules.get(type(module).__module__), "__dict__", {})
-    beside = beside | getattr(type(module).forward, "__globals__", {})
-    for name, kind in beside.items():
-        if isinstance(kind, type) and OF_CACHE.search(name.lower()) and not issubclass(kind, torch.nn.Module):
-            try:
-                wanted = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty]
-            except (TypeError, ValueError):
-                continue
-            if not wanted:
-                yield kind
-            elif len(wanted) == 1 and "layer" in wanted[0].name:
-                yield lambda kind=kind: kind(layers)  # type: ignore[misc]  # a default that mypy does not see
-    if layers:
-        yield lambda: [None] * layers
-
-
-def _call_with_sizes(method: Callable[..., Any], count: int, length: int) -> None:
-    given = {}
-    for name, argument in inspect.signature(method).parameters.items():
-        if "batch" in name:
-            given[name] = count
-        elif re.search(r"len|seq|size", name):
-            given[name] = length
-        elif argument.default is argument.empty:
-            raise _NoCacheError(f"its {method.__name__} also needs {name!r}")
-    method(**given)
-
-
-def _parted(made: Any, cache: str | None) -> tuple[torch.Tensor, Any]:
-    """Return the first tensor of what a module returns, and the cache that it returns."""
-    if isinstance(made, torch.Tensor):
-        return made.detach().float(), None
-    if isinstance(made, Mapping):
-        output = next(x for x in made.values() if isinstance(x, torch.Tensor))
-        named = [
-            x
-            for name, x in made.items()
-            if x is not None and (name == cache or OF_CACHE.search(name.lower()))
-        ]
-    elif isinstance(made, list | tuple):
-        output = next(x for x in made if isinstance(x, torch.Tensor))
-        named = [x for x in made if x is not None and x is not output][-1:]
-    else:
-        raise _NoCacheError(f"it returns a {type(made).__name__}")
-    return output.detach().float(), named[0] if named and cache is not None else None
 
 
 def _last(output: torch.Tensor, *, is_each: bool = True) -> torch.Tensor:
@@ -451,13 +305,14 @@ class _Answering(TorchFunctionMode):  # type: ignore[misc]  # torch is not looke
     """Answers one kind of calls of the code as the places of a call's tokens say.
 
     Attributes:
-        sites: What was answered otherwise in the last call: the place that the code had, and its line.
+        sites: What was answered otherwise in the last call: the place that the code had, its line, and the
+            module that this is in.
     """
 
     def __init__(self, kind: str, run: _Stepping) -> None:
         super().__init__()
         self.kind, self.run = kind, run
-        self.sites: dict[range, tuple[int, str]] = {}
+        self.sites: dict[range, tuple[int, str, Any]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, chunk = kwargs or {}, self.run.chunk
@@ -473,6 +328,8 @@ class _Answering(TorchFunctionMode):  # type: ignore[misc]  # torch is not looke
             args = (args[0], self._index(args[1], args[0]))
         elif self.kind == "writes" and func is torch.Tensor.__setitem__:
             args = (args[0], self._index(args[1], args[0]), args[2])
+        elif self.kind == "order" and func in {torch.cat, torch.concat, torch.concatenate}:
+            args = (self._ordered(args[0]), *args[1:])
         elif self.kind == "causal" and func is ATTENTION and kwargs.get("is_causal") and len(chunk) == 1:
             kwargs = {**kwargs, "is_causal": False}
             self._note(0)
@@ -494,20 +351,30 @@ class _Answering(TorchFunctionMode):  # type: ignore[misc]  # torch is not looke
                 members[number] = slice(chunk.start, chunk.stop)
         return tuple(members) if isinstance(index, tuple) else members[0]
 
+    def _ordered(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Return tensors in their order, if they are of the tokens of a call and of those before it."""
+        sizes = [list(each.shape) for each in tensors]
+        apart = [(x, y) for x, y in zip(*sizes, strict=True) if x != y] if len(sizes) == 2 else []
+        if apart != [(len(self.run.chunk), self.run.chunk.start)]:
+            return tensors
+        self._note(0)
+        return tensors[::-1]
+
     def _note(self, place: int) -> None:
-        frame, line = inspect.currentframe(), ""
+        frame, line, part = inspect.currentframe(), "", None
         while frame is not None and not line:
             name = frame.f_code.co_filename
             if name != __file__ and not is_machinery(name):
-                line = f"{Path(name).name}:{frame.f_lineno}"
+                line, part = f"{Path(name).name}:{frame.f_lineno}", frame.f_locals.get("self")
             frame = frame.f_back
-        self.sites.setdefault(self.run.chunk, (place, line))
+        self.sites.setdefault(self.run.chunk, (place, line, part))
 
 
 SUSPECTS = {
     "positions": "the token at position {right} is given position {place} when it is a step of its own",
     "rows": "the step of position {right} reads row {place} of a table or mask",
     "writes": "the cache gets the keys and values of position {right} at place {place}",
+    "order": "the keys of the tokens from position {right} on stand before those of the tokens before them",
     "causal": "is_causal is set for a single token, which then sees the first key alone",
 }
 """Mistakes that the code may make, each with the words for it."""
@@ -532,7 +399,7 @@ def _explained(run: _Stepping, first: int) -> dict[str, Any]:
             continue
         if is_mended and answering.sites:
             at = next(reversed(answering.sites))
-            wrong, line = answering.sites[at]
+            wrong, line, _ = answering.sites[at]
             return {"place": place, "cause": words.format(right=at.start, place=wrong), "line": line}
     if _sees_other_samples(run, first):
         cause = f"the step of position {run.length - 1} depends on the tokens of other samples of the batch"
@@ -548,7 +415,7 @@ def _recorded(run: _Stepping, first: int) -> tuple[_Recorded, _Recorded]:
     of_whole, of_step = _Recorded(), _Recorded()
     whole = run.fresh()
     with of_whole.watching(whole):
-        whole(**run.arguments(0, run.length, is_cached=run.manner.cache is None))
+        whole(**run.arguments(0, run.length, is_cached=not run.manner.caches))
     with ExitStack() as stack:
         run.through_cache(first, lambda module: stack.enter_context(of_step.watching(module)))
     return of_whole, of_step
@@ -618,13 +485,16 @@ def _seen_in_words(
     tried = [*range(4), *range(4, run.length)[-(MOST_ALTERED - 4) :]]
     tokens = run.batch[run.manner.tokens]
     seen: tuple[list[int], list[int]] = [], []
+    both = [_last(each.outputs[part]) for each in recorded if part in each.outputs]
+    errors = [_error(x, y) for x, y in zip(*both, strict=True)] if len(both) == 2 else []
+    off = [at for at, error in enumerate(errors) if error > run.tolerance] or slice(None)
     for number in [each for each in tried if each < last]:
         other = tokens.clone()
         other[:, number] = _altered(tokens)[:, number]
         altered = replace(run, batch={**run.batch, run.manner.tokens: other})
         for numbers, before, after in zip(seen, recorded, _recorded(altered, first), strict=True):
             x, y = before.outputs.get(part), after.outputs.get(part)
-            if x is not None and y is not None and _error(_last(x), _last(y)) > SEEN:
+            if x is not None and y is not None and _error(_last(x)[off], _last(y)[off]) > SEEN:
                 numbers.append(number)
     lost = sorted(set(seen[0]) - set(seen[1]))
     more = sorted(set(seen[1]) - set(seen[0]))

@@ -218,6 +218,8 @@ class Tables:
         is_fixed: As in ``Graph``.
         lengths: As in ``Trace``.
         left_out: As in ``Trace``.
+        has_cache: The module may be called step by step, through a cache.
+        caches: Places of what it takes back in its next call, among its outputs.
     """
 
     types: Mapping[str, str]
@@ -232,6 +234,7 @@ class Tables:
     lengths: Mapping[int, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     has_cache: bool = False
+    caches: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, value: Any, *, place: str) -> Tables:
@@ -263,6 +266,7 @@ class Tables:
                 lengths={int(number): str(name) for number, name in value.get("lengths", {}).items()},
                 left_out=tuple(str(name)[:100] for name in value.get("left_out", ())),
                 has_cache=bool(value.get("has_cache", False)),
+                caches=tuple(map(int, value.get("caches", ()))),
             )
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ReadError(f"the child process wrote invalid tables ({error!r})", place=place) from error
@@ -288,6 +292,7 @@ def cached_steps(value: Any, *, place: str) -> CachedSteps:
         return CachedSteps(
             **words,
             error=float(value.get("error", 0.0)),
+            at_once=float(value.get("at_once", 0.0)),
             num_steps=int(value.get("num_steps", 0)),
             step=None if step is None else int(step),
         )
@@ -326,12 +331,14 @@ def read_exported(
     with naming(place, instead_of=str(path)):
         content = read_model(parse(path), path, rows)
     names = tuple(files.values())
+    outputs = [str(value.name) for value in content.model.graph.outputs]
     parameters = _parameters(content.model, tables)
     graph = Graph(content.model, content.layers, parameters, content.declared, "pytorch", names, tables.notes)
     graph.notes += tuple(note.replace(str(path), place) for note in content.notes)
     graph.returned = origin_of(tables.returned, places)
     graph.assumed = dict(tables.assumed)
     graph.is_fixed = tables.is_fixed
+    graph.caches = tuple(outputs[at] for at in tables.caches if 0 <= at < len(outputs))
     graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"
     chain(see_through, compose).edit(graph)
     _say_edges(graph)

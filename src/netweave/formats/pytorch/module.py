@@ -19,12 +19,13 @@ from torch.utils._pytree import TreeSpec, tree_leaves
 
 from netweave.errors import CodeError
 from netweave.files.library_errors import is_machinery, root_cause
-from netweave.formats.pytorch.cached_steps import compare_steps, has_cache
+from netweave.formats.pytorch.cached_steps import compare_steps
 from netweave.formats.pytorch.complex_numbers import write_as_pairs
 from netweave.formats.pytorch.exporting import (
     byte_masks,
     join_along_axes,
     read_as_written,
+    return_tensors_alone,
     shared_tables,
     without_autocast,
 )
@@ -39,6 +40,7 @@ from netweave.formats.pytorch.module_inputs import (
     members_of,
     named_arguments,
 )
+from netweave.formats.pytorch.stepwise_calls import has_cache, returned_caches
 from netweave.formats.pytorch.traced_sizes import settle_symbols
 from netweave.graph.checks import collector_at_rest
 
@@ -73,7 +75,8 @@ def export(
         ``modules`` (class and settings by name), ``state`` (names of stored arrays), ``trainable`` (those
         that are parameters), ``notes``, ``is_flat`` (whether it returns a tensor, or several in a tuple or
         list), ``assumed`` (sizes of inputs that nobody gave), ``lengths`` and ``left_out`` (see
-        ``Trace``), and ``has_cache`` (whether it may be called step by step). JSON values only.
+        ``Trace``), ``has_cache`` (whether it may be called step by step), and ``caches`` (places of
+        those of its outputs that it takes back). JSON values only.
 
     Raises:
         ShapeError: Sizes are missing.
@@ -94,13 +97,16 @@ def export(
                 raise
             with _tensors_as_buffers(module):  # a cache of keys that is a plain attribute, for example
                 program, is_fixed = _written(module, inputs, path, notes, open_axes)
+        with _quiet():
+            caches = returned_caches(module, inputs.values)
     return describe(module, notes) | {
         "is_flat": _is_flat(program.call_spec.out_spec),
         "assumed": {name: list(sizes) for name, sizes in inputs.assumed.items()},
         "is_fixed": is_fixed,
         "lengths": {str(number): name for number, name in lengths_of(module).items()},
         "left_out": left_out(module, inputs.values),
-        "has_cache": has_cache(module, inputs.values),
+        "has_cache": caches is not None or has_cache(module, inputs.values),
+        "caches": caches or [],
     }
 
 
@@ -260,6 +266,7 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
     Raises:
         CodeError: It has operators that ONNX cannot say.
     """
+    return_tensors_alone(program)
     join_along_axes(program)
     read_as_written(program)
     with _quiet(), shared_tables():
