@@ -163,8 +163,8 @@ def convert(
     "--from",
     "read_as",
     metavar="KIND",
-    help="Format of SOURCE: lmdb, recordio, folder, images, hdf5, mnist, cifar, csv, numpy, kvfile, textfile "
-    "or hbase.",
+    help="Format of SOURCE: lmdb, recordio, folder, images, hdf5, mnist, cifar, csv, numpy, kvfile "
+    "or textfile.",
 )
 @click.option("--labels", metavar="FILE", help="File of the labels, if they are in a separate file.")
 @click.option(
@@ -202,9 +202,8 @@ def pack(source: str, target: str, **settings: Any) -> None:
     """Pack the records of SOURCE into TARGET, for training.
 
     SOURCE is a folder with one subfolder of images per class, a list of images (Caffe's .txt, MXNet's .lst),
-    or an LMDB, .rec, .h5, .npz, .npy, .csv, idx, CIFAR or .kvfile file, or hbase://HOST/TABLE. URLs such as
-    s3://... are read in place. TARGET is an MXNet .rec (with its .idx), an .h5, a .kvfile, or else a folder
-    for a Caffe LMDB.
+    or an LMDB, .rec, .h5, .npz, .npy, .csv, idx, CIFAR or .kvfile file. URLs such as s3://... are read in
+    place. TARGET is an MXNet .rec (with its .idx), an .h5, a .kvfile, or else a folder for a Caffe LMDB.
     """
     from netweave import api
     from netweave.cli.console import output_console, working
