@@ -13,13 +13,13 @@ cv2 = pytest.importorskip("cv2")
 
 import torch  # noqa: E402 - after the checks for packages
 
+from examples import zoo  # noqa: E402
 from examples.style import criterion, demo  # noqa: E402
 from examples.style.features import FeatureNet, patches, small_net, vgg19  # noqa: E402
 from examples.style.transfer import gram, recolored, transfer  # noqa: E402
 from netweave import run, save_weights  # noqa: E402
 from netweave import symbol as sym  # noqa: E402
 from netweave.errors import ReadError  # noqa: E402
-from netweave.formats.mxnet.symbol import zoo  # noqa: E402
 from netweave.runtime.backends.torch import TorchNet  # noqa: E402
 from tests.examples import story  # noqa: E402
 

@@ -70,9 +70,6 @@ from netweave.api.weights import transfer_weights as transfer_weights
 from netweave.api.weights import writes_weights as writes_weights
 from netweave.api.writing import convert_and_verify as convert_and_verify
 from netweave.api.writing import save as save
-from netweave.api.zoo import ZooNet as ZooNet
-from netweave.api.zoo import save_zoo_picture as save_zoo_picture
-from netweave.api.zoo import zoo_costs as zoo_costs
 from netweave.comparison import OUTPUT_TOLERANCE as OUTPUT_TOLERANCE
 from netweave.comparison import CompareOptions as CompareOptions
 from netweave.comparison import Comparison as Comparison

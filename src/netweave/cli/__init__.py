@@ -20,7 +20,7 @@ from netweave import __version__
 from netweave.cli.boxes import anchors, evaluate_boxes
 from netweave.cli.compare import bisect, compare
 from netweave.cli.convert import convert, fix, pack, prune
-from netweave.cli.inspect import inspect, memory, show, zoo
+from netweave.cli.inspect import inspect, memory, show
 from netweave.cli.launch import launch
 from netweave.cli.run import extract, run, sample, time
 from netweave.cli.serve import doctor, mcp, serve
@@ -33,7 +33,7 @@ from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at
 
 SECTIONS = {
     "Compare": (inspect, compare, fix, show, bisect, run),
-    "Convert": (convert, prune, zoo),
+    "Convert": (convert, prune),
     "Train": (train, plan, launch, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
     "Serve": (serve, mcp, doctor),
 }

@@ -6,7 +6,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from netweave.api.zoo import NETS
+from examples.zoo import NETS
 from netweave.runtime.backends.torch import TorchNet, normalisation, recomputation
 from netweave.runtime.backends.torch.memory import record_allocations
 from netweave.runtime.memory_plan import cheapest, prepare, square_root, timeline
