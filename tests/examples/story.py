@@ -13,7 +13,7 @@ WRITTEN = ("*.caffemodel", "*.params", "*_lmdb", "snapshots", "*.onnx", "mended-
 WRITTEN += (
     "shapes",
     "shapes_voc",
-    "pruned*",
+    "quick.cfg",
     "inception-*",
     "*.svg",
     "*.png",

@@ -62,8 +62,6 @@ from netweave.api.training_records import compare_training as compare_training
 from netweave.api.training_records import load_training as load_training
 from netweave.api.training_records import record_training as record_training
 from netweave.api.training_records import save_training as save_training
-from netweave.api.weights import PruneResult as PruneResult
-from netweave.api.weights import prune as prune
 from netweave.api.weights import replicate as replicate
 from netweave.api.weights import save_weights as save_weights
 from netweave.api.weights import transfer_weights as transfer_weights

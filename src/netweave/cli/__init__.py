@@ -19,7 +19,7 @@ import click
 from netweave import __version__
 from netweave.cli.boxes import anchors, evaluate_boxes
 from netweave.cli.compare import bisect, compare
-from netweave.cli.convert import convert, fix, pack, prune
+from netweave.cli.convert import convert, fix, pack
 from netweave.cli.inspect import inspect, memory, show
 from netweave.cli.launch import launch
 from netweave.cli.run import extract, run, sample, time
@@ -33,7 +33,7 @@ from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at
 
 SECTIONS = {
     "Compare": (inspect, compare, fix, show, bisect, run),
-    "Convert": (convert, prune),
+    "Convert": (convert,),
     "Train": (train, plan, launch, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
     "Serve": (serve, mcp, doctor),
 }

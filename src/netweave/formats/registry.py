@@ -34,7 +34,6 @@ class RunFiles:
         fitting: Whether a net of the format can begin from a file of weights, layer by layer.
         ports: Whether weights alone can be written for a net of the format (``encode_weights``).
         samples: Whether a trained net of characters can be sampled from.
-        prunes: Whether the channels of a trained net can be pruned.
     """
 
     weights: tuple[str, ...] = ()
@@ -42,7 +41,6 @@ class RunFiles:
     fitting: bool = False
     ports: bool = False
     samples: bool = False
-    prunes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ FORMATS = (
         "darknet",
         "Darknet",
         "NET.cfg with NET.weights",
-        runs=RunFiles(("weights",), fitting=True, prunes=True),
+        runs=RunFiles(("weights",), fitting=True),
         jobs="NET.cfg with FILE.data",
     ),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),
