@@ -19,7 +19,7 @@ RUN, STEPS, BOUND = 25, 600, 9.0
 
 
 @pytest.mark.slow
-def test_perplexity_falls_below_the_bound_and_text_is_sampled(tmp_path):
+def test_perplexity_falls_below_the_bound(tmp_path):
     make_data.write(tmp_path)
     job = shutil.copy(make_data.HERE / "job.conf", tmp_path)
     losses: list[float] = []
@@ -31,11 +31,3 @@ def test_perplexity_falls_below_the_bound_and_text_is_sampled(tmp_path):
     assert len(losses) == STEPS
     assert math.exp(losses[0] / RUN) == pytest.approx(76, rel=0.05)
     assert math.exp(np.mean(losses[-50:]) / RUN) < BOUND
-    weights = tmp_path / "workspace" / "checkpoint" / f"step{STEPS}-worker0"
-    draws = [
-        netweave.sample(job, weights, start="The ", length=400, temperature=0.5, seed=seed)
-        for seed in range(4)  # one draw may be a row of a table
-    ]
-    words = {*(tmp_path / "text.txt").read_text().split()}
-    known = [word in words for drawn in draws for word in drawn.split()[1:-1]]
-    assert np.mean(known) > 0.5

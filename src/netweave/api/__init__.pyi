@@ -43,9 +43,6 @@ from netweave.api.runs import find_checkpoints as find_checkpoints
 from netweave.api.runs import find_runs as find_runs
 from netweave.api.runs import load_phases as load_phases
 from netweave.api.runs import read_curves as read_curves
-from netweave.api.sampling import CharacterModel as CharacterModel
-from netweave.api.sampling import sample as sample
-from netweave.api.sampling import stream_sample as stream_sample
 from netweave.api.timing import gain_of as gain_of
 from netweave.api.timing import load_for_timing as load_for_timing
 from netweave.api.timing import time_inference as time_inference

@@ -22,7 +22,7 @@ from netweave.cli.compare import bisect, compare
 from netweave.cli.convert import convert, fix, pack
 from netweave.cli.inspect import inspect, memory, show
 from netweave.cli.launch import launch
-from netweave.cli.run import extract, run, sample, time
+from netweave.cli.run import extract, run, time
 from netweave.cli.serve import doctor, mcp, serve
 from netweave.cli.several import plan
 from netweave.cli.train import jobs, test, train
@@ -34,7 +34,7 @@ from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at
 SECTIONS = {
     "Compare": (inspect, compare, fix, show, bisect, run),
     "Convert": (convert,),
-    "Train": (train, plan, launch, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
+    "Train": (train, plan, launch, jobs, test, extract, time, memory, pack, evaluate_boxes, anchors),
     "Serve": (serve, mcp, doctor),
 }
 """The commands, by what they are for, in the order of the help."""

@@ -33,14 +33,12 @@ class RunFiles:
         states: Ends of the names of files of a solver's state that are read.
         fitting: Whether a net of the format can begin from a file of weights, layer by layer.
         ports: Whether weights alone can be written for a net of the format (``encode_weights``).
-        samples: Whether a trained net of characters can be sampled from.
     """
 
     weights: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     fitting: bool = False
     ports: bool = False
-    samples: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +170,7 @@ FORMATS = (
         "singa",
         "SINGA",
         "job.conf with step1000-worker0",
-        runs=RunFiles(("worker0",), fitting=True, samples=True),
+        runs=RunFiles(("worker0",), fitting=True),
         jobs="job.conf",
     ),
     Format(
