@@ -41,7 +41,7 @@ def data_of(net):
 
 @pytest.mark.slow
 @settings(
-    max_examples=many(80, in_ci=25),
+    max_examples=many(80, in_ci=12),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -62,7 +62,7 @@ def test_a_step_that_computes_again_ends_in_the_same_bits(steps, data):
 
 @pytest.mark.slow
 @settings(
-    max_examples=many(80, in_ci=25),
+    max_examples=many(80, in_ci=12),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
