@@ -13,6 +13,8 @@ import pytest
 
 from benchmarks.hostile.zygote import forked_programs
 from netweave.files import hdf5
+from netweave.formats.chainer.reader import CHILD as CHAINER_CHILD
+from netweave.formats.jax.reader import CHILD as JAX_CHILD
 from netweave.formats.keras.code import CHILD as KERAS_CHILD
 from netweave.formats.pytorch.reader import CHILD
 from netweave.runtime.engine.malloc import M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc
@@ -51,7 +53,7 @@ def first_child():
     Imported in this fixture, the readers would look for packages that are not here, on behalf of every test
     (tests/alike.py).
     """
-    with forked_children(CHILD, KERAS_CHILD):
+    with forked_children(CHILD, KERAS_CHILD, JAX_CHILD, CHAINER_CHILD):
         yield
 
 

@@ -54,7 +54,6 @@ EXTRAS = {
     "scipy": "examples",
     "sklearn": "examples",
     "tensorboard": "curves",
-    "thriftpy2": "hbase",
     "torch": "torch",
 }
 """The extra that brings a module which tests import."""

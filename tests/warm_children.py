@@ -1,4 +1,4 @@
-"""Children that read code of PyTorch or Keras, forked from one that has imported it.
+"""Children that read code, forked from one that has imported what PyTorch, Keras, JAX or Chainer need.
 
 A test that reads code gets a child with the program, the arguments, the environment and the limits of the
 real one. Where that would be guarded, this one is not, but Python opens only the files that the guard shows.
@@ -124,7 +124,7 @@ def forked_children(*programs: Path) -> Iterator[None]:
     """Fork the children of programs, until the context ends, where ``FORKS.are_on``.
 
     Args:
-        programs: Those of the readers of PyTorch's code and of Keras'.
+        programs: Those of the readers of code.
     """
     import pytest
 
@@ -184,7 +184,13 @@ FORKS = Forks()
 def serve(framework: str) -> NoReturn:
     """Fork a child for each request, until nobody can ask any more."""
     gc.disable()
-    {"pytorch": _export_with_torch, "keras": _build_with_keras}[framework]()
+    warm = {
+        "pytorch": _export_with_torch,
+        "keras": _build_with_keras,
+        "jax": _import_jax,
+        "chainer": _import_shim,
+    }
+    warm[framework]()
     assert len(list(Path("/proc/self/task").iterdir())) == 1, (
         "a process with several threads cannot be forked"
     )
@@ -213,6 +219,18 @@ def _build_with_keras() -> None:
         import keras
 
         keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.Dense(2)])
+
+
+def _import_jax() -> None:
+    """Import JAX without its compiler's threads, which begin with the first array."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+    import netweave.formats.jax.lowering  # noqa: F401
+
+
+def _import_shim() -> None:
+    """Import what takes Chainer's place, and what a graph is made with."""
+    import netweave.formats.chainer.tracing  # noqa: F401
 
 
 def _export_with_torch() -> None:
@@ -286,11 +304,11 @@ def _draw_anew() -> None:
     import random
 
     import numpy as np
-    import torch
 
     random.seed()
     np.random.seed()  # noqa: NPY002 - what code may draw from
-    torch.seed()
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.seed()
 
 
 def _hide_all_but(given: Sequence[str]) -> None:

@@ -34,8 +34,8 @@ import numpy as np
 
 from benchmarks.record import Namespace, Record, option
 from benchmarks.worker import Worker, spread
+from examples.zoo import NETS as ZOO
 from netweave import api
-from netweave.api.zoo import NETS as ZOO
 from netweave.graph.stored import with_arrays
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.formats.mxnet.symbol import zoo
+from examples import zoo
 from netweave.graph.passes.partition import LayerCut
 from netweave.job import Checkpoints, Cluster, DataSource, Job, Phase, Policy, Schedule, Solver
 

@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.parallel import nets
 from benchmarks.record import Namespace, Record, option, read_results
-from netweave.formats.mxnet.symbol import zoo
+from examples import zoo
 from netweave.graph.passes.partition import LayerCut
 from netweave.job import Checkpoints
 from netweave.runtime.backends.torch.memory import record_allocations

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 import netweave.mxnet as mx
+from examples import zoo
 from netweave import symbol as sym
 from netweave.errors import ReadError
 from netweave.formats.caffe.weights import read_weights
-from netweave.formats.mxnet.symbol import zoo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -35,11 +35,9 @@ from netweave.api import operator as operator
 from netweave.api import pack as pack
 from netweave.api import plan_memory as plan_memory
 from netweave.api import prepare as prepare
-from netweave.api import prune as prune
 from netweave.api import record_training as record_training
 from netweave.api import replicate as replicate
 from netweave.api import run as run
-from netweave.api import sample as sample
 from netweave.api import save as save
 from netweave.api import save_training as save_training
 from netweave.api import save_weights as save_weights

@@ -568,7 +568,6 @@ class JobOptions:
         data: By phase, where its records are, instead of what its net names; under ``""`` what says so for
             all phases (Darknet's ``.data``), under ``mean`` a mean file (Caffe).
         kind_of: Tells what kind of records a path holds; without it the kind that the file names.
-        scale_l1: Weight of the sum of absolute scales of batch normalisation in the objective (Darknet).
         stages: Stages that all nets are in, besides those of the file (Caffe).
         level: Level that all nets are at, if not 0 (Caffe).
         allow_urls: URLs, or beginnings of them, that the files may name for records (``netweave.job``).
@@ -579,7 +578,6 @@ class JobOptions:
     data: Mapping[str, str] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
     level: int = 0
-    scale_l1: float = 0.0
     allow_urls: tuple[str, ...] = ()
     probe: Probe | None = None
     kind_of: Callable[[str], str] | None = None

@@ -95,8 +95,6 @@ WRONG = [3, None, ["net.onnx"], object()]
         ),
         (lambda net, x: netweave.find_boxes(x, {}), "the net is of type .*, expected a Graph"),
         (lambda net, x: netweave.evaluate_boxes(x, "a"), "labels is of type .*, expected the name of a file"),
-        (lambda net, x: netweave.prune(x, "w", "o"), "net is of type .*, expected the name of a file"),
-        (lambda net, x: netweave.sample(x, "w"), "job is of type .*, expected the name of a file"),
         (lambda net, x: netweave.pack("a", x), "target is of type .*, expected the name of a file"),
         (lambda net, x: netweave.compare(net, net, memory=x or []), "memory is .*, expected a size such as"),
         (lambda net, x: netweave.compare(net, net, first=x or 0), "first is .*, expected a name such as"),

@@ -202,7 +202,7 @@ def test_no_difference_is_not_one_across_formats(case: Case, read: Read) -> None
 
 
 @pytest.mark.slow
-@settings(parent=NO_HURRY, max_examples=many(1000, in_ci=120))
+@settings(parent=NO_HURRY, max_examples=many(1000, in_ci=60))
 @given(case=drawn([*KINDS, "same"]))
 def test_many_pairs_of_formats(case: Case, read: Read) -> None:
     found = compare(case, read)

@@ -13,7 +13,7 @@ WRITTEN = ("*.caffemodel", "*.params", "*_lmdb", "snapshots", "*.onnx", "mended-
 WRITTEN += (
     "shapes",
     "shapes_voc",
-    "pruned*",
+    "quick.cfg",
     "inception-*",
     "*.svg",
     "*.png",
@@ -29,10 +29,10 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def told(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+def told(folder: Path, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the demo of an example."""
     return subprocess.run(
-        [sys.executable, "-m", f"examples.{name}.demo"],
+        [sys.executable, "-m", f"examples.{name}.demo", *arguments],
         capture_output=True,
         text=True,
         cwd=folder,

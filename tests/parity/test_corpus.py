@@ -12,6 +12,7 @@ import pytest
 
 import netweave
 from netweave.errors import SourceError
+from netweave.graph import attributes_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 NETS = json.loads((GOLDEN / "corpus_nets.json").read_text())
@@ -58,4 +59,17 @@ def test_the_net_that_measures_an_ssd_is_read_as_the_one_that_predicts(corpus):
     assert any("'detection_eval' (DetectionEvaluate) measures" in note for note in measuring.notes)
     assert measuring.parameters.keys() == predicting.parameters.keys()
     assert [value.name for value in measuring.outputs] == [value.name for value in predicting.outputs]
-    assert netweave.compare(measuring, predicting).same_structure
+    assert written(measuring) == written(predicting)
+
+
+def written(net):
+    """Return the nodes of a net in order: operator, attributes, and the names of what it reads and gives."""
+    return [
+        (
+            node.op_type,
+            attributes_of(node),
+            [v and v.name for v in node.inputs],
+            [v.name for v in node.outputs],
+        )
+        for node in net.nodes
+    ]

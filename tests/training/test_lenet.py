@@ -18,7 +18,7 @@ from netweave.formats.caffe.job import read_solver
 from netweave.runtime.engine import ThreadedEngine
 from netweave.training import Evaluated, Updated
 from tests.oracles import lenet as recipe
-from tests.time_limits import many
+from tests.time_limits import IN_CI, many
 from tests.training import lenet
 from tests.training.trainers import make_trainer
 
@@ -124,8 +124,12 @@ def test_the_accuracy_after_training_is_that_of_pytorch(trained):
 def test_the_accuracy_in_mixed_precision(tmp_path, trained, monkeypatch):
     """bfloat16 has eight bits: the losses are others, the digits that are right are not."""
     monkeypatch.setattr("netweave.training.net_passes.check_bfloat16", lambda device: None)
-    losses, accuracy = train(tmp_path, 0, recipe.STEPS, torch.float32, precision="bf16")
+    steps = many(recipe.STEPS, in_ci=200)
+    losses, accuracy = train(tmp_path, 0, steps, torch.float32, precision="bf16")
     exact, right = trained(0)
     assert 1e-5 < abs(losses[0] / exact[0] - 1) < 0.01
+    if IN_CI:  # a third of the training, which ends a little lower
+        assert accuracy >= 0.93
+        return
     assert accuracy >= 0.97
     assert accuracy == pytest.approx(right, abs=0.005)

@@ -20,6 +20,7 @@ from netweave.runtime.engine import SerialEngine
 from netweave.training import Evaluated, Shown
 from netweave.training.metrics import make_metric
 from tests.formats.caffe.solvers import TABLE, lay_out, sizes
+from tests.time_limits import IN_CI
 from tests.training.trainers import make_trainer
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 ROWS = dict(line.split("\t", 1) for line in TABLE.read_text().splitlines())
 READ = [name for name, found in ROWS.items() if not found.partition(":")[0].endswith("Error")]
+LARGE = {"caffe/branch-intel/models/default_vgg_16/solver.prototxt"}
+"""138 million weights in layers that the smaller nets have as well: left out with CI."""
+
 BATCH = 2
 """Enough for every net to go once forward and back; their own sizes take gigabytes."""
 
@@ -86,7 +90,7 @@ def drawn(job: Job) -> dict[str, dict[str, np.ndarray]]:
 
 @pytest.mark.slow
 @pytest.mark.corpus
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", [name for name in READ if not (IN_CI and name in LARGE)])
 @pytest.mark.usefixtures("memory_kept")
 def test_a_solver_starts(folder, name):
     job = shortened(read_solver(folder / name, probe=sizes))

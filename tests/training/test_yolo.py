@@ -135,13 +135,9 @@ def opencv_heads(cfg, weights, data):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pruned", [False, True])
-def test_opencv_finds_the_same_boxes_with_the_files_that_are_written(tmp_path, pruned, capsys):
+def test_opencv_finds_the_same_boxes_with_the_files_that_are_written(tmp_path, capsys):
     run(job_of(tmp_path, yolo_nets.text(updates=30)))
     cfg, weights = tmp_path / "net.cfg", tmp_path / "backup" / "net_30.weights"
-    if pruned:
-        result = netweave.prune(cfg, weights, tmp_path / "pruned.cfg", keep=0.6)
-        cfg, weights = result.net, result.weights
     data = make_data.picture(1)[0][None, ..., ::-1].transpose(0, 3, 1, 2) / np.float32(255)
     net = netweave.load(cfg, weights)
     found = netweave.find_boxes(net, netweave.run(net, {"data": data}), threshold=0.2, overlap=1.0)
@@ -190,16 +186,6 @@ def test_weights_say_how_many_images_were_seen_whatever_becomes_of_the_cfg(tmp_p
     run(job)
     content = (tmp_path / "backup" / "net_12.weights").read_bytes()
     assert struct.unpack_from("<3iQ", content) == (0, 2, 0, 12 * 8)
-
-
-@pytest.mark.slow
-def test_the_penalty_makes_scales_smaller(tmp_path, capsys):
-    plain, sparse = (
-        run(job_of(tmp_path / str(weight), yolo_nets.text(updates=30), scale_l1=weight))
-        for weight in (0, 0.5)
-    )
-    for key in ("convolutional_0/scales", "convolutional_1/scales"):
-        assert np.abs(sparse[key]).sum() < np.abs(plain[key]).sum() - 0.05
 
 
 def test_images_seen_are_counted_behind_each_pass():

@@ -43,9 +43,6 @@ from netweave.api.runs import find_checkpoints as find_checkpoints
 from netweave.api.runs import find_runs as find_runs
 from netweave.api.runs import load_phases as load_phases
 from netweave.api.runs import read_curves as read_curves
-from netweave.api.sampling import CharacterModel as CharacterModel
-from netweave.api.sampling import sample as sample
-from netweave.api.sampling import stream_sample as stream_sample
 from netweave.api.timing import gain_of as gain_of
 from netweave.api.timing import load_for_timing as load_for_timing
 from netweave.api.timing import time_inference as time_inference
@@ -62,17 +59,12 @@ from netweave.api.training_records import compare_training as compare_training
 from netweave.api.training_records import load_training as load_training
 from netweave.api.training_records import record_training as record_training
 from netweave.api.training_records import save_training as save_training
-from netweave.api.weights import PruneResult as PruneResult
-from netweave.api.weights import prune as prune
 from netweave.api.weights import replicate as replicate
 from netweave.api.weights import save_weights as save_weights
 from netweave.api.weights import transfer_weights as transfer_weights
 from netweave.api.weights import writes_weights as writes_weights
 from netweave.api.writing import convert_and_verify as convert_and_verify
 from netweave.api.writing import save as save
-from netweave.api.zoo import ZooNet as ZooNet
-from netweave.api.zoo import save_zoo_picture as save_zoo_picture
-from netweave.api.zoo import zoo_costs as zoo_costs
 from netweave.comparison import OUTPUT_TOLERANCE as OUTPUT_TOLERANCE
 from netweave.comparison import CompareOptions as CompareOptions
 from netweave.comparison import Comparison as Comparison

@@ -48,7 +48,6 @@ def load_job(
     data: Mapping[str, str | Path] | str | Path | None = None,
     stages: Sequence[str] = (),
     level: int = 0,
-    scale_l1: float = 0.0,
     allow_urls: Sequence[str] = (),
 ) -> Job:
     """Read a training configuration: ``solver.prototxt``, ``job.conf``, or a ``.cfg`` of Darknet's.
@@ -61,8 +60,6 @@ def load_job(
             ``mean``, a mean file. For Darknet, its ``.data`` file, or a folder in the form of Pascal VOC.
         stages: Stages of the training net, besides those in the file.
         level: Level of the training net, if not 0.
-        scale_l1: For Darknet, the weight of an L1 penalty on the scales of batch normalisation, which makes
-            channels that can be pruned.
         allow_urls: URLs, or beginnings of them, that the files may name for their records; by default a URL
             is opened only if ``data`` names it.
 
@@ -76,7 +73,6 @@ def load_job(
         data=data_paths(data),
         stages=tuple(stages),
         level=level,
-        scale_l1=scale_l1,
         allow_urls=tuple(allow_urls),
         probe=probe,
         kind_of=kind_of,

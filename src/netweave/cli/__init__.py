@@ -19,10 +19,10 @@ import click
 from netweave import __version__
 from netweave.cli.boxes import anchors, evaluate_boxes
 from netweave.cli.compare import bisect, compare
-from netweave.cli.convert import convert, fix, pack, prune
-from netweave.cli.inspect import inspect, memory, show, zoo
+from netweave.cli.convert import convert, fix, pack
+from netweave.cli.inspect import inspect, memory, show
 from netweave.cli.launch import launch
-from netweave.cli.run import extract, run, sample, time
+from netweave.cli.run import extract, run, time
 from netweave.cli.serve import doctor, mcp, serve
 from netweave.cli.several import plan
 from netweave.cli.train import jobs, test, train
@@ -33,8 +33,8 @@ from netweave.training.parallel.environment import GROUP_LOST, is_rank, leave_at
 
 SECTIONS = {
     "Compare": (inspect, compare, fix, show, bisect, run),
-    "Convert": (convert, prune, zoo),
-    "Train": (train, plan, launch, jobs, sample, test, extract, time, memory, pack, evaluate_boxes, anchors),
+    "Convert": (convert,),
+    "Train": (train, plan, launch, jobs, test, extract, time, memory, pack, evaluate_boxes, anchors),
     "Serve": (serve, mcp, doctor),
 }
 """The commands, by what they are for, in the order of the help."""

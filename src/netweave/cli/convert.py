@@ -1,4 +1,4 @@
-"""Commands that write files: convert, pack, fix and prune."""
+"""Commands that write files: convert, pack and fix."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from netweave.cli.options import (
     Command,
     InputShapes,
     engine_options,
-    json_option,
     overwrite_option,
     parse_input_shapes,
-    parse_paths,
     parse_sizes,
     reads_nets,
 )
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from netweave.api.weights import PruneResult
     from netweave.graph import Graph
 
 
@@ -163,8 +160,8 @@ def convert(
     "--from",
     "read_as",
     metavar="KIND",
-    help="Format of SOURCE: lmdb, recordio, folder, images, hdf5, mnist, cifar, csv, numpy, kvfile, textfile "
-    "or hbase.",
+    help="Format of SOURCE: lmdb, recordio, folder, images, hdf5, mnist, cifar, csv, numpy, kvfile "
+    "or textfile.",
 )
 @click.option("--labels", metavar="FILE", help="File of the labels, if they are in a separate file.")
 @click.option(
@@ -202,9 +199,8 @@ def pack(source: str, target: str, **settings: Any) -> None:
     """Pack the records of SOURCE into TARGET, for training.
 
     SOURCE is a folder with one subfolder of images per class, a list of images (Caffe's .txt, MXNet's .lst),
-    or an LMDB, .rec, .h5, .npz, .npy, .csv, idx, CIFAR or .kvfile file, or hbase://HOST/TABLE. URLs such as
-    s3://... are read in place. TARGET is an MXNet .rec (with its .idx), an .h5, a .kvfile, or else a folder
-    for a Caffe LMDB.
+    or an LMDB, .rec, .h5, .npz, .npy, .csv, idx, CIFAR or .kvfile file. URLs such as s3://... are read in
+    place. TARGET is an MXNet .rec (with its .idx), an .h5, a .kvfile, or else a folder for a Caffe LMDB.
     """
     from netweave import api
     from netweave.cli.console import output_console, working
@@ -288,76 +284,3 @@ def _chosen(comparison: Any, numbers: tuple[int, ...]) -> list[Any] | None:
     if max(numbers) > len(causes):
         raise UsageError(f"there is no finding {max(numbers)}; the comparison has {len(causes)}")
     return [finding for number in numbers for finding in causes[number - 1].findings]
-
-
-@click.command(
-    cls=Command,
-    examples=[
-        "netweave prune yolo.cfg backup/yolo_1200.weights pruned.cfg --data shapes.data",
-        "netweave prune yolo.cfg yolo.weights pruned.cfg --keep 0.3 --least 0.05",
-    ],
-)
-@click.argument("net", metavar="NET")
-@click.argument("weights", metavar="WEIGHTS")
-@click.argument("out", metavar="OUT")
-@click.option(
-    "--keep",
-    type=click.FloatRange(0, 1, min_open=True),
-    metavar="SHARE",
-    default=0.5,
-    show_default=True,
-    help="Largest share of the multiply-adds to keep.",
-)
-@click.option(
-    "--least",
-    type=click.FloatRange(0, 1, min_open=True),
-    metavar="SHARE",
-    default=0.1,
-    show_default=True,
-    help="Smallest share of the channels of each layer to keep.",
-)
-@click.option(
-    "--data",
-    metavar="[PHASE=]PATH",
-    multiple=True,
-    callback=parse_paths,
-    help="Test both nets on these images: a .data file, a folder like Pascal VOC's, or test=LIST.",
-)
-@json_option
-def prune(
-    net: str, weights: str, out: str, keep: float, least: float, data: dict[str, str], json_file: str | None
-) -> None:
-    """Remove channels of NET, a Darknet .cfg with WEIGHTS, and write OUT (.cfg) and its .weights.
-
-    The channels with the smallest scales of batch normalisation go, by one threshold for the whole net. Train
-    with --scale-l1 before, and train OUT from its weights afterwards.
-    """
-    from netweave import api
-    from netweave.cli.console import counting, output_console, write_json
-
-    with counting("testing") as told:
-        result = api.prune(net, weights, out, keep=keep, least=least, data=data, told=told)
-    if json_file:
-        write_json(result.to_json(), json_file)
-    if json_file != "-":
-        console = output_console()
-        console.print(_table(result))
-        console.print(f"wrote {result.net} and {result.weights}", soft_wrap=True)
-
-
-def _table(result: PruneResult) -> object:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    channels = [sum(counts) for counts in zip(*result.filters.values(), strict=True)]
-    title = f"channels with a scale above {result.threshold:.3g}: {channels[1]:,} of {channels[0]:,}"
-    table = Table(box=SIMPLE, title=title, title_justify="left", title_style="", pad_edge=False)
-    table.add_column("")
-    for name in ("before", "after", "share"):
-        table.add_column(name, justify="right")
-    for name in ("parameters", "multiply_adds"):
-        before, after = getattr(result.before, name), getattr(result.after, name)
-        table.add_row(name.replace("_", "-"), f"{before:,}", f"{after:,}", f"{after / before:.1%}")
-    for name, value in result.before.metrics.items():
-        table.add_row(name, f"{value:.4g}", f"{result.after.metrics[name]:.4g}", "")
-    return table

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from netweave.api.timing import Gain
-    from netweave.api.zoo import ZooNet
     from netweave.comparison import NetRecord
     from netweave.training.cluster.topology import Role, Topology
 
@@ -285,31 +284,6 @@ def _weights(graph: Graph) -> Text:
         return Text(size)
     missing = sum(not parameter.loaded for parameter in graph.parameters.values())
     return Text(f"{size}; {missing:,} of them not found, drawn instead", style="yellow")
-
-
-NUMBERS = ("year", "image", "depth", "parameters", "multiply-adds", "activations", "top-1")
-
-
-def show_zoo(console: Console, nets: Sequence[ZooNet]) -> None:
-    """Print a table of nets, and below it where the accuracies are from."""
-    table = Table(box=LINE_BELOW_HEAD, header_style="bold", pad_edge=False)
-    table.add_column("net", no_wrap=True)
-    for name in NUMBERS:
-        table.add_column(name, justify="right", no_wrap=True)
-    for net in nets:
-        table.add_row(
-            Text(net.title),
-            str(net.year),
-            "x".join(map(str, net.image)),
-            str(net.depth),
-            f"{net.parameters / 1e6:.2f} M",
-            f"{net.multiply_adds / 1e6:,.0f} M",
-            f"{net.activation_bytes / 1e6:.1f} MB",
-            "" if net.top1 is None else f"{net.top1:.1f} %",
-        )
-    console.print(table)
-    for net in nets:
-        console.print(Text(f"{net.title}: {net.source}", style="dim"), soft_wrap=True)
 
 
 def show_cluster(console: Console, topology: Topology) -> None:

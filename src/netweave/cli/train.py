@@ -24,7 +24,7 @@ from netweave.errors import UsageError
 from netweave.training.parallel.devices import parse_devices
 from netweave.training.parallel.environment import INTERRUPTED, STOP_SIGNALS, rank_environment
 
-OF_JOB = ("data", "scale_l1", "allow_urls")
+OF_JOB = ("data", "allow_urls")
 """Options of ``load_job``, with the state of the net; the others are those of ``TrainOptions``."""
 
 
@@ -64,13 +64,6 @@ OF_JOB = ("data", "scale_l1", "allow_urls")
     "Darknet: its .data file, or a folder like Pascal VOC's.",
 )
 @allow_url_option
-@click.option(
-    "--scale-l1",
-    type=click.FloatRange(0),
-    metavar="X",
-    default=0.0,
-    help="Weight of an L1 penalty on the scales of batch normalisation, before netweave prune (Darknet).",
-)
 @click.option(
     "--gpu",
     metavar="NUMBERS",

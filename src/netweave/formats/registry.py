@@ -33,16 +33,12 @@ class RunFiles:
         states: Ends of the names of files of a solver's state that are read.
         fitting: Whether a net of the format can begin from a file of weights, layer by layer.
         ports: Whether weights alone can be written for a net of the format (``encode_weights``).
-        samples: Whether a trained net of characters can be sampled from.
-        prunes: Whether the channels of a trained net can be pruned.
     """
 
     weights: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     fitting: bool = False
     ports: bool = False
-    samples: bool = False
-    prunes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +170,14 @@ FORMATS = (
         "singa",
         "SINGA",
         "job.conf with step1000-worker0",
-        runs=RunFiles(("worker0",), fitting=True, samples=True),
+        runs=RunFiles(("worker0",), fitting=True),
         jobs="job.conf",
     ),
     Format(
         "darknet",
         "Darknet",
         "NET.cfg with NET.weights",
-        runs=RunFiles(("weights",), fitting=True, prunes=True),
+        runs=RunFiles(("weights",), fitting=True),
         jobs="NET.cfg with FILE.data",
     ),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),

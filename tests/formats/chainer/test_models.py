@@ -162,6 +162,7 @@ def test_code_runs_only_guarded_or_trusted(tmp_path, monkeypatch):
         netweave.load(path)
 
 
+@pytest.mark.guarded
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/usr/bin/bwrap").exists(), reason="the guard, bubblewrap, is not here")
 @pytest.mark.parametrize(
@@ -193,6 +194,7 @@ def test_the_guard_keeps_code_in(line, message, tmp_path):
     assert not outside.exists()
 
 
+@pytest.mark.guarded
 @pytest.mark.slow
 def test_modules_beside_the_file_are_run_in_the_guard_and_layers_have_their_lines(tmp_path):
     (tmp_path / "parts").mkdir()

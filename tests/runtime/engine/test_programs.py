@@ -47,7 +47,7 @@ def test_the_serial_engine_does_what_a_serial_run_does(program):
 
 @pytest.mark.slow
 @given(programs)
-@settings(max_examples=many(10_000, in_ci=1000), deadline=None)
+@settings(max_examples=many(10_000, in_ci=400), deadline=None)
 def test_many_programs(program):
     with frequent_switches():
         check(ThreadedEngine, program)

@@ -76,7 +76,7 @@ def graph_of(steps):
 
 
 @pytest.mark.slow
-@settings(max_examples=many(60, in_ci=12), deadline=None)
+@settings(max_examples=many(60, in_ci=6), deadline=None)
 @given(STEPS)
 @pytest.mark.parametrize("training", [False, True])
 def test_the_plan_is_what_the_allocator_gives_out(training, steps):
@@ -87,7 +87,7 @@ def test_the_plan_is_what_the_allocator_gives_out(training, steps):
 
 
 @pytest.mark.slow
-@settings(max_examples=many(30, in_ci=6), deadline=None)
+@settings(max_examples=many(30, in_ci=3), deadline=None)
 @given(STEPS)
 @pytest.mark.parametrize("num_stages", [2, 4])
 def test_a_step_in_stages_stays_within_its_plan(num_stages, steps):
@@ -100,7 +100,7 @@ def test_a_step_in_stages_stays_within_its_plan(num_stages, steps):
 
 
 @pytest.mark.slow
-@settings(max_examples=many(60, in_ci=12), deadline=None)
+@settings(max_examples=many(60, in_ci=6), deadline=None)
 @given(STEPS)
 @pytest.mark.parametrize("training", [False, True])
 def test_in_place_and_sharing_only_ever_save(training, steps):

@@ -6,7 +6,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from netweave.api.zoo import NETS
+from examples.zoo import NETS
 from netweave.runtime.backends.torch import TorchNet, normalisation, recomputation
 from netweave.runtime.backends.torch.memory import record_allocations
 from netweave.runtime.memory_plan import cheapest, prepare, square_root, timeline
@@ -41,7 +41,7 @@ def data_of(net):
 
 @pytest.mark.slow
 @settings(
-    max_examples=many(80, in_ci=25),
+    max_examples=many(80, in_ci=12),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -62,7 +62,7 @@ def test_a_step_that_computes_again_ends_in_the_same_bits(steps, data):
 
 @pytest.mark.slow
 @settings(
-    max_examples=many(80, in_ci=25),
+    max_examples=many(80, in_ci=12),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

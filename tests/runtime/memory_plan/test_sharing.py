@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netweave.api.zoo import NETS
+from examples.zoo import NETS
 from netweave.runtime.memory_plan import Buffer, Timeline, prepare, share, timeline
 from netweave.runtime.memory_plan.lifetimes import ALIGNMENT
 

@@ -30,7 +30,6 @@ class Training:
         updates: Whether batches change the net: they do not where it is tested.
         losses: What the heads add to the objective; they fill it.
         statistics: What Darknet prints of the heads.
-        scales: The scales of batch normalisation that have been read.
     """
 
     net: Section
@@ -38,7 +37,6 @@ class Training:
     updates: bool
     losses: list[ir.Value] = field(default_factory=list)
     statistics: list[ir.Value] = field(default_factory=list)
-    scales: list[ir.Value] = field(default_factory=list)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -201,7 +201,7 @@ class _JobReader:
 
     def _train(self) -> Phase:
         source = Source(self._path, phase="TRAIN", input_shapes=self._options.input_shapes)
-        net = build(self._sections, source, None, max_boxes=self._max_boxes, scale_l1=self._options.scale_l1)
+        net = build(self._sections, source, None, max_boxes=self._max_boxes)
         assert self._images.train is not None
         data = self._data(self._images.train, order={"shuffle": True}, difficult=False)
         return Phase(net.graph, (data,), net.losses)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from netweave.errors import ReadError, ShapeError, UsageError, WeightError
+from netweave.errors import ReadError, ShapeError, WeightError
 from netweave.files import Source, read_bytes
 from netweave.files.unknown_names import (
     UnknownLayer,
@@ -167,7 +167,6 @@ def build(
     weights: Path | None,
     *,
     max_boxes: int = 0,
-    scale_l1: float = 0.0,
 ) -> Net:
     """Write a net as a Graph: as it predicts, or with the losses of its heads.
 
@@ -178,7 +177,6 @@ def build(
         source: Its name, the phase and the caller's wishes.
         weights: The file of its arrays.
         max_boxes: Ground-truth boxes of an image, for a net with losses; 0 for one that predicts.
-        scale_l1: Weight of the sum of absolute scales of batch normalisation in the objective.
     """
     net, body = sections[0], sections[1:]
     if not body:
@@ -205,9 +203,6 @@ def build(
     if not training.updates:
         return Net(builder.finish([*heads, *training.losses]), losses)
     given = [value for pair in zip(training.losses, training.statistics, strict=True) for value in pair]
-    if scale_l1:
-        given.append(_sum_of_scales(builder, training.scales))
-        losses[given[-1].name or ""] = scale_l1
     graph = builder.finish(given)
     prune.edit(graph)  # the heads' own nodes
     return Net(graph, losses)
@@ -216,14 +211,6 @@ def build(
 def _num_frozen(body: Sequence[Section]) -> int:
     """Return up to which layer, counted from the first, training leaves weights alone (``stopbackward``)."""
     return max((index + 1 for index, section in enumerate(body) if section.flag("stopbackward")), default=0)
-
-
-def _sum_of_scales(builder: GraphBuilder, scales: Sequence[ir.Value]) -> ir.Value:
-    """Return the sum of the absolute scales of batch normalisation."""
-    if not scales:
-        raise UsageError("no layer has batch_normalize=1, so there are no scales to penalise")
-    sums = [builder.add("ReduceL1", [scale], {"keepdims": 0}) for scale in scales]
-    return builder.add("Sum", sums, outputs="scales")
 
 
 def find_weights(net: Path) -> Path | None:

@@ -6,7 +6,6 @@ To add one: a class with ``__len__`` and ``read`` in a module of ``training.data
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import inspect
@@ -198,25 +197,11 @@ SOURCES: dict[str, tuple[str, str]] = {
     "arrays": ("arrays", "Arrays"),
     "numpy": ("arrays", "NumpyFiles"),
     "filled": ("arrays", "Filled"),
-    "hbase": ("hbase", "HBase"),
     "windows": ("composed", "Windows"),
     "iterable": ("composed", "Iterated"),
     "characters": ("composed", "Characters"),
 }
 """The kinds of sources: module of ``training.data.sources`` and class. Loaded when first needed."""
-
-
-SCHEMES = {"hbase": "hbase"}
-"""Schemes of URLs that are a kind of source of their own, whatever held the records before."""
-
-
-def _by_scheme(wanted: DataSource) -> DataSource:
-    path = wanted.settings.get("path")
-    kind = SCHEMES.get(path.partition("://")[0]) if isinstance(path, str) and "://" in path else None
-    if kind is None or kind == wanted.kind:
-        return wanted
-    kept = {name: wanted.settings[name] for name in ("path", "color") if name in wanted.settings}
-    return dataclasses.replace(wanted, kind=kind, settings=kept)
 
 
 def open_source(wanted: DataSource) -> Source:
@@ -229,7 +214,6 @@ def open_source(wanted: DataSource) -> Source:
         UsageError: There is no such kind, or it lacks a setting or does not have one.
         ReadError: There is no such file, or it is of another kind.
     """
-    wanted = _by_scheme(wanted)
     prefix = f"{wanted.place}: " if wanted.place else ""
     if wanted.kind not in SOURCES:
         raise UsageError(
@@ -243,7 +227,7 @@ def open_source(wanted: DataSource) -> Source:
         takes = ", ".join(inspect.signature(made).parameters)
         raise UsageError(f"{prefix}data of kind {wanted.kind!r}: {error}; it takes: {takes}") from error
     path = wanted.settings.get("path")
-    names = part_names(path) if isinstance(path, str) and wanted.kind not in SCHEMES.values() else []
+    names = part_names(path) if isinstance(path, str) else []
     place = str(path or wanted.place or wanted.kind)
     with reading(place):
         if not names:

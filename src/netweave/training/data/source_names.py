@@ -13,7 +13,7 @@ from netweave.files.zipped import zip_errors
 from netweave.job import DataSource
 from netweave.training.data.kvfile import MAX_KEY_BYTES, SHARD, is_kvfile
 from netweave.training.data.location import local_copy
-from netweave.training.data.source import SCHEMES, SOURCES, Source, open_source
+from netweave.training.data.source import SOURCES, Source, open_source
 
 SUFFIXES = {
     ".rec": "recordio",
@@ -54,9 +54,6 @@ def kind_of(name: str) -> str:
     Raises:
         UsageError: The name does not tell.
     """
-    scheme = name.partition("://")[0]
-    if scheme != name and scheme in SCHEMES:
-        return SCHEMES[scheme]
     bare = name.removesuffix(".gz")
     path = Path(bare)
     if "idx3-ubyte" in path.name or "idx1-ubyte" in path.name:
@@ -147,7 +144,6 @@ SETTINGS: dict[str, Callable[[str, Named], dict[str, Any]]] = {
     "mnist": _mnist,
     "cifar": lambda name, said: {"paths": name.split(",")},
     "csv": _csv,
-    "hbase": lambda name, said: {"path": name, "color": said.color},
     "kvfile": lambda name, said: {"path": name, "shape": said.shape},
     "textfile": lambda name, said: {"path": name, "shape": said.shape},
     "numpy": _numpy,

@@ -270,8 +270,6 @@ def _statistics(ctx: DarknetLayer, size: int) -> list[ir.Value]:
     """Take the stored arrays of a batch normalisation; variances begin at 0, as Darknet's calloc has it."""
     ones = {"type": "constant", "value": 1.0}
     gamma = ctx.parameter("scales", (size,), role="gamma", filler=ones)
-    if ctx.training is not None and not ctx.is_frozen:
-        ctx.training.scales.append(gamma)
     mean = ctx.parameter("rolling_mean", (size,), role="mean")
     return [gamma, mean, ctx.parameter("rolling_variance", (size,), role="variance")]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from examples.zoo import blocks as b
 from netweave.formats.mxnet.symbol.symbol import Symbol, variable
 from netweave.formats.mxnet.symbol.vertex import Prefix
-from netweave.formats.mxnet.symbol.zoo import blocks as b
 
 
 def lenet(num_classes: int = 10) -> Symbol:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from examples.zoo import blocks as b
 from netweave.formats.mxnet.symbol.symbol import Symbol, variable
 from netweave.formats.mxnet.symbol.vertex import Prefix
-from netweave.formats.mxnet.symbol.zoo import blocks as b
 
 GOOGLENET = {
     "3a": (64, 96, 128, 16, 32, 32),
