@@ -169,15 +169,9 @@ def prepare(
     Raises:
         NotComparableError: A net computes nothing, or the inputs cannot be paired.
     """
-    held: Sequence[HeldInput] = ()
-    if options.inputs is None:  # else they are given
-        a, b, held = hold_inputs(a, b)
-        for each in held:
-            log.note(each.note)
-    for name, graph in (("A", a), ("B", b)):
-        if graph.caches:
-            returned = f"{len(graph.caches)} of {name}'s {len(graph.outputs)} outputs"
-            log.note(f"{returned} are a cache that it takes back: steps through it are compared instead")
+    a, b, held = hold_inputs(a, b) if options.inputs is None else (a, b, ())  # else they are given
+    for note in (*(each.note for each in held), *_notes_of_caches(a, b)):
+        log.note(note)
     with log.stage("normalise"):
         side_a, side_b, form = _formed(a, b, form)
         joining, joined = _find_joined(side_a, side_b)
@@ -209,6 +203,15 @@ def prepare(
         seeds = match_weights(side_a.signals.nodes, side_b.signals.nodes)
         candidates = input_candidates(side_a.signals, side_b.signals, inputs, seeds)
     return PreparedPair(side_a, side_b, seeds, candidates, completion, joined, joining, held)
+
+
+def _notes_of_caches(a: Graph, b: Graph) -> list[str]:
+    return [
+        f"{len(graph.caches)} of {name}'s {len(graph.outputs)} outputs are a cache that it takes back: steps "
+        "through it are compared instead"
+        for name, graph in (("A", a), ("B", b))
+        if graph.caches
+    ]
 
 
 def _inputs_in_words(side: Side) -> str:
