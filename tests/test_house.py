@@ -50,6 +50,14 @@ def test_reading_a_net_loads_no_framework():
     assert not loaded_after(f"import netweave\nnetweave.load({str(NET)!r})") & set(FRAMEWORKS)
 
 
+def test_a_loop_of_the_users_own_loads_no_graph_beside_torch():
+    """``netweave.exact`` and the ranks beneath it; what reads nets would double the time of a restart."""
+    pytest.importorskip("torch")
+    loaded = loaded_after("import netweave.exact, netweave.training.parallel.world")
+    beside = loaded - loaded_after("import torch") - set(sys.stdlib_module_names)
+    assert beside == {"netweave", "ml_dtypes"}
+
+
 MIRRORED = {"keras/utils.py", "mxnet/util.py", "mxnet/gluon/utils.py"}
 """Modules that scripts import by the name that Keras or MXNet gave them."""
 
@@ -135,7 +143,8 @@ SPELLED = {
     "runtime/backends/runner.py": "the names of the runtimes",
     "runtime/images/preprocessing.py": "presets by the names that users know",
     "training/data/source.py": "modules of sources",
-    "training/shard_ranks.py": "a library by its name",
+    "training/optim/rule.py": "modules of rules",
+    "training/parallel/shards.py": "a library by its name",
 }
 """Files outside formats, mxnet and keras that spell a framework's name, each with its reason."""
 
