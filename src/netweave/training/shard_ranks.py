@@ -55,6 +55,7 @@ class ShardRanks(RankExchange):
         size = options.same_bits
         assert size is not None
         self.shards: Shards = shards_of(world, size)
+        self.display_passes = self.shards.count
         super().__init__(world, options, engine=engine)
         self._is_synchronised = options.sync_batch_norm
         self.require_same_start({SHARDS: size, **kernels()})
