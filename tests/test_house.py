@@ -50,6 +50,17 @@ def test_reading_a_net_loads_no_framework():
     assert not loaded_after(f"import netweave\nnetweave.load({str(NET)!r})") & set(FRAMEWORKS)
 
 
+def test_comparing_nets_of_known_images_loads_neither_torch_nor_sympy():
+    """The batch is open. Modules of sympy may be there unexecuted; what sympy imports is not."""
+    command = ["netweave", "compare", str(NET), str(NET.with_name("leaves-symbol.json"))]
+    loaded = loaded_after(
+        f"import contextlib, io\nfrom netweave.cli import main\nsys.argv = {command}\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main()"
+    )
+    assert "onnxruntime" in loaded
+    assert not loaded & {"mpmath", *FRAMEWORKS} - {"onnxruntime"}
+
+
 def test_a_loop_of_the_users_own_loads_no_graph_beside_torch():
     """``netweave.exact`` and the ranks beneath it; what reads nets would double the time of a restart."""
     pytest.importorskip("torch")
