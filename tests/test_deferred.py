@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.deferred import FORMULAS, _Deferred, defer
+from netweave.deferred import FORMULAS, Table, _Deferred, defer
 from netweave.graph import GraphBuilder, Parameter
 
 
@@ -30,6 +30,23 @@ def late(tmp_path, monkeypatch):
     yield sys.late_order
     for name in [name for name in sys.modules if name.startswith(("late_package", "broken_late"))]:
         del sys.modules[name]
+
+
+@pytest.mark.parametrize("ask", [len, list, lambda table: table["inside"], lambda table: "other" in table])
+def test_a_table_imports_its_modules_when_a_row_is_looked_up(late, tmp_path, ask):
+    package = tmp_path / "late_package"
+    rows = "for name, row in sys.late_rows:\n    sys.late_table[name] = row\n"
+    (package / "rows.py").write_text(f"import sys\nsys.late_order.append(__name__)\n{rows}")
+    table = sys.late_table = Table("late_package", ("rows", "inside"))
+    sys.late_rows = [("inside", 1), ("outside", 2)]
+    try:
+        table["own"] = 3
+        assert not late
+        ask(table)
+        assert late == ["late_package", "late_package.rows", "late_package.inside"]
+        assert dict(table) == {"own": 3, "inside": 1, "outside": 2}
+    finally:
+        del sys.late_table, sys.late_rows
 
 
 def test_a_module_is_executed_when_it_is_used(late):

@@ -50,6 +50,25 @@ def test_reading_a_net_loads_no_framework():
     assert not loaded_after(f"import netweave\nnetweave.load({str(NET)!r})") & set(FRAMEWORKS)
 
 
+def test_comparing_nets_of_known_images_loads_neither_torch_nor_sympy():
+    """The batch is open. Modules of sympy may be there unexecuted; what sympy imports is not."""
+    command = ["netweave", "compare", str(NET), str(NET.with_name("leaves-symbol.json"))]
+    loaded = loaded_after(
+        f"import contextlib, io\nfrom netweave.cli import main\nsys.argv = {command}\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main()"
+    )
+    assert "onnxruntime" in loaded
+    assert not loaded & {"mpmath", *FRAMEWORKS} - {"onnxruntime"}
+
+
+def test_a_loop_of_the_users_own_loads_no_graph_beside_torch():
+    """``netweave.exact`` and the ranks beneath it; what reads nets would double the time of a restart."""
+    pytest.importorskip("torch")
+    loaded = loaded_after("import netweave.exact, netweave.training.parallel.world")
+    beside = loaded - loaded_after("import torch") - set(sys.stdlib_module_names)
+    assert beside == {"netweave", "ml_dtypes"}
+
+
 MIRRORED = {"keras/utils.py", "mxnet/util.py", "mxnet/gluon/utils.py"}
 """Modules that scripts import by the name that Keras or MXNet gave them."""
 
@@ -135,7 +154,8 @@ SPELLED = {
     "runtime/backends/runner.py": "the names of the runtimes",
     "runtime/images/preprocessing.py": "presets by the names that users know",
     "training/data/source.py": "modules of sources",
-    "training/shard_ranks.py": "a library by its name",
+    "training/optim/rule.py": "modules of rules",
+    "training/parallel/shards.py": "a library by its name",
 }
 """Files outside formats, mxnet and keras that spell a framework's name, each with its reason."""
 

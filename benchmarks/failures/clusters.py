@@ -233,9 +233,9 @@ def _ranks(process: subprocess.Popen[str], log: kills.Log) -> dict[int, int]:
     """Return the process of each rank that is there."""
     found: dict[int, int] = {}
     for line in log.lines:
-        match = re.search(r"process (\d+) is rank (\d+)$", line)
+        match = re.search(r"rank (\d+) is process (\d+)$", line)
         if match:
-            found[int(match[2])] = int(match[1])
+            found[int(match[1])] = int(match[2])
     for pid in command.ranks_of(process):
         with contextlib.suppress(OSError):
             variables = Path(f"/proc/{pid}/environ").read_text().split("\0")

@@ -57,7 +57,7 @@ class ForkingLauncher(Launcher):
         processes = multiprocessing.get_context("forkserver")
         process = processes.Process(target=be_rank, args=(list(self.command), variables))
         process.start()
-        self.tell(f"process {process.pid} is rank {variables['RANK']}")
+        self.tell(f"rank {variables['RANK']} is process {process.pid}")
         found: Any = Forked(process)
         return found  # type: ignore[no-any-return]
 

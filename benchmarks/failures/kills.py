@@ -62,7 +62,7 @@ class Log(threading.Thread):
 
     def pid_of(self, rank: int, since: int) -> int | None:
         """Return the process of a rank, from what was said from a line on."""
-        found = (re.search(rf"process (\d+) is rank {rank}$", line) for line in self.lines[since:])
+        found = (re.search(rf"rank {rank} is process (\d+)$", line) for line in self.lines[since:])
         return next((int(match[1]) for match in found if match), None)
 
 

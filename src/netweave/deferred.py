@@ -1,4 +1,4 @@
-"""Names and modules that are imported when they are first used.
+"""Names and modules that are imported when they are first used, and rest for the garbage collector.
 
 Comparing needs no training and training no comparer, so a package's public names stand in its
 ``__init__.pyi``, which type checkers read as well, and each is imported from its module on first use (as
@@ -11,16 +11,18 @@ a module as soon as a second one imports it.
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 FORMULAS = frozenset(
     {
@@ -31,6 +33,9 @@ FORMULAS = frozenset(
     }
 )
 """sympy, and the modules that use it while they are imported."""
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _executing = RLock()
 
@@ -58,9 +63,68 @@ def names_of_stub(package: str, file: str) -> tuple[list[str], Callable[[str], A
     return sorted(homes), attribute, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
+class Table(MutableMapping[K, V]):
+    """Rows that modules enter while they are imported; all of them are imported when one is first looked up.
+
+    So a module beside them, which needs no row, is imported without them and the libraries that they need.
+
+    Args:
+        package: The package that they are in.
+        modules: Their names there.
+    """
+
+    def __init__(self, package: str, modules: Sequence[str]) -> None:
+        self._modules = [f"{package}.{name}" for name in modules]
+        self._rows: dict[K, V] = {}
+        self._is_full = False
+
+    def enter(self, key: K, make: Callable[[], V]) -> V:
+        """Return the row of a key among those entered so far; a new one if there is none."""
+        return self._rows.setdefault(key, make())
+
+    def __getitem__(self, key: K) -> V:
+        return self._filled()[key]
+
+    def __setitem__(self, key: K, row: V) -> None:
+        self._rows[key] = row
+
+    def __delitem__(self, key: K) -> None:
+        del self._rows[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._filled())
+
+    def __len__(self) -> int:
+        return len(self._filled())
+
+    def _filled(self) -> dict[K, V]:
+        if not self._is_full:
+            for name in self._modules:  # another thread that imports one is waited for
+                import_module(name)
+            self._is_full = True
+        return self._rows
+
+
 def defer(names: Collection[str] = FORMULAS) -> None:
     """Have modules executed late that are not imported yet; for a process that is ours alone."""
     sys.meta_path.insert(0, _Finder(names))
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Keep Python's search for cycles off for a while.
+
+    Reading or comparing a graph, or importing a library, makes hundreds of thousands of objects that all
+    live on; looking for cycles among them again and again takes a quarter of the time. What became garbage
+    is found afterwards.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Finder(MetaPathFinder):

@@ -2,8 +2,7 @@
 
 A file may name URLs for its records. They are opened only if the user allows them: a ``solver.prototxt`` from
 a stranger would otherwise make whoever trains with it send requests into their own network, with their own
-credentials for stores (docs/decisions/0168). What the user names, on the command line or in a program, is
-opened without asking.
+credentials for stores (docs/decisions/0168). What the user names is opened without asking.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.graph.passes.partition import LayerCut
 
 if TYPE_CHECKING:
     import numpy as np
 
     from netweave.graph import Graph
+    from netweave.graph.passes.partition import LayerCut
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -511,11 +510,10 @@ class Job:
         """
         if content.get("version") != VERSION:
             raise ValueError(f"a job of version {content.get('version')}, expected {VERSION}")
-        solver = dict(content["solver"])
         return Job(
             name=content["name"],
             phases={name: _phase(row, graphs[name]) for name, row in content["phases"].items()},
-            solver=Solver(**{**solver, "policy": Policy(**solver["policy"])}),
+            solver=Solver(**{**content["solver"], "policy": Policy(**content["solver"]["policy"])}),
             schedule=Schedule(**content["schedule"]),
             checkpoints=Checkpoints(**_tuples(content["checkpoints"], "formats", "weights")),
             algorithm=content["algorithm"],
@@ -533,6 +531,8 @@ def _phase(row: Mapping[str, Any], graph: Graph) -> Phase:
 
 
 def _cluster(row: Mapping[str, Any]) -> Cluster:
+    from netweave.graph.passes.partition import LayerCut  # whoever writes checkpoints needs no graph
+
     return Cluster(**{**row, "layers": tuple(LayerCut(**layer) for layer in row.get("layers", ()))})
 
 

@@ -324,3 +324,21 @@ def test_numbers_that_wrap_around_are_not_followed():
     graph = builder.finish([builder.add("Cast", [number], {"to": ir.DataType.UINT8.value}, outputs="y")])
     infer_shapes(graph)
     assert known_shape(graph.outputs[0]) == (1,)
+
+
+@given(
+    dims=st.lists(st.sampled_from([0, 1, 2, 3, "N", "M"]), min_size=1, max_size=4),
+    axis=st.none() | st.integers(-5, 5),
+)
+def test_a_flatten_has_the_shape_that_the_inference_gives(dims, axis):
+    """Our rule, which needs no sympy, and that of ``onnx_shape_inference`` for the same node."""
+    attributes = {} if axis is None else {"axis": axis}
+    assume(axis is None or -len(dims) <= axis <= len(dims))
+    graph = one_node("Flatten", [dims], attributes)
+    theirs = ir.Shape(dims)
+    sides = [theirs[: 1 if axis is None else axis], theirs[1 if axis is None else axis :]]
+    if axis is not None and axis < 0:
+        sides = [theirs[: axis + len(dims)], theirs[axis + len(dims) :]]
+    expected = [str(math.prod(side, start=ir.SymbolicDim("ONE")).simplify()) for side in sides]
+    found = graph.outputs[0].shape
+    assert [str((ir.SymbolicDim("ONE") * dim).simplify()) for dim in found] == expected

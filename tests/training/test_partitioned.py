@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import netweave
 from netweave.graph import scale_gradients
 from netweave.graph.passes.partition import LayerCut
-from netweave.runtime.backends.torch.device import first_not_finite
+from netweave.runtime.backends.torch.net import first_not_finite
 from netweave.training.partitioned import Partition
 from tests.training.workers_in_threads import Training
 

@@ -40,6 +40,15 @@ FOLDER = "NETWEAVE_JOBS"
 """Variable that names another folder for the register, such as one that several machines share."""
 
 
+OF_A_RANK = (
+    "netweave.api.training",
+    "netweave.training.trainer",
+    "netweave.training.parallel.world",
+    "netweave.training.cluster.part",
+)
+"""Modules that hold nearly all that a rank of a Job imports."""
+
+
 def packages_to_install() -> str:
     """Return the packages that training with curves lacks, and how to install them; empty if none."""
     packages = [name for name in (TORCH, "tensorboard") if find_spec(name) is None]
@@ -390,8 +399,8 @@ def launch(
 
         for device in devices:
             find_device(device)
-    launcher = Launcher(command, devices, restarts, tell, dict(environment or {}), grace_s, stop_signal)
-    return launcher.run()
+    settings = (restarts, tell, dict(environment or {}), grace_s, stop_signal)
+    return Launcher(command, devices, *settings, preload=OF_A_RANK).run()
 
 
 def _asked(job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.api.arguments import check_file, data_paths
 from netweave.api.jobs import joined, shared, start_of, traced
+from netweave.deferred import collector_at_rest
 from netweave.errors import UsageError
 from netweave.formats import find_job_format
 from netweave.formats.caffe.phases import Reading, data_root, read_phase
-from netweave.graph.checks import collector_at_rest
 from netweave.graph.passes.partition import placements
 from netweave.installation import install_command
 from netweave.job import JobOptions, checked_phases, checked_probe

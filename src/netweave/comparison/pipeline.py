@@ -24,9 +24,9 @@ from netweave.comparison.size_search import assess_sizes
 from netweave.comparison.source_runs import on_other_integers
 from netweave.comparison.stopwatch import Stopwatch
 from netweave.comparison.stored import compare_stored
+from netweave.deferred import collector_at_rest
 from netweave.errors import UsageError
 from netweave.graph import Graph
-from netweave.graph.checks import collector_at_rest
 from netweave.options import Options
 from netweave.runtime.memory_plan import parse_bytes
 

@@ -18,7 +18,7 @@ from netweave.training import checkpoint_file
 from netweave.training.checkpoint_writer import KEPT, CheckpointWriter
 from netweave.training.loop import FitCheckpoints, stopping
 from netweave.training.parallel.environment import INTERRUPTED
-from netweave.training.shard_ranks import SHARDS, check_promise, kernels
+from netweave.training.parallel.shards import SHARDS, check_promise, kernels
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from netweave.api.jobs import announcing_early_failure, joined
 from netweave.errors import UnsupportedError, UsageError
 from netweave.exact.overlap import ShardGradients
 from netweave.runtime.engine import ThreadedEngine
-from netweave.training.parallel.shards import tree_sum
-from netweave.training.rank_exchange import asked, told_by
-from netweave.training.shard_ranks import SHARDS, THREADS, kernels, shards_of
+from netweave.training.parallel.environment import asked, told_by
+from netweave.training.parallel.shards import SHARDS, THREADS, kernels, shards_of, tree_sum
 from netweave.training.watchers import TrainOptions
 
 if TYPE_CHECKING:

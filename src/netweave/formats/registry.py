@@ -6,16 +6,19 @@ import importlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
+from netweave.deferred import collector_at_rest
 from netweave.errors import CodeError, ReadError, UsageError
 from netweave.files import OutputFiles
 from netweave.files.checksums import CHANGED, is_as_written
 from netweave.files.library_errors import reading
 from netweave.files.source import Source, is_file, is_folder, refuse_pointer
 from netweave.files.unrecognised_files import refusal
-from netweave.graph import Graph
-from netweave.graph.checks import collector_at_rest
 from netweave.job import Job, JobOptions, checked_job, checked_probe
+
+if TYPE_CHECKING:
+    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

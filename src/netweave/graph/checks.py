@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import prod
 
 import onnx_ir as ir
@@ -257,19 +255,3 @@ _OUTPUT_CHECKS: dict[str, Callable[[ir.Node], None]] = {
     "ConvTranspose": _leaves_something,
     "Reshape": _keeps_elements,
 }
-
-
-@contextmanager
-def collector_at_rest() -> Iterator[None]:
-    """Keep Python's search for cycles off for a while.
-
-    Reading or comparing a graph makes hundreds of thousands of objects that all live on; looking for
-    cycles among them again and again takes a quarter of the time. What became garbage is found afterwards.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

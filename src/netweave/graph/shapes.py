@@ -7,6 +7,7 @@ symbolic sizes; this file hands it the shape rules of the registry, adds the che
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
@@ -179,7 +180,7 @@ def _infer(node: ir.Node, context: ShapeContext) -> None:
     try:
         check_inputs(node)
         _check_size_list(node)
-        if not _joined_long(node, context) and not _joined_many(node, context):
+        if not any(rule(node, context) for rule in (_joined_long, _joined_many, _flattened)):
             infer(context, node)
         _check_axes(node)
         check_outputs(node)
@@ -227,6 +228,26 @@ def _joined_long(node: ir.Node, context: ShapeContext) -> bool:
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else context.new_symbolic_dim()
     context.set_shape_and_dtype(node.outputs[0], ir.Shape([total]), first.dtype)
+    return True
+
+
+def _flattened(node: ir.Node, context: ShapeContext) -> bool:
+    """Infer a Flatten that multiplies no open size; the inference would load sympy for 1 times N."""
+    value = node.inputs[0] if node.op_type == "Flatten" and not node.domain and node.inputs else None
+    if value is None or value.shape is None:
+        return False
+    axis = node.attributes.get_int("axis", 1)
+    if not -len(value.shape) <= axis <= len(value.shape):
+        return False
+    axis += len(value.shape) if axis < 0 else 0
+    sides: list[Dim] = []
+    for dims in (value.shape.dims[:axis], value.shape.dims[axis:]):
+        known = math.prod(dim for dim in dims if isinstance(dim, int))
+        unknown = [dim for dim in dims if not isinstance(dim, int)]
+        if len(unknown) > 1 or (unknown and known != 1):
+            return False
+        sides.append(unknown[0] if unknown else known)
+    context.set_shape_and_dtype(node.outputs[0], ir.Shape(sides), value.dtype)
     return True
 
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
         Stopped,
         Updated,
         ValuesSeen,
+        ValueStatistics,
     )
-    from netweave.training.monitor import Monitor, ValueStatistics, Watched
+    from netweave.training.monitor import Monitor, Watched
 
 __all__ = [
     "Checkpoint",
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 _OF_CHECKPOINTS = frozenset({"Checkpoint", "latest", "read_checkpoint", "write_checkpoint"})
-_OF_MONITOR = frozenset({"Monitor", "ValueStatistics", "Watched"})
+_OF_MONITOR = frozenset({"Monitor", "Watched"})
 
 
 def __getattr__(name: str) -> Any:

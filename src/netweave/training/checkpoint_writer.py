@@ -1,4 +1,4 @@
-"""The content of checkpoints, writing them beside the steps, and the lock of their prefix."""
+"""Writing checkpoints beside the steps, and the lock of their prefix."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
 from netweave.errors import UsageError, WriteError
 from netweave.files import checksums
 from netweave.files.output_files import Replacement
-from netweave.formats.registry import find_run_writer, find_state_reader
-from netweave.job import Checkpoints, FoundState, Job, RunState
-from netweave.runtime.backends.torch import TorchNet
-from netweave.runtime.backends.torch.node_memory import memories, to_array
+from netweave.formats.registry import find_run_writer
+from netweave.job import Checkpoints, RunState
 from netweave.runtime.engine import Engine, Variable
 from netweave.training.checkpoint_file import (
     Checkpoint,
@@ -34,129 +30,9 @@ from netweave.training.checkpoint_file import (
     nested,
     prune,
 )
-from netweave.training.loading import load_weights
-from netweave.training.optim import Updater
 
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainState:
-    """The mutable state of a run: its nets and its solver."""
-
-    job: Job
-    nets: Mapping[str, TorchNet]
-    updater: Updater
-
-    def capture(self, state: Mapping[str, Any], beside: Mapping[str, np.ndarray]) -> Checkpoint:
-        """Return a copy of everything, with some JSON values and arrays beside it."""
-        solver = self.updater.state_dict()
-        arrays = {f"param:{key}": array for key, array in self.parameters().items()}
-        for key, kept in solver["state"].items():
-            arrays |= {f"solver:{name}:{key}": to_array(tensor) for name, tensor in kept.items()}
-        for phase, net in self.nets.items():
-            for name, memory in memories(net.module).items():
-                kept = memory.capture()
-                arrays |= {f"memory:{phase}:{name}:{key}": array for key, array in kept.items()}
-        numbers = {name: solver[name] for name in ("iteration", "policy", "memory")}
-        layout = self.updater.layout.to_json()
-        return Checkpoint({**state, "solver": numbers, "layout": layout}, {**arrays, **beside})
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on where ``capture`` was called.
-
-        Raises:
-            UsageError: The checkpoint is of another net or solver.
-        """
-        arrays = dict(nested(checkpoint.arrays, "param"))
-        present = self.parameters()
-        wrong = [
-            key
-            for key in {**present, **arrays}
-            if key not in present or key not in arrays or arrays[key].shape != present[key].shape
-        ]
-        if wrong:
-            raise UsageError(f"the checkpoint belongs to another net: {', '.join(sorted(wrong)[:5])} differ")
-        state: dict[str, dict[str, torch.Tensor]] = {key: {} for key in self.updater.state}
-        for name, array in nested(checkpoint.arrays, "solver"):
-            kind, _, key = name.partition(":")
-            state.setdefault(key, {})[kind] = torch.from_numpy(array)
-        self.updater.load_state_dict({**checkpoint.state["solver"], "state": state})
-        for net in self.nets.values():
-            for key in net.params:
-                net.params[key] = torch.from_numpy(arrays[key])
-        self._recall(checkpoint)
-
-    def _recall(self, checkpoint: Checkpoint) -> None:
-        arrays_of: dict[tuple[str, str], dict[str, np.ndarray]] = {}
-        for path, array in nested(checkpoint.arrays, "memory"):
-            phase, name, key = path.split(":", 2)
-            arrays_of.setdefault((phase, name), {})[key] = array
-        for phase, net in self.nets.items():
-            for name, memory in memories(net.module).items():
-                memory.restore(arrays_of.get((phase, name), {}))
-
-    def parameters(self) -> dict[str, np.ndarray]:
-        """Return copies of all arrays in the source's layouts."""
-        return {key: to_array(tensor) for net in self.nets.values() for key, tensor in net.params.items()}
-
-    def gradients(self) -> dict[str, np.ndarray]:
-        """Return copies of the last gradients; zeros where there is none."""
-        net = self.nets["train"]
-        zeros = {key: np.zeros(tensor.shape) for key, tensor in net.params.items()}
-        return zeros | {key: to_array(tensor) for key, tensor in net.grads.items()}
-
-    # The state of the Job's source.
-
-    def as_source(self, parameters: Mapping[str, np.ndarray]) -> RunState:
-        """Return the run as the format of the Job's source has it.
-
-        Args:
-            parameters: Copies of all arrays.
-        """
-        store, updater = self.nets["train"].store, self.updater
-        kept = {
-            name: {key: to_array(store[key].as_source(own[name])) for key, own in updater.state.items()}
-            for name in updater.rule.names
-        }
-        train = self.job.phases["train"]
-        batch_size = train.data[0].batch_size if train.data else 0
-        return RunState(
-            train.graph,
-            updater.iteration,
-            updater.iteration * self.job.solver.accumulate * batch_size,
-            parameters,
-            kept,
-            updater.policy.state(),
-            self.gradients() if self.job.checkpoints.gradients else None,
-        )
-
-    def restore_foreign(self, path: Path) -> None:
-        """Go on where the program of the Job's source, or a run here, wrote a solver's state.
-
-        Raises:
-            UsageError: No format has such a file.
-            SourceError: The state or its weights cannot be read, are not as they were written, or are of
-                another net or solver.
-        """
-        row = find_state_reader(path)
-        if row is None:
-            raise UsageError(f"{path}: is not a solver state that a run can resume from")
-        checksums.require_as_written(path)
-        updater = self.updater
-        state: FoundState = row.load_training().read_state(
-            path, self.job.phases["train"].graph, updater.rule.names
-        )
-        load_weights(self.job.phases, self.nets, state.weights)
-        store = self.nets["train"].store
-        with torch.no_grad():
-            for name, arrays in state.kept.items():
-                for key, own in updater.state.items():
-                    store[key].as_source(own[name]).copy_(torch.from_numpy(arrays[key]))
-        updater.iteration = state.iteration
-        remembered = updater.policy.state()
-        updater.policy.restore({name: n for name, n in state.policy.items() if name in remembered})
 
 
 class CheckpointWriter:

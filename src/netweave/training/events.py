@@ -94,6 +94,39 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueStatistics:
+    """Statistics of a value at one step, over all its finite elements.
+
+    Attributes:
+        shape: Its shape.
+        mean: Mean of its elements.
+        std: Their standard deviation, by their number.
+        minimum: The smallest.
+        maximum: The largest.
+        zeros: Share of elements that are exactly zero: of a ReLU, what is off.
+        not_finite: Number of elements that are NaN or infinite.
+        counts: The histogram: elements in each of equally wide bins from smallest to largest.
+    """
+
+    shape: tuple[int, ...]
+    mean: float
+    std: float
+    minimum: float
+    maximum: float
+    zeros: float
+    not_finite: int
+    counts: tuple[int, ...]
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, self.shape)) or "1"
+        bad = f", {self.not_finite:,} not finite" if self.not_finite else ""
+        return (
+            f"{sizes} mean {self.mean:.4g} std {self.std:.4g} min {self.minimum:.4g} max {self.maximum:.4g} "
+            f"zeros {self.zeros:.1%}{bad}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ValuesSeen:
     """Watched values were looked at.
 

@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import WriteError
 from netweave.files.output_files import write_file
-from netweave.graph import Graph
-from netweave.graph.costs import node_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,22 +72,6 @@ class RankWork:
     def from_json(content: Mapping[str, Any]) -> RankWork:
         """Return what ``to_json`` was called on."""
         return RankWork(**content)
-
-
-def multiply_adds_per_sample(graph: Graph) -> float:
-    """Return the multiply-adds of forward and backward of one sample.
-
-    Backward makes the gradient of the input and of the weights, each for what forward takes; layers that read
-    an input of the net have no gradient of it.
-    """
-    sizes = [value.shape[0] for value in graph.inputs if value.shape is not None and len(value.shape)]
-    batch = next((size for size in sizes if isinstance(size, int)), 1)
-    inputs = set(graph.inputs)
-    total = 0
-    for node in graph.nodes:
-        once = node_cost(node, batch=1).multiply_adds
-        total += once * (2 if any(value in inputs for value in node.inputs) else 3)
-    return total / batch
 
 
 class RecordSpeed:

@@ -1,4 +1,4 @@
-"""Loading of what is trained."""
+"""Loading of what is trained, and its state in checkpoints."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import torch
 
 from netweave.errors import ShapeError, UsageError
 from netweave.files.checksums import require_as_written
-from netweave.formats.registry import find_weights_reader
+from netweave.formats.registry import find_state_reader, find_weights_reader
 from netweave.graph import Graph, known_shape, unread_arrays
 from netweave.graph.summary import names_text
-from netweave.job import DataSource, Phase
+from netweave.job import DataSource, FoundState, Job, Phase, RunState
 from netweave.runtime.backends.torch import ParameterStore, TorchNet
+from netweave.runtime.backends.torch.node_memory import memories, to_array
 from netweave.runtime.engine import Engine, Variable
-from netweave.training.checkpoint_file import SUFFIX, nested, parameters_in, read_checkpoint
+from netweave.training.checkpoint_file import SUFFIX, Checkpoint, nested, parameters_in, read_checkpoint
 from netweave.training.data import (
     BatchShards,
     BatchShare,
@@ -33,7 +34,8 @@ from netweave.training.data import (
 from netweave.training.data.sources.arrays import Arrays
 from netweave.training.data.sources.composed import Iterated
 from netweave.training.metrics import make_metric
-from netweave.training.optim import Trained, first_values
+from netweave.training.optim import Trained, Updater
+from netweave.training.optim.first_values import first_values
 
 Given = Mapping[str, Any]
 """What feeds a phase: arrays of all records by input, or a ``data.Source`` by its first input."""
@@ -440,3 +442,121 @@ def _require_same_shapes(phases: Mapping[str, Phase]) -> None:
                     f"the phases share {key!r}, which is {tuple(shape)} for {other!r} and "
                     f"{tuple(parameter.shape)} for {name!r}; give their data the same sizes ({sizes})"
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainState:
+    """The mutable state of a run: its nets and its solver."""
+
+    job: Job
+    nets: Mapping[str, TorchNet]
+    updater: Updater
+
+    def capture(self, state: Mapping[str, Any], beside: Mapping[str, np.ndarray]) -> Checkpoint:
+        """Return a copy of everything, with some JSON values and arrays beside it."""
+        solver = self.updater.state_dict()
+        arrays = {f"param:{key}": array for key, array in self.parameters().items()}
+        for key, kept in solver["state"].items():
+            arrays |= {f"solver:{name}:{key}": to_array(tensor) for name, tensor in kept.items()}
+        for phase, net in self.nets.items():
+            for name, memory in memories(net.module).items():
+                kept = memory.capture()
+                arrays |= {f"memory:{phase}:{name}:{key}": array for key, array in kept.items()}
+        numbers = {name: solver[name] for name in ("iteration", "policy", "memory")}
+        layout = self.updater.layout.to_json()
+        return Checkpoint({**state, "solver": numbers, "layout": layout}, {**arrays, **beside})
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on where ``capture`` was called.
+
+        Raises:
+            UsageError: The checkpoint is of another net or solver.
+        """
+        arrays = dict(nested(checkpoint.arrays, "param"))
+        present = self.parameters()
+        wrong = [
+            key
+            for key in {**present, **arrays}
+            if key not in present or key not in arrays or arrays[key].shape != present[key].shape
+        ]
+        if wrong:
+            raise UsageError(f"the checkpoint belongs to another net: {', '.join(sorted(wrong)[:5])} differ")
+        state: dict[str, dict[str, torch.Tensor]] = {key: {} for key in self.updater.state}
+        for name, array in nested(checkpoint.arrays, "solver"):
+            kind, _, key = name.partition(":")
+            state.setdefault(key, {})[kind] = torch.from_numpy(array)
+        self.updater.load_state_dict({**checkpoint.state["solver"], "state": state})
+        for net in self.nets.values():
+            for key in net.params:
+                net.params[key] = torch.from_numpy(arrays[key])
+        self._recall(checkpoint)
+
+    def _recall(self, checkpoint: Checkpoint) -> None:
+        arrays_of: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+        for path, array in nested(checkpoint.arrays, "memory"):
+            phase, name, key = path.split(":", 2)
+            arrays_of.setdefault((phase, name), {})[key] = array
+        for phase, net in self.nets.items():
+            for name, memory in memories(net.module).items():
+                memory.restore(arrays_of.get((phase, name), {}))
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return copies of all arrays in the source's layouts."""
+        return {key: to_array(tensor) for net in self.nets.values() for key, tensor in net.params.items()}
+
+    def gradients(self) -> dict[str, np.ndarray]:
+        """Return copies of the last gradients; zeros where there is none."""
+        net = self.nets["train"]
+        zeros = {key: np.zeros(tensor.shape) for key, tensor in net.params.items()}
+        return zeros | {key: to_array(tensor) for key, tensor in net.grads.items()}
+
+    # The state of the Job's source.
+
+    def as_source(self, parameters: Mapping[str, np.ndarray]) -> RunState:
+        """Return the run as the format of the Job's source has it.
+
+        Args:
+            parameters: Copies of all arrays.
+        """
+        store, updater = self.nets["train"].store, self.updater
+        kept = {
+            name: {key: to_array(store[key].as_source(own[name])) for key, own in updater.state.items()}
+            for name in updater.rule.names
+        }
+        train = self.job.phases["train"]
+        batch_size = train.data[0].batch_size if train.data else 0
+        return RunState(
+            train.graph,
+            updater.iteration,
+            updater.iteration * self.job.solver.accumulate * batch_size,
+            parameters,
+            kept,
+            updater.policy.state(),
+            self.gradients() if self.job.checkpoints.gradients else None,
+        )
+
+    def restore_foreign(self, path: Path) -> None:
+        """Go on where the program of the Job's source, or a run here, wrote a solver's state.
+
+        Raises:
+            UsageError: No format has such a file.
+            SourceError: The state or its weights cannot be read, are not as they were written, or are of
+                another net or solver.
+        """
+        row = find_state_reader(path)
+        if row is None:
+            raise UsageError(f"{path}: is not a solver state that a run can resume from")
+        require_as_written(path)
+        updater = self.updater
+        state: FoundState = row.load_training().read_state(
+            path, self.job.phases["train"].graph, updater.rule.names
+        )
+        load_weights(self.job.phases, self.nets, state.weights)
+        store = self.nets["train"].store
+        with torch.no_grad():
+            for name, arrays in state.kept.items():
+                for key, own in updater.state.items():
+                    store[key].as_source(own[name]).copy_(torch.from_numpy(arrays[key]))
+        updater.iteration = state.iteration
+        remembered = updater.policy.state()
+        updater.policy.restore({name: n for name, n in state.policy.items() if name in remembered})

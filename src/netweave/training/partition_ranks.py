@@ -18,7 +18,7 @@ from netweave.graph.passes.partition import require_layers, shares
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.training.checkpoint_file import nested
-from netweave.training.checkpoint_writer import TrainState
+from netweave.training.loading import TrainState
 from netweave.training.optim import Trained, Updater
 from netweave.training.optim.rule import make_rule
 from netweave.training.parallel.exchange import Exchange

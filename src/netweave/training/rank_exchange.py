@@ -17,6 +17,7 @@ from torch import Tensor, distributed
 
 from netweave.errors import UnsupportedError
 from netweave.graph import OPSET, Graph
+from netweave.graph.costs import node_cost
 from netweave.job import Job
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.memory import peak_multiply_adds_per_s
@@ -25,10 +26,10 @@ from netweave.runtime.backends.torch.operator_table import find_lowering
 from netweave.runtime.engine import Completion, Engine, Variable
 from netweave.training.checkpoint_file import exchange_in_common
 from netweave.training.data import Shards
-from netweave.training.goodput import RankWork, multiply_adds_per_sample
+from netweave.training.goodput import RankWork
 from netweave.training.loading import layer_numbers, moving_states
 from netweave.training.optim import Updater
-from netweave.training.parallel.environment import INTERRUPTED, PREEMPTED
+from netweave.training.parallel.environment import asked, told_by
 from netweave.training.parallel.exchange import Exchange
 from netweave.training.parallel.link import Channel
 from netweave.training.parallel.occupancy import COMPUTE
@@ -81,27 +82,20 @@ def check_parts(job: Job, num_ranks: int) -> None:
             )
 
 
-STOP_WEIGHTS = {0: 0.0, INTERRUPTED: 1.0, PREEMPTED: 2.0**20}
-"""What a rank adds to the sum by which all learn that one was asked to stop: more ranks there are not."""
+def multiply_adds_per_sample(graph: Graph) -> float:
+    """Return the multiply-adds of forward and backward of one sample.
 
-
-_SAVE_WEIGHT = 2.0**40
-"""The number that the first rank adds to it when all are to write a checkpoint after the update."""
-
-
-def asked(stop: int, saves: bool) -> float:
-    """Return the number by which a rank says in a sum over all what it was asked for; see ``told_by``."""
-    return STOP_WEIGHTS[stop] + _SAVE_WEIGHT * saves
-
-
-def told_by(total: float) -> dict[str, Any]:
-    """Return the gravest exit status that any was asked to stop with, and whether a checkpoint is due."""
-    saves = total >= _SAVE_WEIGHT - 0.5
-    return {"stop": _stop_status(total - _SAVE_WEIGHT * saves), "saves": saves}
-
-
-def _stop_status(total: float) -> int:
-    return max((status for status, weight in STOP_WEIGHTS.items() if total >= weight - 0.5), default=0)
+    Backward makes the gradient of the input and of the weights, each for what forward takes; layers that read
+    an input of the net have no gradient of it.
+    """
+    sizes = [value.shape[0] for value in graph.inputs if value.shape is not None and len(value.shape)]
+    batch = next((size for size in sizes if isinstance(size, int)), 1)
+    inputs = set(graph.inputs)
+    total = 0
+    for node in graph.nodes:
+        once = node_cost(node, batch=1).multiply_adds
+        total += once * (2 if any(value in inputs for value in node.inputs) else 3)
+    return total / batch
 
 
 class RankExchange:

@@ -7,7 +7,6 @@ every update.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,11 +14,10 @@ from torch import distributed
 
 from netweave.errors import UnsupportedError, UsageError
 from netweave.runtime.backends.torch.node_memory import memories
-from netweave.runtime.backends.trials import processor
-from netweave.training.data.order import Shards
 from netweave.training.loading import moving_states
-from netweave.training.parallel.shards import ShardBatch, ShardExchange, tree_sum
-from netweave.training.rank_exchange import RankExchange, check_parts, is_mean, told_by
+from netweave.training.parallel.environment import told_by
+from netweave.training.parallel.shards import SHARDS, ShardBatch, ShardExchange, kernels, shards_of, tree_sum
+from netweave.training.rank_exchange import RankExchange, check_parts, is_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,68 +29,11 @@ if TYPE_CHECKING:
     from netweave.runtime.backends.torch import TorchNet
     from netweave.runtime.backends.torch.stages import Stage
     from netweave.runtime.engine import Completion, Engine, Variable
-    from netweave.training.checkpoint_file import Checkpoint
+    from netweave.training.data.order import Shards
     from netweave.training.net_passes import Part
     from netweave.training.optim import Updater
     from netweave.training.parallel.world import World
     from netweave.training.watchers import TrainOptions
-
-THREADS = 1
-"""Threads of a shard's pass: sums over many elements are rounded by how they are shared out."""
-
-SHARDS = "the number of shards"
-"""What it is called in messages and checkpoints."""
-
-
-def kernels() -> dict[str, str]:
-    """Return by name what the bits of a pass depend on besides the net: the processor and its libraries."""
-    versions = re.search(r"MKL-DNN v(\S+)", torch.__config__.show())
-    return {
-        "the processor": processor()["model name"],
-        "the instruction set": torch.backends.cpu.get_cpu_capability(),
-        "torch": torch.__version__,
-        "oneDNN": versions[1] if versions else "none",
-    }
-
-
-def check_promise(options: TrainOptions, checkpoint: Checkpoint | None) -> None:
-    """Refuse to go on from a checkpoint where the bits would not be those of the run that it is of.
-
-    Raises:
-        UsageError: They would not, and nobody has said that other bits will do.
-    """
-    promised = checkpoint.state.get("same bits") if checkpoint else None
-    if not promised or options.other_bits:
-        return
-    here = {**kernels(), SHARDS: options.same_bits or "none (--same-bits)"}
-    changed = [
-        f"{name} was {before}, and is {here.get(name)}"
-        for name, before in promised.items()
-        if before != here.get(name)
-    ]
-    if changed:
-        raise UsageError(
-            f"the run would go on with other bits: {'; '.join(changed)}; resume with these as they were, or "
-            "accept other bits with --other-bits (other_bits=True)"
-        )
-
-
-def shards_of(world: World, size: int) -> Shards:
-    """Return the shards that this rank takes of each batch.
-
-    Raises:
-        UsageError: They cannot be shared out evenly.
-    """
-    if size % world.size:
-        divisors = [str(ranks) for ranks in range(1, size + 1) if size % ranks == 0]
-        raise UsageError(
-            f"{size} shards cannot be shared out evenly among {world.size} ranks; take "
-            f"{', '.join(divisors[:-1])} or {divisors[-1]} ranks"
-            if len(divisors) > 1
-            else f"a batch of one shard is for one rank, not for {world.size}"
-        )
-    count = size // world.size
-    return Shards(world.rank * count, count, size)
 
 
 class ShardRanks(RankExchange):
@@ -114,6 +55,7 @@ class ShardRanks(RankExchange):
         size = options.same_bits
         assert size is not None
         self.shards: Shards = shards_of(world, size)
+        self.display_passes = self.shards.count
         super().__init__(world, options, engine=engine)
         self._is_synchronised = options.sync_batch_norm
         self.require_same_start({SHARDS: size, **kernels()})

@@ -20,7 +20,8 @@ import torch
 
 from netweave.errors import RunError
 from netweave.job import Job
-from netweave.runtime.backends.torch.device import first_not_finite, single_thread
+from netweave.runtime.backends.torch.device import single_thread
+from netweave.runtime.backends.torch.net import first_not_finite
 from netweave.runtime.backends.torch.stages import Stage, StagePass
 from netweave.runtime.engine import Completion, Engine, Variable
 from netweave.training.net_passes import COMPUTE, NetPasses, Part, Where, objective_of

@@ -262,7 +262,7 @@ class Evaluator:
                 own, others = self._compute("train", 0, iteration)
                 loss += own
                 numbers = {key: tensor + others[key] for key, tensor in numbers.items()}
-            means = self._ranks.total_means({**numbers, "": torch.tensor(loss)}, count)
+            means = self._ranks.total_means({**numbers, "": torch.tensor(loss, dtype=torch.float64)}, count)
             loss = float(means.pop(""))
             outputs |= means
         return loss, outputs

@@ -18,18 +18,19 @@ from netweave.files.library_errors import reading
 from netweave.graph.passes.partition import partition_plan
 from netweave.job import Job, Phase
 from netweave.runtime.backends.torch import TorchNet
-from netweave.runtime.backends.torch.device import find_device, parameter_not_finite, release_threads
+from netweave.runtime.backends.torch.device import find_device, release_threads
 from netweave.runtime.backends.torch.kernels import PLAIN, Kernels, TriedKernels
+from netweave.runtime.backends.torch.net import parameter_not_finite
 from netweave.runtime.backends.torch.node_memory import to_array
 from netweave.runtime.backends.torch.stages import cut
 from netweave.runtime.engine import Engine
 from netweave.runtime.memory_plan import parse_bytes
 from netweave.training.checkpoint_file import Checkpoint, nested, read_run, run_in_common, values_in_common
-from netweave.training.checkpoint_writer import KEPT, CheckpointWriter, TrainState
+from netweave.training.checkpoint_writer import KEPT, CheckpointWriter
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated, Watch
 from netweave.training.goodput import Ledger, RankWork, RecordSpeed
 from netweave.training.history import History
-from netweave.training.loading import Given, LoaderConfig, PhaseLoader, make_nets, trained
+from netweave.training.loading import Given, LoaderConfig, PhaseLoader, TrainState, make_nets, trained
 from netweave.training.loop import Loop
 from netweave.training.metrics import MeanOutputs, OutputElements, elements, norms_of
 from netweave.training.monitor import Look
@@ -47,12 +48,13 @@ from netweave.training.net_passes import (
 from netweave.training.optim import Updater
 from netweave.training.optim.rule import SLICE_ELEMENTS
 from netweave.training.parallel.environment import INTERRUPTED
+from netweave.training.parallel.shards import THREADS, check_promise
 from netweave.training.partition_ranks import PartitionedState, PartitionRanks, partition_of, whole_net
 from netweave.training.partitioned import Partition, placement_lines
 from netweave.training.pipeline import PipelineProgram, PipelineRanks
 from netweave.training.process import let_others_interrupt, limit_memory
 from netweave.training.rank_exchange import RankExchange
-from netweave.training.shard_ranks import THREADS, ShardRanks, check_promise
+from netweave.training.shard_ranks import ShardRanks
 from netweave.training.step_program import StepProgram, StepResult
 from netweave.training.testing import Evaluator, turns_of
 from netweave.training.watchers import TrainOptions

@@ -9,18 +9,20 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from netweave.errors import UsageError
 from netweave.files.output_files import write_file, writing
 from netweave.installation import install_command
 from netweave.job import Cluster
 from netweave.options import Options
-from netweave.training.events import Evaluated, Event, Shown, Updated, ValuesSeen, Watch
+from netweave.training.events import Evaluated, Event, Shown, Updated, ValuesSeen, ValueStatistics, Watch
 from netweave.training.history import History, by_phase
-from netweave.training.monitor import Monitor, ValueStatistics
 from netweave.training.parallel.environment import STOP_SIGNALS
 from netweave.training.parallel.plan import PIPELINES, ExchangeSettings
+
+if TYPE_CHECKING:
+    from netweave.training.monitor import Monitor
 
 REDRAW_S = 30.0
 """A picture takes about a second, in which nothing is trained."""

@@ -13,8 +13,8 @@ from netweave.comparison.execution.sizes import Sizes, declared_sizes
 from netweave.comparison.fixes import Mender
 from netweave.comparison.result.verdict import detail
 from netweave.comparison.result.verdicts import Verdict
+from netweave.deferred import collector_at_rest
 from netweave.graph import Graph
-from netweave.graph.checks import collector_at_rest
 from netweave.graph.passes.inference import inference_form
 from netweave.viewer.net import VERSION, Json, net_json, real, record_json
 from netweave.viewer.tables import rare, repeated, table

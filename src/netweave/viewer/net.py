@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from netweave.deferred import collector_at_rest
 from netweave.formats import format_text
 from netweave.graph import Cost, Graph, Layer, layer_costs, layer_keys, node_costs, parameter_key
-from netweave.graph.checks import collector_at_rest
 from netweave.graph.costs import Costs
 from netweave.graph.summary import settings_texts
 from netweave.viewer.tables import placed, rare, repeated, table

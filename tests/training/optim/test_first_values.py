@@ -13,8 +13,7 @@ pytest.importorskip("torch")
 
 from netweave.errors import UsageError
 from netweave.graph import Parameter
-from netweave.training.optim import first_values
-from netweave.training.optim.first_values import FILLERS
+from netweave.training.optim.first_values import FILLERS, first_values
 
 SHAPE = (60, 40, 5, 3)
 """fan-in 600, fan-out 900, average 750."""

@@ -17,6 +17,7 @@ import torch
 from netweave.graph.passes.partition import LayerCut
 from netweave.job import Cluster
 from netweave.runtime.engine import ThreadedEngine
+from netweave.training.events import Event, Shown, Updated
 from netweave.training.net_passes import DTYPES
 from netweave.training.parallel.launcher import Launcher
 from netweave.training.parallel.world import World, join
@@ -77,7 +78,7 @@ class Case:
 
 
 def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray]:
-    """Train; return all arrays, and the losses."""
+    """Train; return all arrays, the losses of updates, and those that were shown."""
     place = folder / (case.folder or case.name)
     if world is None or world.is_first:
         nets.write(
@@ -93,10 +94,20 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
     if world is not None:
         world.barrier()
     job = nets.job(place / "solver.prototxt")
+    if "display" in case.solver:
+        job = replace(job, schedule=replace(job.schedule, display_at_end=True))
     if world is not None and case.cuts:
         cluster = Cluster(workers_per_group=world.size, layers=cuts_of(case.cuts))
         job = replace(job, cluster=cluster)
     losses: list[float] = []
+    shown: list[float] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Updated):
+            losses.append(event.loss)
+        elif isinstance(event, Shown):
+            shown.append(event.loss)
+
     dtype = {str(one).removeprefix("torch."): one for one in DTYPES}[case.dtype]
     with ThreadedEngine() as engine:
         trainer = make_trainer(
@@ -115,7 +126,7 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
             same_bits=case.same_bits,
             micro_batches=case.micro_batches if world is not None else None,
             pipeline=case.pipeline,
-            watch=lambda event: losses.append(event.loss) if type(event).__name__ == "Updated" else None,
+            watch=watch,
         )
         try:
             trainer.run()
@@ -124,7 +135,8 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
             }
         finally:
             trainer.close()
-    return {**arrays, "losses": np.array(losses)}
+    of_display = {"shown": np.array(shown)} if shown else {}
+    return {**arrays, "losses": np.array(losses), **of_display}
 
 
 def cuts_of(text: str) -> tuple[LayerCut, ...]:

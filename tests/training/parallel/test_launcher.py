@@ -16,7 +16,8 @@ pytest.importorskip("torch")
 
 from netweave.errors import RunError
 from netweave.training.parallel.environment import GROUP_LOST
-from netweave.training.parallel.launcher import Launcher
+from netweave.training.parallel.launcher import Launcher, StandBy
+from tests.training.parallel.command import is_there
 
 pytestmark = pytest.mark.multi
 
@@ -117,3 +118,61 @@ def test_nothing_stays_behind(temporary, tmp_path_factory):
     for number in ports:
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", number)) != 0
+
+
+LIBRARY = """import os, pathlib, time
+time.sleep(0.2)
+pathlib.Path("loaded").write_text(f"{os.getpid()} {os.environ.get('RANK')} {os.environ['OMP_NUM_THREADS']}")
+"""
+
+RANK = """import os, pathlib, signal, sys, time
+rank, rejoins = os.environ["RANK"], os.environ.get("NETWEAVE_REJOINS")
+if rank == "1" and rejoins:
+    words = [str(os.getpid()), str("slow_library" in sys.modules), sys.argv[1], os.environ["LOCAL_RANK"]]
+    words.append(str(signal.getsignal(signal.SIGINT) is signal.default_int_handler))
+    pathlib.Path("again").write_text(" ".join(words))
+elif rank == "1":
+    from torch.distributed import TCPStore
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    store.set("units/1", "[1]")
+    while not os.path.exists("loaded"):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
+while not os.path.exists("again"):
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def in_modules(tmp_path, monkeypatch):
+    """Modules of a library and of a rank, in the working folder."""
+    (tmp_path / "slow_library.py").write_text(LIBRARY)
+    (tmp_path / "a_rank.py").write_text(RANK)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("netweave.training.parallel.launcher.STAND_BY_S", 0.0)
+    return {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+
+
+def test_a_rank_that_is_started_again_alone_has_been_standing_by(in_modules, tmp_path):
+    told = []
+    command = [sys.executable, "-m", "a_rank", "word"]
+    launcher = Launcher(command, ["cpu"] * 2, 3, told.append, in_modules, preload=["slow_library"])
+    assert launcher.run() == 0
+    (loaded, rank, threads), again = (
+        (tmp_path / "loaded").read_text().split(),
+        (tmp_path / "again").read_text(),
+    )
+    assert rank == "None"
+    assert int(threads) >= 1
+    assert again.split() == [loaded, "True", "word", "1", "True"]
+    assert told == [
+        "rank 1 was killed by SIGKILL; starting rank 1 again (restart 1 of 3); rank 1 is process " + loaded
+    ]
+    assert not is_there(int(loaded))
+
+
+def test_a_process_that_stands_by_ends_with_its_launcher(in_modules):
+    variables = {**os.environ, **in_modules, "OMP_NUM_THREADS": "1"}
+    standby = StandBy.of([sys.executable, "-m", "a_rank"], ["slow_library"], variables)
+    os.close(standby.orders)
+    assert standby.process.wait(60) == 0

@@ -7,8 +7,9 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave.runtime.backends.torch.memory import peak_multiply_adds_per_s
-from netweave.training.goodput import RankWork, multiply_adds_per_sample
+from netweave.training.goodput import RankWork
 from netweave.training.parallel.occupancy import COMPUTE, LINK, Occupancy
+from netweave.training.rank_exchange import multiply_adds_per_sample
 from tests.training.parallel import nets
 
 

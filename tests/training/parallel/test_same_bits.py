@@ -16,7 +16,7 @@ pytest.importorskip("sklearn")
 from examples.yolo import demo as yolo
 from examples.yolo import make_data
 from netweave.training.checkpoint_file import read_checkpoint
-from tests.training.parallel.ranks import Case, run
+from tests.training.parallel.ranks import Case, alone, run
 
 pytestmark = [pytest.mark.multi, pytest.mark.slow]
 
@@ -106,3 +106,16 @@ def test_shards_are_as_good_as_the_whole_batch(tmp_path):
     whole = run(tmp_path / "whole", [case("lenet", dtype="float64", same_bits=None)], 1)["lenet"]
     assert found.keys() == whole.keys()
     assert max(np.abs(found[key] - whole[key]).max() for key in whole) < 1e-12
+
+
+def test_the_last_loss_is_that_of_the_whole_next_batch(tmp_path):
+    """Caffe's last line is a forward pass of the batch after the last update, whoever computes it."""
+    display = {"dtype": "float64", "solver": "display: 2", "steps": 4}
+    cases = [
+        case("mlp", "shards", **{**display, "same_bits": 2}),
+        case("mlp", "parts", **{**display, "same_bits": None}),
+    ]
+    shown = [found["shown"] for ranks in (1, 2) for found in run(tmp_path, cases, ranks).values()]
+    assert np.ptp(shown, axis=0).max() < 1e-12
+    next_loss = alone(tmp_path / "alone", Case("longer", steps=5))["losses"][4]
+    assert abs(next_loss - shown[0][-1]) < 1e-12

@@ -19,9 +19,9 @@ from netweave.training.checkpoint_file import Checkpoint
 from netweave.training.data import BatchShards, Order, Shards
 from netweave.training.loading import PhaseLoader
 from netweave.training.net_passes import NetPasses
-from netweave.training.parallel.shards import ShardBatch, ShardSum, blocks_of
-from netweave.training.rank_exchange import told_by
-from netweave.training.shard_ranks import ShardRanks, check_promise, kernels
+from netweave.training.parallel.environment import told_by
+from netweave.training.parallel.shards import ShardBatch, ShardSum, blocks_of, check_promise, kernels
+from netweave.training.shard_ranks import ShardRanks
 from tests.training import staged
 from tests.training.test_step_program import boxes_of
 

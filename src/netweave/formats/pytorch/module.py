@@ -17,6 +17,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._pytree import TreeSpec, tree_leaves
 
+from netweave.deferred import collector_at_rest
 from netweave.errors import CodeError
 from netweave.files.library_errors import is_machinery, root_cause
 from netweave.formats.pytorch.cached_steps import compare_steps
@@ -42,7 +43,6 @@ from netweave.formats.pytorch.module_inputs import (
 )
 from netweave.formats.pytorch.stepwise_calls import has_cache, returned_caches
 from netweave.formats.pytorch.traced_sizes import settle_symbols
-from netweave.graph.checks import collector_at_rest
 
 # It is used for a module in memory, and by the guarded child process for one that it made from files.
 

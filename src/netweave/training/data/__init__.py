@@ -1,35 +1,8 @@
-"""The data pipeline: record sources, transforms, and loaders that prefetch on the engine."""
+"""The data pipeline: record sources, transforms, and loaders that prefetch on the engine.
 
-from netweave.training.data.loader import Batch, Loader
-from netweave.training.data.order import (
-    BatchPlan,
-    BatchShards,
-    BatchShare,
-    BatchTurns,
-    Order,
-    Shards,
-    Turns,
-    share_bounds,
-)
-from netweave.training.data.source import SOURCES, EndOfDataError, Record, Source, open_source
-from netweave.training.data.transform import TRANSFORMS, Pipeline
+Names (see ``__init__.pyi``) are loaded when first used: the order of records needs no reader of them.
+"""
 
-__all__ = [
-    "SOURCES",
-    "TRANSFORMS",
-    "Batch",
-    "BatchPlan",
-    "BatchShards",
-    "BatchShare",
-    "BatchTurns",
-    "EndOfDataError",
-    "Loader",
-    "Order",
-    "Pipeline",
-    "Record",
-    "Shards",
-    "Source",
-    "Turns",
-    "open_source",
-    "share_bounds",
-]
+from netweave.deferred import names_of_stub
+
+__all__, __getattr__, __dir__ = names_of_stub(__name__, __file__)

@@ -18,7 +18,6 @@ from netweave.graph.ops.box_geometry import corners_of_centres
 from netweave.graph.ops.multibox_loss import TRUTH_COLUMNS as DETECTION_COLUMNS
 from netweave.runtime.engine import Engine, Variable
 from netweave.runtime.engine.threaded import num_cores
-from netweave.training.data import transforms as _transforms
 from netweave.training.data.source import EndOfDataError, Record, Source
 from netweave.training.data.transform import Pipeline
 
@@ -205,8 +204,6 @@ class ThreadTuner:
 # slot is one task per piece, which writes that variable; so a slot is filled again only when whoever reads
 # it is done, and an error comes up where the batch is asked for. Which records a batch has and what is
 # drawn for them is a function of its number (``order``): the number is all that a checkpoint needs.
-
-del _transforms  # imported to enter its rows in the table
 
 PIECE_S = 2e-3
 """About so long should one task take: long beside the cost of a task, short beside a step."""

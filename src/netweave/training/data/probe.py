@@ -8,14 +8,11 @@ import numpy as np
 
 from netweave.errors import NetweaveError, ReadError
 from netweave.graph.ops.multibox_loss import TRUTH_COLUMNS as DETECTION_COLUMNS
-from netweave.training.data import transforms as _transforms
 from netweave.training.data.source import open_source
 from netweave.training.data.transform import Pipeline
 
 if TYPE_CHECKING:
     from netweave.job import DataSource
-
-del _transforms  # imported to enter its rows in the table
 
 
 def probe(source: DataSource) -> dict[str, tuple[int, ...]]:

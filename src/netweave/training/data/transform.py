@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from netweave.deferred import Table
 from netweave.errors import ShapeError, UsageError
 from netweave.training.settings import from_settings
 
@@ -106,7 +107,9 @@ class Arithmetic(ABC):
         """
 
 
-TRANSFORMS: dict[str, type[Geometric | Arithmetic]] = {}
+TRANSFORMS = Table[str, type[Geometric | Arithmetic]](
+    f"{__package__}.transforms", ("arithmetic", "detection", "geometry")
+)
 """The transforms by kind, as a Job names them."""
 
 T = TypeVar("T", bound="type[Geometric | Arithmetic]")

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from netweave.deferred import Table
 from netweave.errors import UsageError
 from netweave.formats.dialect import Filler, dialect_of
 from netweave.graph import Parameter
+from netweave.training.optim.rule import MODULES
 
 # Every parameter is drawn from a generator of its own, seeded by the Job's seed and the parameter's key, so
 # that its values depend on nothing else in the net. They are not the numbers that the source would have
@@ -25,7 +27,7 @@ Shape = tuple[int, ...]
 IGNORED = "ignored"
 """A filler with a further parameter ``**ignored`` takes settings that it does not use."""
 
-FILLERS: dict[str, Callable[..., np.ndarray]] = {}
+FILLERS = Table[str, Callable[..., np.ndarray]](__package__, MODULES)
 """The fillers by kind: ``(shape, generator, its settings) -> array`` of any floating-point type."""
 
 F = TypeVar("F", bound=Callable[..., np.ndarray])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
+from netweave.deferred import Table
 from netweave.errors import UsageError
 from netweave.training.settings import from_settings, of_source
 
@@ -165,7 +166,19 @@ def sum_of_squares(tensors: Tensors) -> torch.Tensor:
     return torch.stack(torch._foreach_norm(tensors)).double().square().sum()
 
 
-RULES: dict[str, type[Rule]] = {}
+MODULES = (
+    "caffe",
+    "darknet",
+    "singa",
+    "keras.policies",
+    "keras.rules",
+    "mxnet.adaptive",
+    "mxnet.policies",
+    "mxnet.rules",
+)
+"""Where the rules, policies and fillers are."""
+
+RULES = Table[str, type[Rule]](__package__, MODULES)
 """The rules by kind, as a Job names them."""
 
 R = TypeVar("R", bound=type[Rule])
@@ -234,7 +247,7 @@ class Policy(ABC):
             setattr(self, name, value)
 
 
-POLICIES: dict[str, type[Policy]] = {}
+POLICIES = Table[str, type[Policy]](__package__, MODULES)
 """The policies by kind, as a Job names them."""
 
 P = TypeVar("P", bound=type[Policy])

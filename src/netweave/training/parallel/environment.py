@@ -17,7 +17,7 @@ import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from netweave.errors import UsageError
 
@@ -57,6 +57,29 @@ STOP_SIGNALS = ("TERM", "USR1", "USR2", "HUP")
 
 GROUP_LOST = 75
 """Exit status of a rank that fails only because others did (``EX_TEMPFAIL``)."""
+
+
+STOP_WEIGHTS = {0: 0.0, INTERRUPTED: 1.0, PREEMPTED: 2.0**20}
+"""What a rank adds to the sum by which all learn that one was asked to stop: more ranks there are not."""
+
+
+_SAVE_WEIGHT = 2.0**40
+"""The number that the first rank adds to it when all are to write a checkpoint after the update."""
+
+
+def asked(stop: int, saves: bool) -> float:
+    """Return the number by which a rank says in a sum over all what it was asked for; see ``told_by``."""
+    return STOP_WEIGHTS[stop] + _SAVE_WEIGHT * saves
+
+
+def told_by(total: float) -> dict[str, Any]:
+    """Return the gravest exit status that any was asked to stop with, and whether a checkpoint is due."""
+    saves = total >= _SAVE_WEIGHT - 0.5
+    return {"stop": _stop_status(total - _SAVE_WEIGHT * saves), "saves": saves}
+
+
+def _stop_status(total: float) -> int:
+    return max((status for status, weight in STOP_WEIGHTS.items() if total >= weight - 0.5), default=0)
 
 
 @dataclass(frozen=True, slots=True)

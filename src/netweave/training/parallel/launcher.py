@@ -6,7 +6,8 @@ do not meet, nor does a restart meet its dead predecessor. A rank whose launcher
 ends.
 
 All ranks are started again, unless the one that died has said in the store with which others it is to be
-started again, and that the rest can wait for them.
+started again, and that the rest can wait for them. For the first of those a process stands by that has
+imported what a rank needs, which is most of the time of a start (docs/decisions/0288).
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +54,12 @@ LINGER_S = 60.0
 """So long may ranks take to end when one has ended well: they waited for each other, and are done."""
 
 POLL_S = 0.05
+
+STAND_BY_S = 2.0
+"""So long after a start the next process is made to stand by: what has just begun needs the processors."""
+
+MODULE = "-m"
+"""Python's option for a module; a rank that is started by it can stand by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class Launcher:
         grace_s: So long may ranks take to write a checkpoint and end, when a signal says that the machine is
             taken away.
         stop_signal: Name of a further signal that says so, besides SIGTERM.
+        preload: Modules that a process imports that stands by for a rank; none stands by without.
     """
 
     command: Sequence[str]
@@ -104,9 +115,12 @@ class Launcher:
     environment: dict[str, str] = field(default_factory=dict)
     grace_s: float = 30.0
     stop_signal: str = "TERM"
+    preload: Sequence[str] = ()
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _ordered: signal.Signals | None = None
     _num_restarts: int = 0
+    _standby: StandBy | None = None
+    _started_s: float = 0.0
 
     def run(self) -> int:
         """Run to the end; return the exit status of the ranks.
@@ -155,13 +169,16 @@ class Launcher:
         self._processes = []  # one by one: what has begun is ended if the next cannot begin
         for rank in range(len(self.devices)):
             self._processes.append(self._spawn(self._variables(store, folder, rank)))
+        self._started_s = time.monotonic()
+
+    def _shared_variables(self) -> dict[str, str]:
+        threads = str(max(1, num_cores() // len(self.devices)))
+        return {"OMP_NUM_THREADS": threads, **os.environ, **self.environment}
 
     def _variables(self, store: TCPStore, folder: Path, rank: int) -> dict[str, str]:
         size = len(self.devices)
         return {
-            "OMP_NUM_THREADS": str(max(1, num_cores() // size)),
-            **os.environ,
-            **self.environment,
+            **self._shared_variables(),
             "RANK": str(rank),
             "WORLD_SIZE": str(size),
             "LOCAL_RANK": str(rank),
@@ -195,6 +212,7 @@ class Launcher:
                 lingers_s = time.monotonic() + LINGER_S
             if time.monotonic() >= lingers_s:
                 break
+            self._let_stand_by(store)
             time.sleep(POLL_S)
         statuses = [process.poll() for process in self._processes]
         if 0 in statuses and not any(statuses):
@@ -218,18 +236,39 @@ class Launcher:
             unit = json.loads(store.get(f"{UNITS}/{rank}"))
             self._num_restarts += 1
             count = f"restart {self._num_restarts} of {self.restarts}"
-            self.tell(f"{died}; starting {' and '.join(f'rank {one}' for one in unit)} again ({count})")
+            standby, self._standby = self._standby, None
+            said = f"; rank {unit[0]} is process {standby.process.pid}" if standby is not None else ""
+            self.tell(f"{died}; starting {' and '.join(f'rank {one}' for one in unit)} again ({count}){said}")
             for one in unit:
                 self._processes[one].kill()
             for one in unit:
                 self._processes[one].wait()
                 _error_file(folder, one).unlink(missing_ok=True)
                 variables = {**self._variables(store, folder, one), REJOINS: "1"}
-                self._processes[one] = self._spawn(variables)
+                known = standby.become(variables) if standby is not None and one == unit[0] else None
+                self._processes[one] = known or self._spawn(variables)
+            self._started_s = time.monotonic()
             return True
         return False
 
+    def _let_stand_by(self, store: TCPStore) -> None:
+        """Make a process stand by where a rank may be started again alone, and none does."""
+        if self._standby is not None and self._standby.process.poll() is not None:
+            self._standby.end()
+            self._standby = None
+        is_wanted = self.preload and self._standby is None and self._num_restarts < self.restarts
+        is_over = self._ordered or any(process.poll() is not None for process in self._processes)
+        if not is_wanted or is_over or time.monotonic() - self._started_s < STAND_BY_S:
+            return
+        if self.command[1] == MODULE and any(
+            store.check([f"{UNITS}/{rank}"]) for rank in range(len(self.devices))
+        ):
+            self._standby = StandBy.of(self.command, self.preload, self._shared_variables())
+
     def _end(self) -> None:
+        if self._standby is not None:
+            self._standby.end()
+            self._standby = None
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
@@ -253,6 +292,83 @@ class Launcher:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@dataclass(frozen=True, slots=True)
+class StandBy:
+    """A process that has imported what a rank needs, and becomes one when it is told which.
+
+    Attributes:
+        process: The process; a child of the launcher, as all ranks are.
+        orders: Where the variables of its rank are written to; it ends when this is closed without any.
+    """
+
+    process: subprocess.Popen[bytes]
+    orders: int
+
+    @staticmethod
+    def of(command: Sequence[str], preload: Sequence[str], variables: dict[str, str]) -> StandBy:
+        """Start one.
+
+        Args:
+            command: What the rank runs: Python, ``-m``, a module and its arguments.
+            preload: The modules to import.
+            variables: Those that all ranks have; libraries read the number of threads as they are imported.
+        """
+        python, _, *words = command
+        receives, orders = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [python, MODULE, __name__, str(receives), ",".join(preload), *words],
+                env=variables,
+                pass_fds=[receives],
+            )
+        except OSError:
+            os.close(orders)
+            raise
+        finally:
+            os.close(receives)
+        return StandBy(process, orders)
+
+    def become(self, variables: dict[str, str]) -> subprocess.Popen[bytes] | None:
+        """Let it be a rank with an environment; return its process, or None if it has died."""
+        content = json.dumps(variables).encode()
+        try:
+            with open(self.orders, "wb") as orders:  # noqa: PTH123 - a descriptor
+                orders.write(content)
+        except BrokenPipeError:
+            self.process.wait()
+            return None
+        return self.process
+
+    def end(self) -> None:
+        """Let it end."""
+        os.close(self.orders)
+        self.process.kill()
+        self.process.wait()
+
+
+def stand_by(orders: int, preload: str, module: str, *arguments: str) -> None:
+    """Import modules, wait for the variables of a rank, and run a module as that rank.
+
+    Args:
+        orders: Where the variables are read from; nothing there means that no rank is wanted.
+        preload: The modules, with commas between.
+        module: What the rank runs.
+        arguments: Its arguments.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for ranks; the launcher ends this process
+    for name in preload.split(","):
+        import_module(name)
+    with open(orders, "rb") as file:
+        content = file.read()
+    if not content:
+        return
+    os.environ.clear()
+    os.environ.update(json.loads(content))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def _cause(exits: Sequence[Exit]) -> Exit | None:
@@ -297,3 +413,7 @@ def store_on_loopback() -> Iterator[TCPStore]:
         )
         yield store
         del store
+
+
+if __name__ == "__main__":
+    stand_by(int(sys.argv[1]), *sys.argv[2:])

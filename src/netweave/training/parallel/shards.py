@@ -8,6 +8,7 @@ back), and the rest of the tree is added there.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, distributed
 
-from netweave.errors import UnsupportedError
+from netweave.errors import UnsupportedError, UsageError
 from netweave.runtime.backends.torch.whole_batch import WholeBatch
+from netweave.runtime.backends.trials import processor
+from netweave.training.data.order import Shards
 from netweave.training.parallel.exchange import Exchange, Hop, laid_out
 
 if TYPE_CHECKING:
@@ -24,8 +27,67 @@ if TYPE_CHECKING:
 
     from torch.distributed import Work
 
-    from netweave.training.data.order import Shards
-    from netweave.training.parallel.world import Group
+    from netweave.training.checkpoint_file import Checkpoint
+    from netweave.training.parallel.world import Group, World
+    from netweave.training.watchers import TrainOptions
+
+
+THREADS = 1
+"""Threads of a shard's pass: sums over many elements are rounded by how they are shared out."""
+
+SHARDS = "the number of shards"
+"""What it is called in messages and checkpoints."""
+
+
+def kernels() -> dict[str, str]:
+    """Return by name what the bits of a pass depend on besides the net: the processor and its libraries."""
+    versions = re.search(r"MKL-DNN v(\S+)", torch.__config__.show())
+    return {
+        "the processor": processor()["model name"],
+        "the instruction set": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "oneDNN": versions[1] if versions else "none",
+    }
+
+
+def check_promise(options: TrainOptions, checkpoint: Checkpoint | None) -> None:
+    """Refuse to go on from a checkpoint where the bits would not be those of the run that it is of.
+
+    Raises:
+        UsageError: They would not, and nobody has said that other bits will do.
+    """
+    promised = checkpoint.state.get("same bits") if checkpoint else None
+    if not promised or options.other_bits:
+        return
+    here = {**kernels(), SHARDS: options.same_bits or "none (--same-bits)"}
+    changed = [
+        f"{name} was {before}, and is {here.get(name)}"
+        for name, before in promised.items()
+        if before != here.get(name)
+    ]
+    if changed:
+        raise UsageError(
+            f"the run would go on with other bits: {'; '.join(changed)}; resume with these as they were, or "
+            "accept other bits with --other-bits (other_bits=True)"
+        )
+
+
+def shards_of(world: World, size: int) -> Shards:
+    """Return the shards that this rank takes of each batch.
+
+    Raises:
+        UsageError: They cannot be shared out evenly.
+    """
+    if size % world.size:
+        divisors = [str(ranks) for ranks in range(1, size + 1) if size % ranks == 0]
+        raise UsageError(
+            f"{size} shards cannot be shared out evenly among {world.size} ranks; take "
+            f"{', '.join(divisors[:-1])} or {divisors[-1]} ranks"
+            if len(divisors) > 1
+            else f"a batch of one shard is for one rank, not for {world.size}"
+        )
+    count = size // world.size
+    return Shards(world.rank * count, count, size)
 
 
 class ShardSum:

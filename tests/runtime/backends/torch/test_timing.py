@@ -15,7 +15,7 @@ from netweave.files import Source
 from netweave.formats.caffe.reader import read
 from netweave.runtime.backends.torch import TorchNet
 from netweave.runtime.backends.torch.timing import Timed, measure
-from netweave.training.optim import first_values
+from netweave.training.optim.first_values import first_values
 
 NET = """name: "branches"
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }

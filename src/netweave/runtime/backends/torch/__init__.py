@@ -1,64 +1,10 @@
 """Graphs on torch: run and, in ``TorchNet``, train.
 
 An operator is lowered by the function that the table (``operator_table.py``) has for it; the functions stand
-in one file per family. To add one see the head of ``operator_table.py``.
+in one file per family. To add one see the head of ``operator_table.py``. Names (see ``__init__.pyi``) are
+loaded when first used: devices and sums over ranks need no operator.
 """
 
-from __future__ import annotations
+from netweave.deferred import names_of_stub
 
-from netweave.runtime.backends.torch import (
-    attention,
-    connections,
-    convolution,
-    detection,
-    elementwise,
-    losses,
-    normalisation,
-    pooling,
-    quantization,
-    random,
-    recurrent,
-    reduction,
-    regions,
-    resize,
-    shape,
-    signal,
-)
-from netweave.runtime.backends.torch.net import TorchNet, prepare
-from netweave.runtime.backends.torch.operator_table import (
-    Ints,
-    Lowering,
-    Number,
-    all_lowerings,
-    find_lowering,
-    lowering,
-)
-from netweave.runtime.backends.torch.parameters import ParameterStore
-
-__all__ = [
-    "Ints",
-    "Lowering",
-    "Number",
-    "ParameterStore",
-    "TorchNet",
-    "all_lowerings",
-    "attention",
-    "connections",
-    "convolution",
-    "detection",
-    "elementwise",
-    "find_lowering",
-    "losses",
-    "lowering",
-    "normalisation",
-    "pooling",
-    "prepare",
-    "quantization",
-    "random",
-    "recurrent",
-    "reduction",
-    "regions",
-    "resize",
-    "shape",
-    "signal",
-]
+__all__, __getattr__, __dir__ = names_of_stub(__name__, __file__)

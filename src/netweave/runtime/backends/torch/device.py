@@ -1,24 +1,20 @@
-"""Devices and element types of torch."""
+"""Devices of torch, their threads, and what is moved to them."""
 
 from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import ml_dtypes
 import numpy as np
-import onnx_ir as ir
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
-from netweave.errors import RunError, UsageError
-from netweave.graph import Effect, Graph, effects_of
-
-if TYPE_CHECKING:
-    from netweave.runtime.backends.torch.net import TorchNet
+from netweave.errors import UsageError
 
 
 def check_bfloat16(device: torch.device) -> None:
@@ -124,37 +120,6 @@ def computing_with(count: int) -> Iterator[None]:
         compute_threads(before)
 
 
-_DTYPES = {
-    ir.DataType.FLOAT: torch.float32,
-    ir.DataType.UINT8: torch.uint8,
-    ir.DataType.INT8: torch.int8,
-    ir.DataType.UINT16: torch.uint16,
-    ir.DataType.INT16: torch.int16,
-    ir.DataType.INT32: torch.int32,
-    ir.DataType.INT64: torch.int64,
-    ir.DataType.BOOL: torch.bool,
-    ir.DataType.FLOAT16: torch.float16,
-    ir.DataType.DOUBLE: torch.float64,
-    ir.DataType.UINT32: torch.uint32,
-    ir.DataType.UINT64: torch.uint64,
-    ir.DataType.COMPLEX64: torch.complex64,
-    ir.DataType.COMPLEX128: torch.complex128,
-    ir.DataType.BFLOAT16: torch.bfloat16,
-}
-
-
-def torch_dtype(dtype: int) -> torch.dtype:
-    """Return torch's element type for ONNX's number.
-
-    Raises:
-        RunError: torch has no such type.
-    """
-    known = _DTYPES.get(ir.DataType(dtype))
-    if known is None:
-        raise RunError(f"torch has no element type for ONNX's {ir.DataType(dtype).name}")
-    return known
-
-
 def to_tensor(array: np.ndarray) -> Tensor:
     """Return a torch tensor with a copy of an array's elements."""
     if array.dtype.name == "bfloat16":
@@ -167,69 +132,6 @@ def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     tensor = tensor.detach().cpu().contiguous()
     if tensor.dtype is torch.bfloat16:
         bits: np.ndarray = tensor.view(torch.int16).numpy()
-        return bits.view(ir.DataType.BFLOAT16.numpy())
+        return bits.view(ml_dtypes.bfloat16)
     array: np.ndarray = tensor.numpy()
     return array
-
-
-def first_not_finite(net: TorchNet, graph: Graph, inputs: Mapping[str, Tensor]) -> str | None:
-    """Return where the first value is made that holds nan or inf, in words; None if all are finite.
-
-    The net is run once more in test mode, without changing its statistics; not if a node has effects besides
-    drawing.
-
-    Args:
-        net: The net.
-        graph: Its graph.
-        inputs: By name.
-    """
-    for name, tensor in inputs.items():
-        if not _is_finite(tensor):
-            return f"the input {name!r} holds numbers that are not finite"
-    key = parameter_not_finite(net, graph)
-    if key is not None:
-        return f"the parameter {key!r} holds numbers that are not finite"
-    if any(effects_of(node) & {Effect.STATEFUL, Effect.WORLD} for node in graph.nodes):
-        return None  # what such a node does is done once
-    training = net.module.training
-    search = _Search(net.module)
-    try:
-        with torch.no_grad():
-            net.module.eval()
-            search.run(*(net.store.placed(inputs[value.name or ""]) for value in graph.inputs))
-    except _FoundError as found:
-        return f"{graph.place_of(found.node)} is the first whose output is not finite"
-    finally:
-        net.module.train(training)
-    return None
-
-
-def parameter_not_finite(net: TorchNet, graph: Graph) -> str | None:
-    """Return the first trained parameter that holds nan or inf; None if all are finite."""
-    for key, parameter in graph.parameters.items():
-        # past the net's handle, which would wait for the very task that asks
-        if parameter.trainable and key in net.store and not _is_finite(net.store[key].tensor):
-            return key
-    return None
-
-
-class _FoundError(Exception):
-    def __init__(self, node: Any) -> None:
-        super().__init__()
-        self.node = node
-
-
-class _Search(fx.Interpreter):
-    """Runs a net until a node of the graph gives something that is not finite."""
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        if "node" in n.meta:
-            for made in result if isinstance(result, tuple) else (result,):
-                if isinstance(made, Tensor) and not _is_finite(made):
-                    raise _FoundError(n.meta["node"])
-        return result
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

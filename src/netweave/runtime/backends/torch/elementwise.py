@@ -10,9 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.device import torch_dtype
 from netweave.runtime.backends.torch.kernels import PLAIN, Kernels
-from netweave.runtime.backends.torch.operator_table import Ints, Number, lower_to, lowering, needs_gradient
+from netweave.runtime.backends.torch.operator_table import (
+    Ints,
+    Number,
+    lower_to,
+    lowering,
+    needs_gradient,
+    torch_dtype,
+)
 
 _ONE_INPUT = (
     ("Abs", 6, torch.abs),

@@ -14,8 +14,8 @@ import torch
 from torch._C._profiler import _EventType
 from torch.profiler import ProfilerActivity, profile
 
+from netweave.deferred import collector_at_rest
 from netweave.graph import Graph
-from netweave.graph.checks import collector_at_rest
 from netweave.runtime.backends.torch.device import computing_with, to_tensor
 from netweave.runtime.backends.torch.net import TorchNet
 from netweave.runtime.memory_plan import MeasuredMemory, Net, cheapest

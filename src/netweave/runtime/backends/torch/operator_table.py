@@ -9,9 +9,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import onnx_ir as ir
 import torch
 from torch import Tensor
 
+from netweave.deferred import Table
 from netweave.errors import RunError
 from netweave.graph import DOMAIN, Effect, Operator, find_operator
 
@@ -31,8 +33,40 @@ if TYPE_CHECKING:
 # whole batch, where what is computed is a part of one, and ``kernels`` what multiplies matrices. A function
 # whose return type is a tuple gives all outputs, any other the first.
 #
-# To add one: write ``@lowering("Name", since=version)`` over the function in the file of its family.
+# To add one: write ``@lowering("Name", since=version)`` over the function in the file of its family, one of
+# ``FAMILIES``.
 # ``since`` is the first version of the operator with this meaning.
+
+_DTYPES = {
+    ir.DataType.FLOAT: torch.float32,
+    ir.DataType.UINT8: torch.uint8,
+    ir.DataType.INT8: torch.int8,
+    ir.DataType.UINT16: torch.uint16,
+    ir.DataType.INT16: torch.int16,
+    ir.DataType.INT32: torch.int32,
+    ir.DataType.INT64: torch.int64,
+    ir.DataType.BOOL: torch.bool,
+    ir.DataType.FLOAT16: torch.float16,
+    ir.DataType.DOUBLE: torch.float64,
+    ir.DataType.UINT32: torch.uint32,
+    ir.DataType.UINT64: torch.uint64,
+    ir.DataType.COMPLEX64: torch.complex64,
+    ir.DataType.COMPLEX128: torch.complex128,
+    ir.DataType.BFLOAT16: torch.bfloat16,
+}
+
+
+def torch_dtype(dtype: int) -> torch.dtype:
+    """Return torch's element type for ONNX's number.
+
+    Raises:
+        RunError: torch has no such type.
+    """
+    known = _DTYPES.get(ir.DataType(dtype))
+    if known is None:
+        raise RunError(f"torch has no element type for ONNX's {ir.DataType(dtype).name}")
+    return known
+
 
 Ints = tuple[int, ...]
 """An input that arrives as Python integers: sizes, axes, positions."""
@@ -98,7 +132,13 @@ class Lowering:
         return self.inputs[min(index, len(self.inputs) - 1)]
 
 
-_LOWERINGS: dict[tuple[str, str], list[Lowering]] = {}
+FAMILIES = (
+    *("attention", "connections", "convolution", "detection", "elementwise", "losses", "normalisation"),
+    *("pooling", "quantization", "random", "recurrent", "reduction", "regions", "resize", "shape", "signal"),
+)
+"""The files of the families of operators."""
+
+_LOWERINGS = Table[tuple[str, str], list["Lowering"]](__package__, FAMILIES)
 
 
 def operator_name(domain: str, op_type: str, version: int) -> str:
@@ -169,7 +209,7 @@ def lower_to(
 
 def add_lowering(row: Lowering) -> None:
     """Enter a lowering in the table."""
-    rows = _LOWERINGS.setdefault((row.domain, row.op_type), [])
+    rows = _LOWERINGS.enter((row.domain, row.op_type), list)
     assert all(other.since != row.since for other in rows), f"{row.name} is lowered twice"
     rows.append(row)
 

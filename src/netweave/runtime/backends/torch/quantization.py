@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from netweave.runtime.backends.torch.convolution import conv
-from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.operator_table import Ints, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, lowering, torch_dtype
 
 # Along an axis each output element is a weighted sum of a few input elements. Where they lie depends on the
 # coordinate rule, their weights on the mode; both are worked out in float64 when the sizes are known.

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.operator_table import Ints, Number, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, Number, lowering, torch_dtype
 
 # All draws come from ``Draws``, by the node's own stream; a seed that stands in the net is not used.
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.operator_table import Ints, Number, lowering
+from netweave.runtime.backends.torch.operator_table import Ints, Number, lowering, torch_dtype
 
 _MAX_END = 2**31 - 1
 

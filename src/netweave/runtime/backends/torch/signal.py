@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from netweave.runtime.backends.torch.device import torch_dtype
-from netweave.runtime.backends.torch.operator_table import Number, lowering
+from netweave.runtime.backends.torch.operator_table import Number, lowering, torch_dtype
 
 
 @lowering("DFT", since=20)
