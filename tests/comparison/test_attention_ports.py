@@ -396,3 +396,42 @@ def test_grouped_queries_are_no_tiled_keys_and_values():
     assert not found.equal
     first, *_ = effective(found)
     assert "those of A are tiled" in first.cause or "the heads of A are tiled" in first.cause
+
+
+class Gated(nn.Module):
+    """Attention that is no operator of ONNX, since its weights are scaled by key; capped, in a window."""
+
+    def __init__(self, *, scales_queries=False, window=3):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
+        self.gate = nn.Parameter(torch.rand(6))
+        self.scales_queries, self.window = scales_queries, window
+
+    def forward(self, x):
+        q, k = self.q(x), self.k(x)
+        scores = (q * 0.5) @ k.mT if self.scales_queries else q @ k.mT * 0.5
+        scores = 4 * torch.tanh(scores / 4)
+        apart = torch.arange(6)[:, None] - torch.arange(6)
+        scores = torch.where((apart >= 0) & (apart < self.window), scores, -2e38)
+        return (scores.softmax(-1) * self.gate) @ self.v(x)
+
+
+@pytest.mark.parametrize(
+    ("changed", "causes"),
+    [
+        ({"scales_queries": True}, set()),
+        (
+            {"window": 4},
+            {
+                "in the attention of A each step sees a window of 3, itself and those before; in B each "
+                "step sees a window of 4, itself and those before"
+            },
+        ),
+    ],
+)
+def test_scales_and_masks_of_attention_that_is_no_operator(changed, causes):
+    right = drawn(Gated())
+    found = compare(*(load(net, x=(1, 6, 8)) for net in (right, copied(right, Gated(**changed)))))
+    assert {finding.cause for finding in found.findings} == causes
+    assert found.equal is not bool(causes)
+    assert all(finding.error_fixed <= 1e-5 for finding in found.findings)

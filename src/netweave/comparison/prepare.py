@@ -40,7 +40,7 @@ from netweave.graph.passes.rounding import (
     unsigned_roundings,
 )
 from netweave.graph.passes.steps_first import examples_first, num_over_rows, over_sequences, steps_first
-from netweave.graph.passes.sums import order_sums, sum_orders
+from netweave.graph.passes.sums import num_scaled_operands, order_sums, scale_products, sum_orders
 from netweave.graph.passes.windows import num_global_pools, pool_whole_images
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ UNALIKE: tuple[tuple[Callable[[Graph], object], Pass], ...] = (
     (num_idle_roundings, drop_idle_roundings),
     (num_signed_roundings, unsigned_roundings),
     (functions_before_choices, drop_before_choices),
+    (num_scaled_operands, scale_products),
 )
 """Measures by which two nets may be unalike, each with the pass that writes both alike."""
 

@@ -1,4 +1,4 @@
-"""Sums of several terms: in one order, and with stored terms as one."""
+"""Sums of several terms: in one order, and with stored terms as one; factors of products in one place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.graph import infer_shapes
+from netweave.graph import infer_shapes, layer_keys, set_layer_keys
 from netweave.graph.parameters import source_keys, tag_sources
 from netweave.graph.passes.rewriting import Pass, Rewriter, has_one_reader, prune
 
@@ -47,6 +47,50 @@ def order_sums(graph: Graph) -> None:
         is_changed = True
     if is_changed:
         prune.edit(graph)
+
+
+_VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def num_scaled_operands(graph: Graph) -> int:
+    """Return how often an operand of a product of two computed matrices is scaled by a number."""
+    return sum(len(_scalings(node)) for node in graph.nodes)
+
+
+@Pass
+def scale_products(graph: Graph) -> None:
+    """Scale products of two computed matrices behind them: scores, where code scales queries or keys."""
+    rewriter = Rewriter(graph)
+    for product in list(graph.nodes):
+        for scaling in _scalings(product):
+            made, source = product.outputs[0], scaling.inputs[0]
+            assert source is not None  # as ``_scalings`` has it
+            behind = rewriter.append(product, scaling.op_type, [made, scaling.inputs[1]])
+            behind.outputs[0].shape, behind.outputs[0].type = made.shape, made.type
+            set_layer_keys(behind, layer_keys(scaling))
+            for use in list(made.uses()):
+                if use.node is not behind:
+                    use.node.replace_input_with(use.idx, behind.outputs[0])
+            rewriter.bypass(scaling, source)
+
+
+def _scalings(product: ir.Node) -> list[ir.Node]:
+    """Return what scales the operands of a product by a number, behind which there are only views."""
+    if product.op_type != "MatMul" or product.domain or product.outputs[0].is_graph_output():
+        return []
+    if any(value is None or value.const_value is not None for value in product.inputs):
+        return []
+    scalings = []
+    for value in product.inputs:
+        node = value.producer() if value is not None else None
+        while node is not None and node.op_type in _VIEWS and has_one_reader(node.outputs[0]):
+            node = node.inputs[0].producer() if node.inputs[0] is not None else None
+        if node is None or node.op_type not in {"Div", "Mul"} or not has_one_reader(node.outputs[0]):
+            continue
+        factor = node.inputs[1].const_value if node.inputs[1] is not None else None
+        if factor is not None and factor.size == 1 and len(factor.shape) == 0:
+            scalings.append(node)
+    return scalings
 
 
 @Pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -201,16 +202,17 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
 def mask_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose A's mask where both nets mask steps by numbers of their own."""
     for node_a, node_b in case.pairs():
-        if node_a.op_type != "Attention" or node_b.op_type != "Attention":
+        if {node_a.op_type, node_b.op_type} == {"Attention"}:
+            if max(len(node_a.inputs), len(node_b.inputs)) < 4:
+                continue  # ``is_causal`` is an attribute
+            seen = _allowed(node_a), _allowed(node_b)
+        else:
+            seen = _chosen(node_a), _chosen(node_b)
+        if seen[0] is None or seen[1] is None or seen[0].shape != seen[1].shape:
             continue
-        if max(len(node_a.inputs), len(node_b.inputs)) < 4:
-            continue  # ``is_causal`` is an attribute
-        allowed_a, allowed_b = _allowed(node_a), _allowed(node_b)
-        if allowed_a is None or allowed_b is None or allowed_a.shape != allowed_b.shape:
+        if (seen[0] == seen[1]).all():
             continue
-        if (allowed_a == allowed_b).all():
-            continue
-        said = [_say_mask(allowed) for allowed in (allowed_a, allowed_b)]
+        said = [_say_mask(allowed) for allowed in seen if allowed is not None]
         has_window = any("window" in words for words in said)
         yield Proposal(
             mismatch="sliding-window" if has_window else "causal-mask",
@@ -218,8 +220,22 @@ def mask_mismatches(case: Case) -> Iterator[Proposal]:
             fix=f"mask so that {said[0]}",
             node_a=node_a,
             node_b=node_b,
-            change=_Mask(node_b.name, allowed_a),
+            change=_Mask(node_b.name, seen[0]),
         )
+
+
+def _chosen(node: ir.Node) -> np.ndarray | None:
+    """Return which steps a stored choice leaves in scores that a Softmax reads; None if it does not."""
+    values = [None if v is None or v.const_value is None else v.const_value.numpy() for v in node.inputs]
+    if node.op_type != "Where" or values[0] is None or values[0].ndim < 2:
+        return None
+    readers = [reader for reader, _ in node.outputs[0].uses()]
+    if [reader.op_type for reader in readers] != ["Softmax"] or prod(values[0].shape[:-2]) != 1:
+        return None
+    for fill, is_seen in ((values[2], values[0]), (values[1], ~values[0])):
+        if fill is not None and fill.size and (fill <= NEVER).all():
+            return np.asarray(is_seen.reshape(is_seen.shape[-2:]))
+    return None
 
 
 def _allowed(node: ir.Node) -> np.ndarray | None:
@@ -271,6 +287,13 @@ class _Mask:
 
     def __call__(self, graph: Graph) -> None:
         node = node_named(graph, self._node)
+        if node.op_type == "Where":
+            is_first = node.inputs[2] is None or node.inputs[2].const_value is None  # the scores come last
+            condition = ~self._allowed if is_first else self._allowed
+            shape = node.inputs[0].shape if node.inputs[0] is not None else None
+            sizes = tuple(shape.numpy()) if shape is not None else condition.shape
+            replace_constant(self._node, 0, condition.reshape(sizes))(graph)
+            return
         node.attributes.pop("is_causal", None)
         numbers = np.where(self._allowed, np.float32(0), np.float32(np.finfo(np.float32).min))
         if len(node.inputs) > 3:
