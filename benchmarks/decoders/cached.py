@@ -322,7 +322,7 @@ def row_of(family: str, mistake: str, folder: Path) -> Row:
     first = comparison.findings[:1]
     place = "wpe" if family == "learned" and mistake.startswith("positions") else "att"
     row["place"] = bool(first) and place in first[0].layer_b
-    row["named"] = bool(first) and "sees the same tokens" not in first[0].cause
+    row["named"] = bool(first) and "sees the same tokens before it" not in first[0].cause
     row["outcome"] = "different" if comparison.verdict is Verdict.DIFFERENT else "equal"
     return row
 

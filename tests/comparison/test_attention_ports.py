@@ -435,3 +435,25 @@ def test_scales_and_masks_of_attention_that_is_no_operator(changed, causes):
     assert {finding.cause for finding in found.findings} == causes
     assert found.equal is not bool(causes)
     assert all(finding.error_fixed <= 1e-5 for finding in found.findings)
+
+
+class Exchanged(nn.Module):
+    """Causal attention by torch's function, with its queries and keys exchanged or not."""
+
+    def __init__(self, *, is_exchanged=False):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
+        self.is_exchanged = is_exchanged
+
+    def forward(self, x):
+        q, k, v = (layer(x)[:, None] for layer in (self.q, self.k, self.v))
+        q, k = (k, q) if self.is_exchanged else (q, k)
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def test_queries_and_keys_that_are_exchanged_are_named():
+    right = drawn(Exchanged())
+    found = compare(*(load(net, x=(1, 6, 8)) for net in (right, copied(right, Exchanged(is_exchanged=True)))))
+    (finding,) = effective(found)
+    assert finding.mismatch == "exchanged-operands"
+    assert finding.error_fixed <= 1e-5

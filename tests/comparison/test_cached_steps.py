@@ -50,13 +50,13 @@ CASES = [
     (Listed, "positions-ahead", "position 1 is given position 2", "def where"),
     (Listed, "causal", "is_causal is set for a single token", "is_causal=True"),
     (Listed, "window", "sees tokens? .* as well", ""),
-    (Listed, "turned-twice", "sees the same tokens as one pass", ""),
+    (Listed, "turned-twice", "sees the same tokens before it as one pass", ""),
     (Listed, "last-lost", "does not see token", ""),
     (Kept, "rows", "reads row 0 of a table or mask", "self.cos["),
     (Kept, "mask-row", "reads row 0 of a table or mask", "self.mask["),
     (Kept, "writes", "position 1 at place 2", "# self.keys["),
     (Kept, "samples", "position 1 depends on the tokens of other samples", ""),
-    (Kept, "swapped", "sees the same tokens as one pass", ""),
+    (Kept, "swapped", "sees the same tokens before it as one pass", ""),
 ]
 
 
@@ -164,4 +164,4 @@ def test_a_net_without_a_cache_is_said_to_have_none():
     right.trace, plain = None, right
     found = compare(loaded(Listed()), plain)
     assert found.verdict is Verdict.IDENTICAL
-    assert "not exercised: single steps through a cache (B takes none)" in found.sentence
+    assert "not exercised: single steps through a cache (B takes none; those of A were run)" in found.sentence

@@ -56,6 +56,29 @@ class Causal(Masked):
         return super().attended(x, (steps[:, None] >= steps) & seen)
 
 
+class Filled(Encoder):
+    """A mask that is added, made of zeros by ``masked_fill``."""
+
+    def forward(self, ids, padding_mask):
+        x = self.embedded(ids, torch.arange(ids.shape[1]), torch.zeros_like(ids))
+        bias = torch.zeros_like(padding_mask, dtype=x.dtype).masked_fill(padding_mask == 0, -1e4)[:, None]
+        scores = self.q(x) @ self.k(x).transpose(1, 2) * WIDTH**-0.5 + bias
+        x = scores.softmax(-1) @ self.v(x)
+        weights = padding_mask[..., None].float()
+        return (x * weights).sum(1) / weights.sum(1)
+
+
+class Full(Encoder):
+    def forward(self, input_ids, attention_mask, token_type_ids):
+        x = self.embedded(input_ids, torch.arange(input_ids.shape[1]), token_type_ids)
+        return self.attended(x, (attention_mask != 0)[:, None])
+
+
+class Hub(Full):
+    def forward(self, padding_mask, segment_ids, token_ids):
+        return super().forward(token_ids, padding_mask, segment_ids)
+
+
 class Segmented(Encoder):
     def forward(self, ids, token_type_ids):
         x = self.embedded(ids, torch.arange(ids.shape[1]), token_type_ids)
@@ -74,7 +97,8 @@ def nets():
 
     @cache
     def read(form, *names):
-        sizes = {name: (1, STEPS, WIDTH) if name == "features" else (1, STEPS) for name in ("ids", *names)}
+        names = ("ids", *names) if len(names) < 3 else names
+        sizes = {name: (1, STEPS, WIDTH) if name == "features" else (1, STEPS) for name in names}
         return netweave.load(copied(original, form()), input_shapes=sizes)
 
     return read
@@ -121,3 +145,19 @@ def test_a_mask_that_both_take_is_given(nets):
 def test_what_must_be_given_is_named(nets):
     sentence = compare(nets(Encoder), nets(Featured, "features")).sentence
     assert "A takes 1 input ('ids') and B 2 inputs ('ids', 'features'), which cannot be paired" in sentence
+
+
+def test_a_mask_of_zeros_that_is_filled_is_one_that_is_chosen(nets):
+    comparison = compare(nets(Masked, "padding_mask"), nets(Filled, "padding_mask"))
+    assert comparison.equal
+    assert not comparison.findings
+
+
+def test_inputs_of_other_names_are_paired_by_what_they_are(nets):
+    names = (("input_ids", "attention_mask", "token_type_ids"), ("padding_mask", "segment_ids", "token_ids"))
+    comparison = compare(nets(Full, *names[0]), nets(Hub, *names[1]))
+    assert comparison.equal
+    assert not comparison.findings
+    assert {(each.a, each.b) for each in comparison.inputs} == {
+        ("input_ids", "token_ids"), ("attention_mask", "padding_mask"), ("token_type_ids", "segment_ids"),
+    }  # fmt: skip

@@ -77,3 +77,11 @@ def test_a_sketch_is_of_the_whole_tensor_and_not_of_its_layout(size, block, seed
             np.testing.assert_allclose(sketches.sketch(layout), expected, rtol=1e-4, atol=1e-5)
         for useless in (np.full_like(x, 3), np.zeros_like(x), np.where(x == x.max(), np.nan, x), x[:0]):
             assert sketches.sketch(useless) is None
+
+
+@pytest.mark.parametrize("fill", [-1e4, -1e9, float(np.finfo(np.float32).min)])
+def test_what_a_mask_adds_hides_no_difference_of_scores(fill):
+    scores = np.random.default_rng(0).standard_normal((2, 6, 6)).astype(np.float32)
+    mask = np.where(np.tri(6, dtype=bool), 0, np.float32(fill))
+    assert metric.relative_error(scores + mask, scores.transpose(0, 2, 1) + mask) > 0.5
+    assert metric.relative_error(scores + mask, scores + mask) == 0

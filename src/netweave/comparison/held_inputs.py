@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.comparison.execution.input_domains import domain_of
+from netweave.comparison.execution.inputs import kind_of
 from netweave.comparison.result.comparison import Unexercised
 from netweave.graph import infer_shapes, known_shape
 from netweave.graph.passes.rewriting import Pass, Rewriter, prune
@@ -129,7 +129,7 @@ def hold_inputs(a: Graph, b: Graph) -> tuple[Graph, Graph, Sequence[HeldInput]]:
         Both nets, changed copies if anything is held, and what is held.
     """
     # an input that a net has and does not read is counted: that it is ignored may be the mistake
-    kinds = tuple({str(value.name): _kind(value) for value in graph.inputs} for graph in (a, b))
+    kinds = tuple({str(value.name): kind_of(value) for value in graph.inputs} for graph in (a, b))
     spare_a, spare_b = _spare(*kinds), _spare(*reversed(kinds))
     if not (spare_a or spare_b) or len(kinds[0]) - len(spare_a) != len(kinds[1]) - len(spare_b):
         return a, b, ()
@@ -164,15 +164,6 @@ def _held(
     if spare and (not tokens or any(ranks[name] != 2 for name in spare)):
         return None
     return [HeldInput(side, name, kinds[name], tokens[0]) for name in spare]
-
-
-def _kind(value: ir.Value) -> str:
-    """Return the kind of input by its name, or by what is computed of it; empty for what must be given."""
-    name = str(value.name).lower()
-    of_values = domain_of(value).kind
-    if of_values in EFFECTS or "mask" in name:
-        return of_values if of_values in EFFECTS else "mask"
-    return "segments" if "token_type" in name or "segment" in name else ""
 
 
 def _with_held(graph: Graph, held: Sequence[HeldInput]) -> Graph:

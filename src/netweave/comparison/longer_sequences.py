@@ -309,7 +309,8 @@ def on_single_steps(assessment: Assessment, options: CompareOptions, log: StageL
     right = []
     for side, steps in (("A", a), ("B", b)) if a is not None or b is not None else ():
         if steps is None or steps.reason:
-            reason = f"{side} takes none" if steps is None else f"{steps.how} of {side}: {steps.reason}"
+            others = f"{side} takes none; those of {'B' if side == 'A' else 'A'} were run"
+            reason = others if steps is None else f"{steps.how} of {side}: {steps.reason}"
             missed = Unexercised("single steps through a cache", "", reason, is_limit=True)
             assessment = assessment.missing(missed)
         elif steps.step is not None:

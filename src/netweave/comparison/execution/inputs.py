@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.comparison.align.weights import filter_shape, filters_of
-from netweave.comparison.execution.input_domains import View, views_of
+from netweave.comparison.execution.input_domains import View, domain_of, views_of
 from netweave.comparison.layout.change import LayoutChange, reversed_order, unless_plain
 from netweave.comparison.layout.filters import INPUTS, match_filters
 from netweave.comparison.layout.orientation import ORIENTATIONS
@@ -252,8 +252,21 @@ class InputMapping:
         return sum((self.axes is not None, self.channels is not None, bool(self.flips), self.scale != 1.0))
 
 
+KINDS = frozenset({"mask", "positions", "segments"})
+"""Kinds of inputs that come with the tokens of a text."""
+
+
+def kind_of(value: ir.Value) -> str:
+    """Return the kind of input by its name, or by what is computed of it; empty for what must be given."""
+    name = str(value.name).lower()
+    of_values = domain_of(value).kind
+    if of_values in KINDS or "mask" in name:
+        return of_values if of_values in KINDS else "mask"
+    return "segments" if "token_type" in name or "segment" in name else ""
+
+
 def pair_inputs(a: Signals, b: Signals) -> list[tuple[str, str]] | None:
-    """Pair the inputs of two nets by name, the others in order; None if they are not as many."""
+    """Pair the inputs of two nets by name, by kind, or else in order; None if they are not as many."""
     names_a = [str(value.name) for value in a.graph.inputs]
     names_b = [str(value.name) for value in b.graph.inputs]
     if len(names_a) != len(names_b):
@@ -261,6 +274,11 @@ def pair_inputs(a: Signals, b: Signals) -> list[tuple[str, str]] | None:
     same = [name for name in names_a if name in names_b]
     rest_a = [name for name in names_a if name not in same]
     rest_b = [name for name in names_b if name not in same]
+    if len(rest_a) > 1:
+        kinds_a, kinds_b = ({str(v.name): kind_of(v) for v in net.graph.inputs} for net in (a, b))
+        if Counter(map(kinds_a.get, rest_a)) == Counter(map(kinds_b.get, rest_b)):
+            rest_a.sort(key=lambda name: kinds_a[name])
+            rest_b.sort(key=lambda name: kinds_b[name])
     partner = {name: name for name in same} | dict(zip(rest_a, rest_b, strict=True))
     return [(name, partner[name]) for name in names_a]
 

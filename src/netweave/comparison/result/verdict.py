@@ -32,6 +32,9 @@ WITHOUT_EFFECT = EFFECTIVE | {Status.LATENT, Status.UNKNOWN}
 """What keeps nets whose outputs agree from being identical: differences, and layers not compared."""
 
 
+NOT_EXERCISED = "not exercised: "
+
+
 def decide(
     inputs: Sequence[TensorMapping],
     outputs: Sequence[OutputPair],
@@ -71,7 +74,7 @@ def decide(
             inputs, outputs, groups, joined, weights_compared=weights_compared, has_untried=bool(untried)
         )
         shown = [*untried, *limits][:MAX_SHOWN]
-        return verdict, f"{sentence}; not exercised: {'; '.join(map(str, shown))}" if shown else sentence
+        return verdict, f"{sentence}; {NOT_EXERCISED}{'; '.join(map(str, shown))}" if shown else sentence
     effective = [group for group in groups if group.status in EFFECTIVE]
     if apart and all(not pair.a for pair in apart) and len(apart) < len(outputs):
         return Verdict.DIFFERENT, _more_outputs(inputs, outputs, apart)
@@ -102,8 +105,10 @@ def decide(
 def detail(comparison: Comparison) -> str:
     """Return what the headline and the findings leave to be said: how far apart the outputs are."""
     sentence, shown = comparison.sentence, headline(comparison)
-    if sentence.startswith(shown):
-        return _capital(sentence.removeprefix(shown).lstrip(" .,:;"))
+    rest = sentence.removeprefix(shown)
+    if sentence.startswith(shown) and (not rest or rest[0] in ".;"):
+        rest = rest.lstrip(" .;")
+        return _capital(rest) if rest.startswith(NOT_EXERCISED) else rest
     if comparison.verdict is Verdict.DIFFERENT and comparison.findings:
         if (comparison.error or 0.0) > OUTPUT_TOLERANCE:
             return _capital(apart_in_words(comparison.error or 0.0))

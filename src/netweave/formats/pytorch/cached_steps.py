@@ -502,8 +502,8 @@ def _seen_in_words(
     if said:
         return f"the step of position {last} {' and '.join(said)}, other than one pass over all tokens"
     return (
-        f"the step of position {last} sees the same tokens as one pass: their positions differ, or what the "
-        "cache holds of them"
+        f"the step of position {last} sees the same tokens before it as one pass: what it sees of itself, "
+        "their positions or what the cache holds of them differ"
     )
 
 

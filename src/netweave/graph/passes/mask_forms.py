@@ -130,11 +130,29 @@ def _write_product(rewriter: Rewriter, node: ir.Node) -> None:
 
 
 def _write_view(rewriter: Rewriter, node: ir.Node) -> None:
-    """Write a view of a contrary as the contrary of a view."""
+    """Write a view of a contrary, or of a choice of two numbers, as the contrary or the choice by a view."""
     source = node.inputs[0]
     maker = source.producer() if source is not None else None
-    if source is not None and maker is not None and not maker.domain and maker.op_type == "Not":
+    if source is None or maker is None or maker.domain:
+        return
+    if maker.op_type == "Not":
         _replace(rewriter, node, _viewed(rewriter, node, source, node))
+    elif maker.op_type == "Where" and None not in map(number_of, maker.inputs[1:]):
+        assert maker.inputs[0] is not None  # a choice has a condition
+        viewed = _viewed(rewriter, node, maker.inputs[0], node)
+        _replace(rewriter, node, rewriter.insert(node, "Where", [viewed, *maker.inputs[1:]]).outputs[0])
+
+
+def _write_choice(rewriter: Rewriter, node: ir.Node) -> None:
+    """Let a choice read numbers for tensors of one number each, as ``masked_fill`` of zeros makes one."""
+    condition, made = node.inputs[0], node.outputs[0]
+    if condition is None or condition.shape is None or made.shape is None or condition.shape != made.shape:
+        return
+    for place, value in enumerate(node.inputs[1:], start=1):
+        stored = value.const_value.numpy() if value is not None and value.const_value is not None else None
+        if stored is not None and stored.ndim and (stored == stored.flat[0]).all():
+            number = ir.Tensor(np.array(stored.flat[0]))
+            node.replace_input_with(place, rewriter.initializer(number, "mask/number"))
 
 
 _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
@@ -144,6 +162,7 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "Mul": _write_product,
     "Not": _write_contrary,
     "Sub": _write_complement,
+    "Where": _write_choice,
     **dict.fromkeys(_VIEWS, _write_view),
 }
 

@@ -7,6 +7,7 @@ inputs and reported only if B's nodes then do what A's do. Where nothing differs
 
 from netweave.comparison.explain.known_mismatches.attention import (
     centring_mismatches,
+    exchanged_mismatches,
     mask_mismatches,
     norm_mismatches,
     position_mismatches,
@@ -30,6 +31,7 @@ from netweave.comparison.explain.known_mismatches.windows import pool_padding_mi
 
 KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     mask_mismatches,
+    exchanged_mismatches,
     attribute_mismatches,
     pool_padding_mismatches,
     resize_mismatches,

@@ -17,7 +17,7 @@ from netweave.graph.passes.masks import NEVER
 from netweave.graph.passes.rewriting import Rewriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
 
@@ -383,6 +383,48 @@ def norm_mismatches(case: Case) -> Iterator[Proposal]:
                     node_b=node_b,
                     change=replace_constant(node_b.name, 1, arrays[0]),
                 )
+
+
+def exchanged_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose to exchange queries and keys, where the scores that B goes on with are A's transposed."""
+    for node in case.nodes_b:
+        for index, value in enumerate(node.inputs):
+            change = case.changes.get(str(value.name)) if value is not None else None
+            if value is None or change is None or change.axes is None or change.shape is not None:
+                continue
+            order = (*range(len(change.axes) - 2), len(change.axes) - 1, len(change.axes) - 2)
+            if change.axes != order or change.split is not None or not _is_of_scores(value):
+                continue
+            yield Proposal(
+                mismatch="exchanged-operands",
+                cause="queries and keys are exchanged in B: its scores are A's transposed",
+                fix="multiply queries by keys, in this order",
+                node_a=case.nodes_a[0],
+                node_b=node,
+                change=_Turned(node.name, index, order),
+            )
+
+
+def _is_of_scores(value: ir.Value) -> bool:
+    """Return whether a tensor is a product of two computed matrices, perhaps scaled."""
+    node = value.producer()
+    while node is not None and node.op_type in {"Div", "Mul", "Reshape"} and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+    if node is None or node.op_type != "MatMul":
+        return False
+    return all(operand is not None and operand.const_value is None for operand in node.inputs)
+
+
+class _Turned:
+    """Lets a node of a subgraph read an input with its axes in another order."""
+
+    def __init__(self, node: str | None, index: int, order: Sequence[int]) -> None:
+        self._node, self._index, self._order = node, index, order
+
+    def __call__(self, graph: Graph) -> None:
+        node = node_named(graph, self._node)
+        turned = Rewriter(graph).insert(node, "Transpose", [node.inputs[self._index]], {"perm": self._order})
+        node.replace_input_with(self._index, turned.outputs[0])
 
 
 def variance_mismatches(case: Case) -> Iterator[Proposal]:

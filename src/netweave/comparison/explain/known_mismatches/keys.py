@@ -37,6 +37,7 @@ MISMATCHES: dict[str, str] = {
     "column-order": "Columns of dense weights in another order, though no flattening makes it.",
     "flatten-order": "Height, width, channel for channel, height, width before a dense layer.",
     "causal-mask": "Attention in which no step sees a later one, in one net only.",
+    "exchanged-operands": "Queries and keys that are exchanged in their product.",
     "attention-scale": "The factor on the scores of attention: one over the root of a head's features.",
     "attention-softcap": "The soft cap of the scores of attention, which bends them by tanh.",
     "sliding-window": "The number of earlier steps that each step of attention sees.",
