@@ -118,7 +118,7 @@ def prepare(
     if graph.only_weights:
         raise RunError(f"{graph.name}: holds only weights; there is no net to run")
     graph.find(taps)
-    runner: Runner = _module(backend).prepare(graph, list(taps), settings)
+    runner: Runner = _function(backend, "prepare")(graph, list(taps), settings)
     return runner
 
 
@@ -137,13 +137,13 @@ def prepare_nodes(
         UsageError: ONNX Runtime is not installed.
         RunError: It cannot run them.
     """
-    runner: Runner = _module("onnxruntime").prepare_nodes(graph, nodes, inputs, outputs, TAPPING)
+    runner: Runner = _function("onnxruntime", "prepare_nodes")(graph, nodes, inputs, outputs, TAPPING)
     return runner
 
 
-def _module(backend: str) -> Any:
-    try:
-        return importlib.import_module(f"netweave.runtime.backends.{backend}")
+def _function(backend: str, name: str) -> Any:
+    try:  # a backend may load its library when one of its names is first used
+        return getattr(importlib.import_module(f"netweave.runtime.backends.{backend}"), name)
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("netweave"):
             raise
