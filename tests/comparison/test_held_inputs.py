@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -161,3 +162,13 @@ def test_inputs_of_other_names_are_paired_by_what_they_are(nets):
     assert {(each.a, each.b) for each in comparison.inputs} == {
         ("input_ids", "token_ids"), ("attention_mask", "padding_mask"), ("token_type_ids", "segment_ids"),
     }  # fmt: skip
+
+
+def test_a_probe_gives_what_is_held_or_is_refused(nets):
+    ids, mask = np.arange(2 * STEPS).reshape(2, STEPS) % 11, np.ones((2, STEPS), np.int64)
+    pair = nets(Masked, "padding_mask"), nets(Encoder)
+    assert compare(*pair, probe={"ids": ids, "padding_mask": mask}).equal
+    mask[0, -1] = 0
+    found = compare(*pair, probe={"ids": ids, "padding_mask": mask})
+    assert found.verdict is Verdict.UNDECIDED
+    assert "the probe gives 'padding_mask' other values than ones: B has no input" in found.sentence

@@ -57,13 +57,13 @@ class HeldInput:
     def note(self) -> str:
         """A sentence that says what was done."""
         other = "B" if self.side == "A" else "A"
-        values = f"{self._values}, {EFFECTS[self.kind]}"
+        values = f"{self.values}, {EFFECTS[self.kind]}"
         return f"{other} has no input {self.name!r}: that of {self.side} is held at {values}"
 
     @property
     def limit(self) -> Unexercised:
         """What the comparison says nothing about."""
-        reason = f"held at {self._values}"
+        reason = f"held at {self.values}"
         return Unexercised(f"the input {self.name!r} of {self.side}", "", reason, is_limit=True)
 
     def array(self, tokens: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -72,13 +72,21 @@ class HeldInput:
             return np.broadcast_to(np.arange(tokens.shape[1], dtype=dtype), tokens.shape)
         return np.full(tokens.shape, self._number, dtype)
 
+    def is_held_at(self, probe: Mapping[str, np.ndarray]) -> bool:
+        """Return whether inputs by name have the same values for it, or none."""
+        given, tokens = probe.get(self.name), probe.get(self.like)
+        if given is None or tokens is None or given.ndim != 2:
+            return given is None
+        return np.array_equal(given, self.array(tokens, given.dtype))
+
     @property
     def _number(self) -> int:
         # PyTorch's key_padding_mask says which tokens are ignored; other masks say which are seen
         return int(self.kind == "mask" and "key_padding" not in self.name)
 
     @property
-    def _values(self) -> str:
+    def values(self) -> str:
+        """What it is held at, in words."""
         return "0, 1, 2, ..." if self.kind == "positions" else "ones" if self._number else "zeros"
 
     def hold(self, graph: Graph) -> None:
@@ -128,6 +136,9 @@ def hold_inputs(a: Graph, b: Graph) -> tuple[Graph, Graph, Sequence[HeldInput]]:
     Returns:
         Both nets, changed copies if anything is held, and what is held.
     """
+    names_a, names_b = ({str(value.name) for value in graph.inputs} for graph in (a, b))
+    if names_a == names_b or len(names_a) == len(names_b) == 1:
+        return a, b, ()
     # an input that a net has and does not read is counted: that it is ignored may be the mistake
     kinds = tuple({str(value.name): kind_of(value) for value in graph.inputs} for graph in (a, b))
     spare_a, spare_b = _spare(*kinds), _spare(*reversed(kinds))

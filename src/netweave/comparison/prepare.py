@@ -170,7 +170,7 @@ def prepare(
     Raises:
         NotComparableError: A net computes nothing, or the inputs cannot be paired.
     """
-    a, b, held = hold_inputs(a, b) if options.inputs is None else (a, b, ())  # else they are given
+    a, b, held = _hold(a, b, options)
     for note in (*(each.note for each in held), *_notes_of_caches(a, b)):
         log.note(note)
     with log.stage("normalise"):
@@ -204,6 +204,20 @@ def prepare(
         seeds = match_weights(side_a.signals.nodes, side_b.signals.nodes)
         candidates = input_candidates(side_a.signals, side_b.signals, inputs, seeds)
     return PreparedPair(side_a, side_b, seeds, candidates, completion, joined, joining, held)
+
+
+def _hold(a: Graph, b: Graph, options: CompareOptions) -> tuple[Graph, Graph, Sequence[HeldInput]]:
+    """Hold inputs that one net alone has.
+
+    Raises:
+        NotComparableError: A probe gives one of them other values.
+    """
+    a, b, held = hold_inputs(a, b)
+    for each in held:
+        if each.side == "A" and not each.is_held_at(options.inputs or {}):
+            told = f"the probe gives {each.name!r} other values than {each.values}"
+            raise NotComparableError(f"{told}: {each.note}")
+    return a, b, held
 
 
 def _notes_of_caches(a: Graph, b: Graph) -> list[str]:
