@@ -151,7 +151,7 @@ def hold_inputs(a: Graph, b: Graph) -> tuple[Graph, Graph, Sequence[HeldInput]]:
 
 
 def _spare(mine: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """Return the inputs of a kind that a net has more of than the other, those of other names first."""
+    """Return the inputs of a kind that a net has more of than the other; names that both have are kept."""
     numbers = Counter(others.values())
     spare: list[str] = []
     for name, kind in sorted(mine.items(), key=lambda item: item[0] not in others):
