@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -57,6 +58,11 @@ class Causal(Masked):
         return super().attended(x, (steps[:, None] >= steps) & seen)
 
 
+class Inverted(Masked):
+    def attended(self, x, seen):
+        return super().attended(x, ~seen)
+
+
 class Filled(Encoder):
     """A mask that is added, made of zeros by ``masked_fill``."""
 
@@ -97,8 +103,8 @@ def nets():
     original = drawn(Encoder())
 
     @cache
-    def read(form, *names):
-        names = ("ids", *names) if len(names) < 3 else names
+    def read(form):
+        names = list(signature(form.forward).parameters)[1:]
         sizes = {name: (1, STEPS, WIDTH) if name == "features" else (1, STEPS) for name in names}
         return netweave.load(copied(original, form()), input_shapes=sizes)
 
@@ -114,7 +120,7 @@ def nets():
 )
 @pytest.mark.parametrize("is_a", [False, True])
 def test_what_one_net_takes_is_held(nets, form, names, values, is_a):
-    pair = [nets(Encoder), nets(form, *names)]
+    pair = [nets(Encoder), nets(form)]
     comparison = compare(*(pair[::-1] if is_a else pair))
     assert comparison.verdict is Verdict.IDENTICAL
     assert not comparison.findings
@@ -125,38 +131,37 @@ def test_what_one_net_takes_is_held(nets, form, names, values, is_a):
 
 @pytest.mark.parametrize("is_a", [False, True])
 def test_inputs_of_two_kinds_are_not_taken_for_one_another(nets, is_a):
-    pair = [nets(Masked, "padding_mask"), nets(Segmented, "token_type_ids")]
+    pair = [nets(Masked), nets(Segmented)]
     comparison = compare(*(pair[::-1] if is_a else pair))
     assert comparison.verdict is Verdict.IDENTICAL
     assert not comparison.findings
 
 
 def test_a_difference_besides_is_found(nets):
-    comparison = compare(nets(Encoder), nets(Causal, "padding_mask"))
+    comparison = compare(nets(Encoder), nets(Causal))
     assert comparison.verdict is Verdict.DIFFERENT
     assert "masked_fill" in comparison.findings[0].cause
 
 
 def test_a_mask_that_both_take_is_given(nets):
-    comparison = compare(nets(Masked, "padding_mask"), nets(Masked, "padding_mask"))
+    comparison = compare(nets(Masked), nets(Masked))
     assert comparison.verdict is Verdict.IDENTICAL
     assert not any("held" in note for note in comparison.notes)
 
 
 def test_what_must_be_given_is_named(nets):
-    sentence = compare(nets(Encoder), nets(Featured, "features")).sentence
+    sentence = compare(nets(Encoder), nets(Featured)).sentence
     assert "A takes 1 input ('ids') and B 2 inputs ('ids', 'features'), which cannot be paired" in sentence
 
 
 def test_a_mask_of_zeros_that_is_filled_is_one_that_is_chosen(nets):
-    comparison = compare(nets(Masked, "padding_mask"), nets(Filled, "padding_mask"))
+    comparison = compare(nets(Masked), nets(Filled))
     assert comparison.equal
     assert not comparison.findings
 
 
 def test_inputs_of_other_names_are_paired_by_what_they_are(nets):
-    names = (("input_ids", "attention_mask", "token_type_ids"), ("padding_mask", "segment_ids", "token_ids"))
-    comparison = compare(nets(Full, *names[0]), nets(Hub, *names[1]))
+    comparison = compare(nets(Full), nets(Hub))
     assert comparison.equal
     assert not comparison.findings
     assert {(each.a, each.b) for each in comparison.inputs} == {
@@ -166,9 +171,15 @@ def test_inputs_of_other_names_are_paired_by_what_they_are(nets):
 
 def test_a_probe_gives_what_is_held_or_is_refused(nets):
     ids, mask = np.arange(2 * STEPS).reshape(2, STEPS) % 11, np.ones((2, STEPS), np.int64)
-    pair = nets(Masked, "padding_mask"), nets(Encoder)
+    pair = nets(Masked), nets(Encoder)
     assert compare(*pair, probe={"ids": ids, "padding_mask": mask}).equal
     mask[0, -1] = 0
     found = compare(*pair, probe={"ids": ids, "padding_mask": mask})
     assert found.verdict is Verdict.UNDECIDED
     assert "the probe gives 'padding_mask' other values than ones: B has no input" in found.sentence
+
+
+def test_a_mask_that_is_inverted_is_named(nets):
+    found = compare(nets(Masked), nets(Inverted))
+    assert found.verdict is Verdict.DIFFERENT
+    assert "B inverts a condition, A does not" in {finding.cause for finding in found.findings}

@@ -62,7 +62,7 @@ class HeldInput:
 
     @property
     def limit(self) -> Unexercised:
-        """What the comparison says nothing about."""
+        """The values of it that are not exercised."""
         reason = f"held at {self.values}"
         return Unexercised(f"the input {self.name!r} of {self.side}", "", reason, is_limit=True)
 
@@ -86,7 +86,7 @@ class HeldInput:
 
     @property
     def values(self) -> str:
-        """What it is held at, in words."""
+        """The values that it is held at, in words."""
         return "0, 1, 2, ..." if self.kind == "positions" else "ones" if self._number else "zeros"
 
     def hold(self, graph: Graph) -> None:

@@ -159,8 +159,10 @@ def _left_in(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray] | No
     if a.dtype.kind != "f":
         return None
     lowest = float(a.min())
+    if lowest > -TAKEN_OUT:
+        return None
     taken = a < lowest / 2
-    if lowest > -TAKEN_OUT or not np.array_equal(taken, b < b.min() / 2):
+    if not np.array_equal(taken, b < b.min() / 2):
         return None
     rest = np.where(taken, 0, a)
     return (rest, np.where(taken, 0, b)) if np.abs(rest).max() < -lowest / 10 else None

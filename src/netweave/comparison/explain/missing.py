@@ -77,8 +77,8 @@ def missing_finding(
     remedy = f"add {names} to B" if side.is_a else f"remove {names} from B"
     alone = f"{side.name} has {names} here, {side.other_name} has nothing{_after(alignment, side, nodes[0])}"
     if all(node.op_type == "Not" for node in nodes):
-        alone = f"{side.name} inverts a mask, {side.other_name} does not"
-        remedy = "invert the mask" if side.is_a else "do not invert the mask"
+        alone = f"{side.name} inverts a condition, {side.other_name} does not"
+        remedy = "invert the condition" if side.is_a else "do not invert the condition"
     unknown = f"; {side.name} was not run, so what they do was not compared" if latent is None else ""
     return finding_at(
         (alignment.a.signals, nodes[0] if side.is_a else None),

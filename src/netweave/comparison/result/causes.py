@@ -115,7 +115,7 @@ MAX_WORDS = 20
 """Words of a headline at most, so that it is read at a glance."""
 
 _CLAUSES = re.compile(r";\s|\.\s"), re.compile(r"[:,](?=\s)")
-"""What ends a clause: first what ends a whole one."""
+"""Ends of clauses: those of whole clauses are tried first."""
 
 
 def headline(comparison: Comparison) -> str:

@@ -153,7 +153,7 @@ def read_written_steps(graph: Graph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """What lies between a written cache and a product: values and the axis of steps of each.
+    """The values between a written cache and a product, with the axis of steps of each.
 
     Attributes:
         write: The node that writes.
@@ -189,7 +189,7 @@ class _Path:
 
     @property
     def num_written(self) -> int | None:
-        """How many steps are written, from the first on; None if it is something else."""
+        """Number of steps that are written, from the first on; None if other places are written."""
         data, indices, _ = self.write.inputs
         held, places = (
             x.const_value.numpy() if x is not None and x.const_value is not None else None

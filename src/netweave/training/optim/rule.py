@@ -176,7 +176,7 @@ MODULES = (
     "mxnet.policies",
     "mxnet.rules",
 )
-"""Where the rules, policies and fillers are."""
+"""The modules of rules, policies and fillers."""
 
 RULES = Table[str, type[Rule]](__package__, MODULES)
 """The rules by kind, as a Job names them."""

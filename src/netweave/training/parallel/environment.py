@@ -60,7 +60,7 @@ GROUP_LOST = 75
 
 
 STOP_WEIGHTS = {0: 0.0, INTERRUPTED: 1.0, PREEMPTED: 2.0**20}
-"""What a rank adds to the sum by which all learn that one was asked to stop: more ranks there are not."""
+"""Weights of ranks that were asked to stop, by status, in a sum over all; there are never 2^20 ranks."""
 
 
 _SAVE_WEIGHT = 2.0**40

@@ -36,7 +36,7 @@ THREADS = 1
 """Threads of a shard's pass: sums over many elements are rounded by how they are shared out."""
 
 SHARDS = "the number of shards"
-"""What it is called in messages and checkpoints."""
+"""Its name in messages and checkpoints."""
 
 
 def kernels() -> dict[str, str]:

@@ -121,13 +121,8 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             yield _switched(case, node_a, node_b, cause, wanted)
             continue
         role, fix = _role(node_b, index), _fix(_role(node_b, index), value_b, array_b, wanted)
-        if mismatch == "weights":
-            mismatch, role, cause, fix = _moved(case, value_b, wanted, array_b) or (
-                mismatch,
-                role,
-                cause,
-                fix,
-            )
+        moved = _moved(case, value_b, wanted, array_b) if mismatch == "weights" else None
+        mismatch, role, cause, fix = moved or (mismatch, role, cause, fix)
         yield Proposal(
             mismatch=mismatch,
             subject=role,
